@@ -10,11 +10,8 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
 from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
 from flinkish.connectors.spark_types import ddl_of
-from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
+from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
-
-#: The column that a merge adds to those of the records: whether the row is to be deleted.
-_DELETED = "__flinkish_deleted"
 
 
 class DeltaSink(DataFrameSink):
@@ -56,7 +53,8 @@ class DeltaSink(DataFrameSink):
     def merge(
         path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
     ) -> DeltaMergeSink:
-        """A sink that inserts or updates (Delta's ``MERGE``) one row per key.
+        """A sink that inserts or updates (Delta's ``MERGE``) one row per key. A Row of kind DELETE deletes the row of
+        its key, and one of kind UPDATE_BEFORE has no effect.
 
         Args:
             path: path or URI of the table.
@@ -107,6 +105,7 @@ class DeltaMergeSink(DataFrameSink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    takes_changes = True
 
     def __init__(
         self, path: str, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]
@@ -140,8 +139,12 @@ class DeltaMergeSink(DataFrameSink):
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
+        from pyspark.sql import functions
 
         session = frame.sparkSession
+        records = frame.drop(DELETED_COLUMN)
+        if DELETED_COLUMN not in frame.columns:
+            frame = frame.withColumn(DELETED_COLUMN, functions.lit(False))
         settings = {
             "spark.databricks.delta.write.txnAppId": f"{context.job_id}/{context.sink_uid}",
             "spark.databricks.delta.write.txnVersion": str(context.epoch),
@@ -149,15 +152,15 @@ class DeltaMergeSink(DataFrameSink):
         view = f"flinkish_{zlib.crc32(f'{context.job_id}/{context.sink_uid}'.encode())}"
         try:
             # creates an empty table, or does nothing if the table exists
-            writer = frame.limit(0).write.format("delta").mode("ignore")
+            writer = records.limit(0).write.format("delta").mode("ignore")
             (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
-            missing = set(frame.columns) - set(session.read.format("delta").load(self._path).columns)
+            missing = set(records.columns) - set(session.read.format("delta").load(self._path).columns)
             if missing:
                 raise self._refused(context, f"it has no column '{min(missing)}'")
             self._last_of_each_key(frame).createOrReplaceTempView(view)
             for key, value in settings.items():
                 session.conf.set(key, value)
-            session.sql(self._statement(frame.columns, view)).collect()
+            session.sql(self._statement(records.columns, view)).collect()
         except AnalysisException as error:
             raise self._refused(context, _text_of(error)) from error
         finally:
@@ -182,8 +185,8 @@ class DeltaMergeSink(DataFrameSink):
         numbered = numbered.toDF("row", "number")
         keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self._keys)]
         rows = numbered.groupBy(*keys).agg(functions.max_by("row", "number").alias("row")).select("row.*")
-        delete = functions.expr(self._delete_when or "false")
-        return rows.withColumn(_DELETED, functions.coalesce(delete, functions.lit(False)))
+        delete = functions.coalesce(functions.expr(self._delete_when or "false"), functions.lit(False))
+        return rows.withColumn(DELETED_COLUMN, functions.col(DELETED_COLUMN) | delete)
 
     def _statement(self, columns: Sequence[str], view: str) -> str:
         names = [quoted(name) for name in columns]
@@ -191,9 +194,9 @@ class DeltaMergeSink(DataFrameSink):
         path = self._path.replace("`", "``")
         return (
             f"MERGE INTO delta.`{path}` t USING {view} s ON {same}"
-            f" WHEN MATCHED AND s.{_DELETED} THEN DELETE"
+            f" WHEN MATCHED AND s.{DELETED_COLUMN} THEN DELETE"
             f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}"
-            f" WHEN NOT MATCHED AND NOT s.{_DELETED} THEN INSERT ({', '.join(names)})"
+            f" WHEN NOT MATCHED AND NOT s.{DELETED_COLUMN} THEN INSERT ({', '.join(names)})"
             f" VALUES ({', '.join(f's.{name}' for name in names)})"
         )
 

@@ -130,8 +130,16 @@ class WriterSink(Sink):
         """A committer for one subtask and epoch."""
 
 
+#: The column of a DataFrame that says whether a row is to be deleted (`DataFrameSink.takes_changes`).
+DELETED_COLUMN = "__flinkish_deleted"
+
+
 class DataFrameSink(Sink):
     """A sink that writes the records of each epoch from a Spark DataFrame."""
+
+    #: Whether the sink can delete: its DataFrame then has the boolean column ``DELETED_COLUMN``, which is true for Rows
+    #: of kind DELETE, and no rows of kind UPDATE_BEFORE. All other sinks get only Rows of kind INSERT.
+    takes_changes: bool = False
 
     @abstractmethod
     def write_frame(self, frame: Any, context: CommitContext) -> None:

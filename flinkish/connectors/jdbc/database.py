@@ -59,7 +59,7 @@ class Database(ABC):
     @abstractmethod
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
         """Execute the statement for each row, ``batch_size`` rows per round trip where the database takes batches (0 or
-        less: all rows)."""
+        less: all rows). Of an upsert the deletions come first, so that they make room in unique columns."""
 
     @abstractmethod
     def commit(self) -> None:

@@ -16,6 +16,7 @@ from flinkish.connectors.jdbc.database import CLAIM, CREATE_MARKER_TABLE, MARKER
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
 from flinkish.connectors.jdbc.statement import JdbcStatement, on_conflict, quoted, quoted_table
+from flinkish.connectors.jdbc.writer import is_deletion
 from flinkish.core.sink import CommitContext
 from flinkish.errors import EnvironmentVersionError
 
@@ -83,11 +84,15 @@ class PostgresqlDatabase(Database):
                 f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
                 f"AS SELECT {columns} FROM {target} WITH NO DATA"
             )
-            with cursor.copy(f"COPY {staging} ({columns}) FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
-            keys = [statement.columns[position] for position in statement.key_positions]
-            conflict = on_conflict(statement.columns, keys)
+            deleted = [row for row in rows if is_deletion(row)]
+            if deleted:
+                _copy_rows(cursor, f"{staging} ({columns})", deleted)
+                same = " AND ".join(f"t.{name} = s.{name}" for name in map(quoted, statement.key_columns))
+                cursor.execute(f"DELETE FROM {target} t USING {staging} s WHERE {same}")
+                cursor.execute(f"DELETE FROM {staging}")
+                rows = [row for row in rows if not is_deletion(row)]
+            _copy_rows(cursor, f"{staging} ({columns})", rows)
+            conflict = on_conflict(statement.columns, statement.key_columns)
             cursor.execute(f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} {conflict}")
 
     def commit(self) -> None:
@@ -100,6 +105,12 @@ class PostgresqlDatabase(Database):
     def close(self) -> None:
         with suppress(driver().Error):
             self._connection.close()
+
+
+def _copy_rows(cursor: Any, target: str, rows: Sequence[Any]) -> None:
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def classify(error: Exception) -> Failure | None:

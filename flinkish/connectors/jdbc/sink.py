@@ -50,7 +50,8 @@ class JdbcSink(WriterSink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """A sink that executes one statement per record; its placeholders ``?`` are the fields, in their order.
+        """A sink that executes one statement per record; its placeholders ``?`` are the fields, in their order. A
+        statement knows no kinds, so Rows of another kind than INSERT are refused.
 
         >>> from flinkish.common.typeinfo import Types
         >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////tmp/shop.db").build()
@@ -74,7 +75,8 @@ class JdbcSink(WriterSink):
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
         """A sink that keeps one row per primary key up to date (``INSERT ... ON CONFLICT DO UPDATE``). Of the records
-        of an epoch with the same key only the last one is written.
+        of an epoch with the same key only the last one is written. A Row of kind DELETE deletes the row of its key, and
+        one of kind UPDATE_BEFORE has no effect.
 
         Args:
             table: ``table`` or ``schema.table``.

@@ -13,6 +13,7 @@ from typing import Any
 from flinkish.connectors.jdbc.database import CLAIM, CREATE_MARKER_TABLE, Database, Failure, claim_values
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
+from flinkish.connectors.jdbc.writer import is_deletion
 from flinkish.core.sink import CommitContext
 
 #: how long a subtask waits for the transactions of the others, in seconds
@@ -46,6 +47,10 @@ class SqliteDatabase(Database):
         return self._connection.execute(CLAIM, claim_values(context)).rowcount == 1
 
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
+        deleted = [statement.key_of(row) for row in rows if is_deletion(row)]
+        if deleted:
+            self._connection.executemany(statement.deletion, deleted)
+            rows = [row for row in rows if not is_deletion(row)]
         self._connection.executemany(statement.sql, rows)
 
     def commit(self) -> None:

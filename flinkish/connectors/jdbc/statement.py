@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from flinkish.connectors.jdbc.placeholders import count_placeholders
 from flinkish.errors import ProgramError
@@ -23,6 +24,21 @@ class JdbcStatement:
     @property
     def is_upsert(self) -> bool:
         return bool(self.key_positions)
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The columns of the key of an upsert, in the order of ``key_positions``."""
+        return [self.columns[position] for position in self.key_positions]
+
+    @property
+    def deletion(self) -> str:
+        """The statement that deletes the row of a key; its placeholders are the key columns."""
+        conditions = " AND ".join(f"{quoted(column)} = ?" for column in self.key_columns)
+        return f"DELETE FROM {quoted_table(self.table)} WHERE {conditions}"
+
+    def key_of(self, row: Sequence[Any]) -> tuple[Any, ...]:
+        """The values of the key columns of a row."""
+        return tuple(row[position] for position in self.key_positions)
 
 
 def user_statement(sql: str, width: int) -> JdbcStatement:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.connectors.spark_source import SparkSource
@@ -77,6 +77,23 @@ def test_delta_merges_the_last_record_of_each_key_once(spark: SparkSession, tmp_
         DeltaSink.merge(path, ["name"]).check_type(ROW, "here")
     with pytest.raises(ProgramError, match="at least one name"):
         DeltaSink.merge(path, [])
+
+
+def test_a_merge_deletes_the_rows_of_deletions(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    frame_of(spark, ("a", 1), ("b", 2), ("c", 3)).write.format("delta").save(out)
+    changes = [
+        Row.of_kind(RowKind.DELETE, "a", None),
+        Row.of_kind(RowKind.UPDATE_BEFORE, "b", 2),
+        Row.of_kind(RowKind.UPDATE_AFTER, "b", 7),
+        Row.of_kind(RowKind.DELETE, "c", 3),
+        Row("c", 4),
+    ]
+    env = environment(tmp_path / "job")
+    env.set_parallelism(1)
+    env.from_collection(changes, type_info=ROW).sink_to(DeltaSink.merge(out, ["user"], delete_when="n < 0"))
+    env.execute("changes")
+    assert table(spark, tmp_path / "out") == [("b", 7), ("c", 4)]
 
 
 def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkSession, tmp_path: Path) -> None:

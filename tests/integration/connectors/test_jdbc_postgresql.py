@@ -13,7 +13,7 @@ import pytest
 
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.connectors.jdbc.database import close
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
@@ -86,6 +86,18 @@ def test_an_upsert_writes_one_row_per_key_and_epoch(database: Database, keys: in
         values = [(f"p{n}", n + epoch + more) for more in (0, 1) for n in range(keys)]
         assert [deliver(sink, values, epoch), deliver(sink, values, epoch)] == [keys, 0]
     assert dict(database.rows()) == {f"p{n}": n + 3 for n in range(keys)}
+
+
+def test_an_upsert_deletes_what_the_rows_say_in_the_same_transaction(database: Database) -> None:
+    database.query("CREATE UNIQUE INDEX ON counts (n)")
+    sink = JdbcSink.upsert("counts", ["page"], ROW, database.options())
+    deliver(sink, [Row("a", 1), Row("b", 2)], 0)
+    changes = [Row.of_kind(RowKind.DELETE, "a", None), Row.of_kind(RowKind.UPDATE_BEFORE, "b", 2), Row("c", 1)]
+    assert [deliver(sink, changes, 1), deliver(sink, changes, 1)] == [2, 0]
+    assert database.rows() == [("b", 2), ("c", 1)]
+    with pytest.raises(ProgramError, match=r"refused the row \('d', -1\)"):
+        deliver(sink, [Row.of_kind(RowKind.DELETE, "b", 2), Row("d", -1)], 2)
+    assert database.rows() == [("b", 2), ("c", 1)]
 
 
 def test_what_was_not_committed_when_the_committer_died_is_written_once_by_the_next(database: Database) -> None:

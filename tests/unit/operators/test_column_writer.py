@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.common import Row
 from flinkish.common.typeinfo import Types
+from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.column_writer import MAX_RECORDS, batches_of
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriterOperator
@@ -16,7 +17,7 @@ PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 
 
 def operator() -> tuple[SinkWriterOperator, list[Any]]:
-    made, emitted = SinkWriterFactory(None, PAIR).create(), list[Any]()
+    made, emitted = SinkWriterFactory(FunctionSink(print), PAIR).create(), list[Any]()
     made.emit = emitted.append
     return made, emitted
 
