@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
 from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
@@ -13,12 +15,81 @@ from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee
 from flinkish.errors import ProgramError, TypeMismatchError
 
+#: The texts that a partition column of a Delta table cannot hold: they are its ways of writing null.
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
+
+
+class _Table:
+    """What a Delta table demands of the rows that are written to it, as far as its log says so.
+
+    The log is read once, and again before rows are refused, since the table may have been altered.
+
+    Args:
+        path: path or URI of the table, which need not exist.
+        partition_by: columns by which the table is partitioned if the sink creates it.
+    """
+
+    def __init__(self, path: str, partition_by: Sequence[str]) -> None:
+        self._path = path
+        self._declared = frozenset(name.lower() for name in partition_by)
+        self._is_read = False
+        self._partitions = self._declared
+        self._required: frozenset[str] = frozenset()
+
+    def check(self, columns: Any, where: str) -> None:
+        """Check a ``pyarrow.RecordBatch`` of rows.
+
+        Raises:
+            TypeMismatchError: a row could not be written as it is.
+        """
+        if not self._is_read:
+            self._read()
+        if self._misfit(columns) is None:
+            return
+        self._read()
+        misfit = self._misfit(columns)
+        if misfit is not None:
+            raise TypeMismatchError(
+                f"the record {misfit[0]!r:.300} cannot be written to the Delta table {self._path}: {misfit[1]}",
+                where=where,
+                expected=misfit[2],
+                hint="mend or filter such records before the sink, or alter the table",
+            )
+
+    def _read(self) -> None:
+        described = described_table(self._path)
+        self._is_read = True
+        self._partitions, self._required = self._declared, frozenset()
+        if described is not None:
+            fields = json.loads(described["schemaString"])["fields"]
+            self._partitions = frozenset(name.lower() for name in described["partitionColumns"])
+            self._required = frozenset(field["name"].lower() for field in fields if not field["nullable"])
+
+    def _misfit(self, columns: Any) -> tuple[dict[str, Any], str, str] | None:
+        """The first row that does not fit, why, and what is expected instead."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, column in zip(columns.schema.names, columns.columns, strict=True):
+            if name.lower() in self._required and column.null_count:
+                row = columns.slice(column.is_null().index(True).as_py(), 1).to_pylist()[0]
+                return row, f"the column '{name}' is NOT NULL", "a value in each such column"
+            kind = column.type
+            if name.lower() in self._partitions and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+                at = pc.index_in(pa.array(_NULLS, kind), column).drop_null()
+                if len(at):
+                    row = columns.slice(min(at.to_pylist()), 1).to_pylist()[0]
+                    why = f"in the partition column '{name}', {row[name]!r} would become null"
+                    return row, why, "other texts than '' and '__HIVE_DEFAULT_PARTITION__', or no partition column"
+        return None
+
 
 class DeltaSink(DataFrameSink):
     """Appends Rows to a Delta table, which is created if it does not exist.
 
     The stream's type is a ROW_NAMED; its fields may have every type but SQL_TIME and PICKLED_BYTE_ARRAY, nested to any
-    depth (see docs/connectors.md).
+    depth (see docs/connectors.md). A null in a column that the table says is NOT NULL, and a text that a partition
+    column would turn into null, fail the job before their epoch is prepared.
 
     Guarantee: exactly once. Each epoch is one transaction of Delta, with the epoch as the transaction version
     (``txnVersion``) of the application ``<job id>/<sink uid>`` (``txnAppId``); Delta skips a version that it has
@@ -46,6 +117,7 @@ class DeltaSink(DataFrameSink):
         if mode != "append":
             raise ProgramError(f"the mode '{mode}'", where=f"DeltaSink {path}", expected="append")
         self._path = path
+        self._table = _Table(path, partition_by)
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
 
@@ -70,6 +142,9 @@ class DeltaSink(DataFrameSink):
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
+
+    def check_columns(self, columns: Any, where: str) -> None:
+        self._table.check(columns, where)
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
@@ -119,6 +194,7 @@ class DeltaMergeSink(DataFrameSink):
         self._path = path
         self._keys = list(key_columns)
         self._delete_when = delete_when
+        self._table = _Table(path, partition_by)
         self._partition_by = list(partition_by)
 
     @property
@@ -136,6 +212,9 @@ class DeltaMergeSink(DataFrameSink):
                 where=where,
                 expected=f"one of {', '.join(names)}",
             )
+
+    def check_columns(self, columns: Any, where: str) -> None:
+        self._table.check(columns, where)
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException

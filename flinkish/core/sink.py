@@ -148,3 +148,8 @@ class DataFrameSink(Sink):
     def check_type(self, input_type: TypeInformation, where: str) -> None:  # noqa: B027
         """Raise TypeMismatchError if records of that type cannot be written. Called when the sink is added to a
         stream."""
+
+    def check_columns(self, columns: Any, where: str) -> None:  # noqa: B027
+        """Raise TypeMismatchError if a row of these columns (a ``pyarrow.RecordBatch`` of records that are no
+        deletions) could not be written as it is. Called in the task, before the epoch is prepared, so that a mended
+        program may emit other records in the epoch."""

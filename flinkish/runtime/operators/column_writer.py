@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
@@ -48,13 +49,16 @@ class ColumnWriter(SinkWriter):
     def _batch(self, records: list[Any]) -> pa.RecordBatch:
         if not self._sink.takes_changes:
             check_inserts_only(records, self._where)
-            return self._columns.write(records)
+            batch = self._columns.write(records)
+            self._sink.check_columns(batch, self._where)
+            return batch
         kinds = [record._row_kind if type(record) is Row else RowKind.INSERT for record in records]
         if RowKind.UPDATE_BEFORE in kinds:
             records = [row for row, kind in zip(records, kinds, strict=True) if kind is not RowKind.UPDATE_BEFORE]
             kinds = [kind for kind in kinds if kind is not RowKind.UPDATE_BEFORE]
         batch = self._columns.write(records)
         deleted = pa.array([kind is RowKind.DELETE for kind in kinds], pa.bool_())
+        self._sink.check_columns(batch.filter(pc.invert(deleted)), self._where)
         return pa.RecordBatch.from_arrays([*batch.columns, deleted], schema=frame_schema(self._sink, batch.schema))
 
 

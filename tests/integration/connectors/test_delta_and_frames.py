@@ -103,6 +103,36 @@ def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkS
     assert table(spark, tmp_path / "out") == [("a", 1)]
 
 
+@pytest.mark.parametrize(
+    ("user", "city", "message"),
+    [
+        (None, "x", "column 'user' is NOT NULL"),
+        ("b", "", "'' would become null"),
+        ("b", "__HIVE_DEFAULT_PARTITION__", "'__HIVE_DEFAULT_PARTITION__' would become null"),
+    ],
+)
+def test_a_row_that_a_delta_table_cannot_hold_fails_its_epoch_before_it_is_prepared(
+    spark: SparkSession, tmp_path: Path, user: str | None, city: str, message: str
+) -> None:
+    out, types = str(tmp_path / "out"), Types.ROW_NAMED(["user", "city"], [Types.STRING(), Types.STRING()])
+    spark.sql(
+        f"CREATE TABLE delta.`{out}` (user STRING NOT NULL, city STRING) USING delta PARTITIONED BY (city)"
+        " TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    )
+    spark.sql(f"INSERT INTO delta.`{out}` VALUES ('a', 'x')")
+
+    def run(*rows: Row) -> None:
+        env = environment(tmp_path / "job")
+        env.from_collection(list(rows), type_info=types).sink_to(DeltaSink(out)).uid("out")
+        env.execute("rows")
+
+    with pytest.raises(TypeMismatchError, match=message):
+        run(Row("c", "y"), Row(user, city))
+    # nothing is prepared: the mended program goes on in the same directory
+    run(Row("c", "y"), Row("d", "z"))
+    assert table(spark, tmp_path / "out") == [("a", "x"), ("c", "y"), ("d", "z")]
+
+
 def test_a_delta_source_reads_what_is_there_and_what_is_added(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "in")
     DeltaSink(path).write_frame(frame_of(spark, ("a", 1), ("b", 2)), context(0))
