@@ -18,6 +18,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcExecutionOptions
@@ -113,7 +114,7 @@ class JdbcCommitter(Committer):
             return RetryableError(f"the transaction lost against others {attempts} times: {said}", where=where)
         if failure is Failure.OPERATOR:
             return OperationError(f"the database refused the transaction: {said}", where=where, hint="see its log")
-        row = self._refused_row(rows) if failure is Failure.ROW else None
+        row = self._refused_row(rows) if failure in (Failure.ROW, Failure.OTHER_ROWS) else None
         return ProgramError(
             f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: {said}",
             where=where,
@@ -121,21 +122,57 @@ class JdbcCommitter(Committer):
             hint="create or alter the table, or change the statement; of this subtask nothing of the epoch was written",
         )
 
-    def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    def columns_of(self, target: tuple[str, ...]) -> list[Column] | None:
+        """What the database's catalogue says of a table; None if the database cannot be asked."""
+        try:
+            with self._connection() as database:
+                return database.columns(target)
+        except Exception as error:
+            if failure_of(self._location, error) is None:
+                raise
+            return None
+
+    def try_rows(self, rows: list[tuple[Any, ...]]) -> None:
+        """Execute the statement for rows in a transaction that is rolled back.
+
+        Raises:
+            ProgramError: the database refuses the statement, or a row for what it holds. No other failure is raised.
+        """
+        failed = self._failed(rows, (Failure.ROW, Failure.STATEMENT))
+        if failed is None:
+            return
+        failure, error = failed
+        row = self._refused_row(rows, (Failure.ROW,)) if failure is Failure.ROW else None
+        raise ProgramError(
+            f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: "
+            f"{' '.join(str(error).split())}",
+            where=f"JdbcSink, {self._location.label}",
+            expected=f"rows of {self._types} that fit {self._statement.sql!r}",
+            hint="create or alter the table, change the statement, or mend or filter such records; nothing of the "
+            "epoch is prepared, so a mended program goes on in the same directory",
+        ) from error
+
+    def _refused_row(
+        self,
+        rows: list[tuple[Any, ...]],
+        failures: tuple[Failure, ...] = (Failure.ROW, Failure.OTHER_ROWS),
+    ) -> tuple[Any, ...] | None:
         """A row that the database refuses on its own, found by bisection; None if no single row is to blame."""
-        if not self._refuses(rows):
+        if not self._failed(rows, failures):
             return None
         while len(rows) > 1:
             half = rows[: len(rows) // 2]
-            rows = half if self._refuses(half) else rows[len(rows) // 2 :]
-        return rows[0] if self._refuses(rows) else None
+            rows = half if self._failed(half, failures) else rows[len(rows) // 2 :]
+        return rows[0] if self._failed(rows, failures) else None
 
-    def _refuses(self, rows: list[tuple[Any, ...]]) -> bool:
+    def _failed(self, rows: list[tuple[Any, ...]], failures: tuple[Failure, ...]) -> tuple[Failure, Exception] | None:
+        """The failure of rows in a transaction that is rolled back, if it is one of these kinds."""
         try:
             with self._connection() as database:
                 database.begin()
                 database.write(self._statement, rows, self._options.batch_size)
                 database.rollback()
         except Exception as error:
-            return failure_of(self._location, error) is Failure.ROW
-        return False
+            failure = failure_of(self._location, error)
+            return (failure, error) if failure in failures else None
+        return None

@@ -14,6 +14,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import CommitContext
@@ -38,6 +39,7 @@ class Failure(Enum):
     OPERATOR = "the database must be mended"
     STATEMENT = "the statement is wrong, whatever the row"
     ROW = "a row is wrong"
+    OTHER_ROWS = "a row does not go with the rows that are there"
 
 
 class Database(ABC):
@@ -46,6 +48,10 @@ class Database(ABC):
     @abstractmethod
     def ensure_marker_table(self) -> None:
         """Create the table of markers if it does not exist; many subtasks may do so at the same time."""
+
+    @abstractmethod
+    def columns(self, target: Sequence[str]) -> list[Column]:
+        """What the catalogue says of the columns of a table, in their order; empty if there is no such table."""
 
     @abstractmethod
     def begin(self) -> None:

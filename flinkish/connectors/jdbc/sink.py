@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.connectors.jdbc.catalogue import RowCheck
 from flinkish.connectors.jdbc.committer import JdbcCommitter
 from flinkish.connectors.jdbc.location import parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement, upsert_statement, user_statement
 from flinkish.connectors.jdbc.writer import RowWriter, UpsertWriter
-from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
+from flinkish.core.sink import Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ProgramError
 
 
@@ -107,9 +108,10 @@ class JdbcSink(WriterSink):
 
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
-        return writer(self._statement, self._location.kind, self._names)
+        kind = self._location.kind
+        return writer(self._statement, kind, self._names, RowCheck(self.create_committer(), self._statement, kind))
 
-    def create_committer(self) -> Committer:
+    def create_committer(self) -> JdbcCommitter:
         return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind, check_inserts_only
+from flinkish.connectors.jdbc.catalogue import RowCheck
 from flinkish.connectors.jdbc.location import SQLITE
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import SinkWriter
@@ -44,15 +45,23 @@ _ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
 
 
 class RowWriter(SinkWriter):
-    """Converts each record to a row at once; holds nothing until the barrier."""
+    """Converts each record to a row at once; holds nothing until the barrier but the rows that the database has to
+    decide on (`RowCheck`)."""
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
         self._statement = statement
+        self._check = check
         self._names = list(names)
         self._adapters = _ADAPTERS[kind]
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        return self.rows(values)
+        rows = self.rows(values)
+        self._check.add(rows)
+        return rows
+
+    def prepare_commit(self) -> list[Any]:
+        self._check.confirm()
+        return []
 
     def rows(self, values: list[Any]) -> list[tuple[Any, ...]]:
         """The records as tuples of values that the driver takes. Rows with the field names of the type give their
@@ -114,8 +123,8 @@ class UpsertWriter(RowWriter):
     A Row of kind DELETE deletes the row of its key; one of kind UPDATE_BEFORE has no effect, since the UPDATE_AFTER
     that follows it replaces the row."""
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
-        super().__init__(statement, kind, names)
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
+        super().__init__(statement, kind, names, check)
         self._key = itemgetter(*statement.key_positions)
         self._last: dict[Any, Any] = {}
 
@@ -143,7 +152,7 @@ class UpsertWriter(RowWriter):
         values = list(last.values())
         rows: list[Any] = self._rows(values)
         for number, value in enumerate(values):
-            if is_deletion(value):
+            if type(value) is Row and value._row_kind is RowKind.DELETE:
                 rows[number] = Row.of_kind(RowKind.DELETE, *self._only_key(rows[number]))
         for row in rows:
             if any(row[position] is None for position in self._statement.key_positions):
@@ -153,6 +162,8 @@ class UpsertWriter(RowWriter):
                     expected="a value in each key column",
                     hint="filter such records before the sink",
                 )
+        self._check.add(rows)
+        self._check.confirm()
         return rows
 
     def _only_key(self, row: tuple[Any, ...]) -> list[Any]:
@@ -166,11 +177,6 @@ class UpsertWriter(RowWriter):
             where=f"JdbcSink.upsert into {self._statement.table}",
             expected="keys of texts, numbers, bytes or dates",
         )
-
-
-def is_deletion(row: Any) -> bool:
-    """Whether a committable, or a record, deletes the row of its key."""
-    return type(row) is Row and row._row_kind is RowKind.DELETE
 
 
 def abbreviated(value: Any, limit: int = 200) -> str:

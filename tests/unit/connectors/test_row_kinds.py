@@ -37,6 +37,8 @@ CHANGES = [RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER, RowKind.DELETE]
 
 
 def database(folder: Path) -> JdbcConnectionOptions:
+    table = "CREATE TABLE IF NOT EXISTS counts (page TEXT PRIMARY KEY, n INTEGER UNIQUE NOT NULL)"
+    sqlite3.connect(folder / "shop.db").execute(table)
     return JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder}/shop.db").build()
 
 
@@ -100,7 +102,6 @@ class Upserts:
 
     def __init__(self, folder: Path) -> None:
         self.table = sqlite3.connect(folder / "shop.db", isolation_level=None)
-        self.table.execute("CREATE TABLE counts (page TEXT PRIMARY KEY, n INTEGER UNIQUE NOT NULL)")
         self.sink: WriterSink = JdbcSink.upsert("counts", ["page"], ROW, database(folder))
         self.epoch = 0
 
