@@ -12,7 +12,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
 from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
 from flinkish.connectors.spark_types import ddl_of
-from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee
+from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
 from flinkish.errors import ProgramError, TypeMismatchError
 
 #: The texts that a partition column of a Delta table cannot hold: they are its ways of writing null.
@@ -164,7 +164,8 @@ class DeltaSink(DataFrameSink):
                 f"the Delta table refuses the rows: {str(error).splitlines()[0]}",
                 where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
                 expected="rows of the table's schema",
-                hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}",
+                hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}; "
+                + how_to_skip(context),
             ) from error
 
 
@@ -252,7 +253,7 @@ class DeltaMergeSink(DataFrameSink):
             f"the Delta table refuses the rows: {why}",
             where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
             expected="a table with a column for each field, and a condition that Spark understands",
-            hint="alter the table, or the condition for what is deleted",
+            hint=f"alter the table, or the condition for what is deleted; {how_to_skip(context)}",
         )
 
     def _last_of_each_key(self, frame: Any) -> Any:

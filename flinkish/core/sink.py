@@ -15,7 +15,7 @@ guarantee of a sink, stated in its docstring, says what that leads to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -49,6 +49,13 @@ class CommitContext:
     end_of_input: bool = False
     #: to be checked once more right before any step that cannot be undone; it was checked before ``commit`` is called
     fence: Fence = NO_FENCE
+
+
+def how_to_skip(context: CommitContext, numbers: Sequence[int] = ()) -> str:
+    """The hint for records that a sink refuses for good. ``numbers``: those of the records, from 1, in the order in
+    which the committer was given them; none: all of the epoch."""
+    which = f"--subtask {context.subtask} --skip {','.join(map(str, numbers))}" if numbers else "--skip all"
+    return f"or skip what is refused: flinkish prepared JOB_DIR --sink '{context.sink_uid}' {which} --into FILE"
 
 
 class StreamTransformer(ABC):

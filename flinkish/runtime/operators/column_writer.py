@@ -44,7 +44,7 @@ class ColumnWriter(SinkWriter):
     def prepare_commit(self) -> list[Any]:
         """A batch of the records that were held back; an empty list if there are none."""
         held, self._held = self._held, []
-        return [_encoded(self._batch(held))] if held else []
+        return [encoded(self._batch(held))] if held else []
 
     def _batch(self, records: list[Any]) -> pa.RecordBatch:
         if not self._sink.takes_changes:
@@ -67,7 +67,8 @@ def frame_schema(sink: DataFrameSink, columns: pa.Schema) -> pa.Schema:
     return columns.append(pa.field(DELETED_COLUMN, pa.bool_())) if sink.takes_changes else columns
 
 
-def _encoded(batch: pa.RecordBatch) -> bytes:
+def encoded(batch: pa.RecordBatch) -> bytes:
+    """The committable of a batch of columns."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

@@ -163,6 +163,16 @@ def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
     assert deliver(sink, [value for value in values if value[1] >= 0], 7) == 100
 
 
+def test_all_refused_rows_are_named_by_their_numbers_in_the_epoch(tmp_path: Path, database: sqlite3.Connection) -> None:
+    for sink in (
+        JdbcSink.sink(INSERT, ROW, options(tmp_path)),
+        JdbcSink.upsert("counts", ["page"], ROW, options(tmp_path)),
+    ):
+        values = [("z", -1), ("b", 1), ("a", -2), ("c", 2), ("y", -3)]
+        with pytest.raises(ProgramError, match=r"and 2 more.*--sink 'sink' --subtask 0 --skip 1,3,5 --into FILE"):
+            deliver(sink, values, 0)
+
+
 class Faulty:
     """A value whose conversion fails, while its row is written."""
 
