@@ -12,7 +12,7 @@ from flinkish.connectors.jdbc.location import parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement, upsert_statement, user_statement
 from flinkish.connectors.jdbc.writer import RowWriter, UpsertWriter
-from flinkish.core.sink import Guarantee, SinkWriter, WriterSink
+from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ProgramError
 
 
@@ -109,9 +109,12 @@ class JdbcSink(WriterSink):
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
         kind = self._location.kind
-        return writer(self._statement, kind, self._names, RowCheck(self.create_committer(), self._statement, kind))
+        return writer(self._statement, kind, self._names, RowCheck(self._committer(), self._statement, kind))
 
-    def create_committer(self) -> JdbcCommitter:
+    def create_committer(self) -> Committer:
+        return self._committer()
+
+    def _committer(self) -> JdbcCommitter:
         return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)
 
 
