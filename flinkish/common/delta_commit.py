@@ -1,4 +1,4 @@
-"""Commits to the log of a Delta table on a local file system, without Spark.
+"""Commits to the log of a Delta table on a local file system, and the description of any Delta table, without Spark.
 
 A commit by Spark costs a second of processor time, and five when it is the first of a driver; a commit here costs
 milliseconds. The file of a commit is published as a hard link to a whole file: of two writers of the same version, the
@@ -11,11 +11,13 @@ file system has hard links; otherwise Spark has to write.
 from __future__ import annotations
 
 import json
+import posixpath
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from flinkish.common.durable_files import create_durably
+from flinkish.common.storage import place
 
 #: The version of Delta's writers that the tables made here ask for.
 PLAIN_WRITER_VERSION = 2
@@ -71,3 +73,29 @@ def added_file(name: str, size_bytes: int, now_ms: int, stats: dict[str, Any]) -
     "Per-file Statistics"."""
     described = {"path": name, "partitionValues": {}, "size": size_bytes, "modificationTime": now_ms}
     return {"add": {**described, "dataChange": True, "stats": json.dumps(stats)}}
+
+
+def described_table(table: str) -> dict[str, Any] | None:
+    """The newest ``metaData`` action of the log of a table, which has its schema and partition columns; None if there
+    is no table, or if it cannot be read from here.
+    """
+    from pyarrow import ArrowException, fs, parquet
+
+    try:
+        system, log = place(posixpath.join(table, "_delta_log"))
+        files = [info.base_name for info in system.get_file_info(fs.FileSelector(log, allow_not_found=True))]
+        checkpoints = [name for name in files if ".checkpoint." in name and name.endswith(".parquet")]
+        summed_up = max((name[:20] for name in checkpoints), default="")
+        for name in sorted((name for name in files if name[20:] == ".json" and name[:20] > summed_up), reverse=True):
+            with system.open_input_stream(f"{log}/{name}") as stream:
+                for line in stream.read().splitlines():
+                    if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
+                        return dict(action["metaData"])
+        for name in sorted(name for name in checkpoints if name[:20] == summed_up):
+            column = parquet.read_table(f"{log}/{name}", columns=["metaData"], filesystem=system).column("metaData")
+            found = column.drop_null().to_pylist()
+            if found:
+                return dict(found[0])
+    except (OSError, ValueError, ArrowException):
+        return None
+    return None

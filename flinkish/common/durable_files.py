@@ -80,6 +80,27 @@ def create_durably(path: str, data: bytes, only_by_link: bool = False) -> None:
         delete(temporary)
 
 
+def replace_durably(path: str, data: bytes) -> None:
+    """Replace a file, or create it: whoever reads it finds the old content or the new one."""
+    parent, name = posixpath.split(path)
+    temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
+    file = open_durable(temporary)
+    try:
+        file.write(data)
+        file.close()
+        local, own = local_path(path), local_path(temporary)
+        if local is not None and own is not None:
+            os.replace(own, local)
+            synchronise(os.path.dirname(local))
+        else:
+            filesystem, root = place(path)
+            filesystem.move(place(temporary)[1], root)
+    finally:
+        with suppress(OSError):
+            file.close()
+        delete(temporary)
+
+
 def _give_name(temporary: str, path: str, only_by_link: bool) -> None:
     local, own = local_path(path), local_path(temporary)
     if local is not None and own is not None:

@@ -6,13 +6,13 @@ order) or it has none (then only positions count), and it never has both meaning
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from operator import itemgetter
 from typing import Any
 
 from flinkish.common.java_objects import no_java_object
-from flinkish.errors import ArgumentTypeError, ArgumentValueError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, TypeMismatchError
 
 __all__ = ["Row", "RowKind"]
 
@@ -234,6 +234,26 @@ def _create_row(fields: list[str] | None, values: Sequence[Any], row_kind: RowKi
     row._values = list(values)
     row._row_kind = row_kind
     return row
+
+
+def check_inserts_only(records: Iterable[Any], where: str) -> None:
+    """Check the records of a sink that only appends, and so cannot express an update or a deletion.
+
+    Raises:
+        TypeMismatchError: a record is a Row of another kind than INSERT.
+    """
+    kinds = [record._row_kind for record in records if type(record) is Row]
+    if kinds.count(RowKind.INSERT) == len(kinds):
+        return
+    changes = (row for row in records if type(row) is Row and row._row_kind is not RowKind.INSERT)
+    row = next(changes)
+    raise TypeMismatchError(
+        f"the record {row!r:.200} is of kind {row._row_kind.name} ({row._row_kind}), and only inserts can be written",
+        where=where,
+        expected="Rows of kind INSERT",
+        hint="write changes with JdbcSink.upsert() or DeltaSink.merge(), drop them with filter(), or append them as "
+        "they are after row.set_row_kind(RowKind.INSERT)",
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import posixpath
 import re
 import zlib
@@ -10,22 +11,89 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
 from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
 from flinkish.connectors.spark_types import ddl_of
-from flinkish.core.sink import CommitContext, DataFrameSink, Guarantee
+from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
 from flinkish.errors import ProgramError, TypeMismatchError
 
-#: The column that a merge adds to those of the records: whether the row is to be deleted.
-_DELETED = "__flinkish_deleted"
+#: The texts that a partition column of a Delta table cannot hold: they are its ways of writing null.
+_NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
+
+
+class _Table:
+    """What a Delta table demands of the rows that are written to it, as far as its log says so.
+
+    The log is read once, and again before rows are refused, since the table may have been altered.
+
+    Args:
+        path: path or URI of the table, which need not exist.
+        partition_by: columns by which the table is partitioned if the sink creates it.
+    """
+
+    def __init__(self, path: str, partition_by: Sequence[str]) -> None:
+        self._path = path
+        self._declared = frozenset(name.lower() for name in partition_by)
+        self._is_read = False
+        self._partitions = self._declared
+        self._required: frozenset[str] = frozenset()
+
+    def check(self, columns: Any, where: str) -> None:
+        """Check a ``pyarrow.RecordBatch`` of rows.
+
+        Raises:
+            TypeMismatchError: a row could not be written as it is.
+        """
+        if not self._is_read:
+            self._read()
+        if self._misfit(columns) is None:
+            return
+        self._read()
+        misfit = self._misfit(columns)
+        if misfit is not None:
+            raise TypeMismatchError(
+                f"the record {misfit[0]!r:.300} cannot be written to the Delta table {self._path}: {misfit[1]}",
+                where=where,
+                expected=misfit[2],
+                hint="mend or filter such records before the sink, or alter the table",
+            )
+
+    def _read(self) -> None:
+        described = described_table(self._path)
+        self._is_read = True
+        self._partitions, self._required = self._declared, frozenset()
+        if described is not None:
+            fields = json.loads(described["schemaString"])["fields"]
+            self._partitions = frozenset(name.lower() for name in described["partitionColumns"])
+            self._required = frozenset(field["name"].lower() for field in fields if not field["nullable"])
+
+    def _misfit(self, columns: Any) -> tuple[dict[str, Any], str, str] | None:
+        """The first row that does not fit, why, and what is expected instead."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for name, column in zip(columns.schema.names, columns.columns, strict=True):
+            if name.lower() in self._required and column.null_count:
+                row = columns.slice(column.is_null().index(True).as_py(), 1).to_pylist()[0]
+                return row, f"the column '{name}' is NOT NULL", "a value in each such column"
+            kind = column.type
+            if name.lower() in self._partitions and (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+                at = pc.index_in(pa.array(_NULLS, kind), column).drop_null()
+                if len(at):
+                    row = columns.slice(min(at.to_pylist()), 1).to_pylist()[0]
+                    why = f"in the partition column '{name}', {row[name]!r} would become null"
+                    return row, why, "other texts than '' and '__HIVE_DEFAULT_PARTITION__', or no partition column"
+        return None
 
 
 class DeltaSink(DataFrameSink):
     """Appends Rows to a Delta table, which is created if it does not exist.
 
     The stream's type is a ROW_NAMED; its fields may have every type but SQL_TIME and PICKLED_BYTE_ARRAY, nested to any
-    depth (see docs/connectors.md).
+    depth (see docs/connectors.md). A null in a column that the table says is NOT NULL, and a text that a partition
+    column would turn into null, fail the job before their epoch is prepared.
 
     Guarantee: exactly once. Each epoch is one transaction of Delta, with the epoch as the transaction version
     (``txnVersion``) of the application ``<job id>/<sink uid>`` (``txnAppId``); Delta skips a version that it has
@@ -53,6 +121,7 @@ class DeltaSink(DataFrameSink):
         if mode != "append":
             raise ProgramError(f"the mode '{mode}'", where=f"DeltaSink {path}", expected="append")
         self._path = path
+        self._table = _Table(path, partition_by)
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
 
@@ -64,7 +133,8 @@ class DeltaSink(DataFrameSink):
     def merge(
         path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
     ) -> DeltaMergeSink:
-        """A sink that inserts or updates (Delta's ``MERGE``) one row per key.
+        """A sink that inserts or updates (Delta's ``MERGE``) one row per key. A Row of kind DELETE deletes the row of
+        its key, and one of kind UPDATE_BEFORE has no effect.
 
         Args:
             path: path or URI of the table.
@@ -84,6 +154,9 @@ class DeltaSink(DataFrameSink):
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
         return _last_transaction(session, self._path, _application(context))
 
+    def check_columns(self, columns: Any, where: str) -> None:
+        self._table.check(columns, where)
+
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
 
@@ -102,7 +175,8 @@ class DeltaSink(DataFrameSink):
                 f"the Delta table refuses the rows: {str(error).splitlines()[0]}",
                 where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
                 expected="rows of the table's schema",
-                hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}",
+                hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}; "
+                + how_to_skip(context),
             ) from error
 
 
@@ -118,6 +192,7 @@ class DeltaMergeSink(DataFrameSink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    takes_changes = True
 
     def __init__(
         self, path: str, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]
@@ -131,6 +206,7 @@ class DeltaMergeSink(DataFrameSink):
         self._path = path
         self._keys = list(key_columns)
         self._delete_when = delete_when
+        self._table = _Table(path, partition_by)
         self._partition_by = list(partition_by)
 
     @property
@@ -156,10 +232,17 @@ class DeltaMergeSink(DataFrameSink):
                 expected=f"one of {', '.join(names)}",
             )
 
+    def check_columns(self, columns: Any, where: str) -> None:
+        self._table.check(columns, where)
+
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
+        from pyspark.sql import functions
 
         session = frame.sparkSession
+        records = frame.drop(DELETED_COLUMN)
+        if DELETED_COLUMN not in frame.columns:
+            frame = frame.withColumn(DELETED_COLUMN, functions.lit(False))
         settings = {
             "spark.databricks.delta.write.txnAppId": _application(context),
             "spark.databricks.delta.write.txnVersion": str(context.epoch),
@@ -167,15 +250,15 @@ class DeltaMergeSink(DataFrameSink):
         view = f"flinkish_{zlib.crc32(_application(context).encode())}"
         try:
             # creates an empty table, or does nothing if the table exists
-            writer = frame.limit(0).write.format("delta").mode("ignore")
+            writer = records.limit(0).write.format("delta").mode("ignore")
             (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
-            missing = set(frame.columns) - set(session.read.format("delta").load(self._path).columns)
+            missing = set(records.columns) - set(session.read.format("delta").load(self._path).columns)
             if missing:
                 raise self._refused(context, f"it has no column '{min(missing)}'")
             self._last_of_each_key(frame).createOrReplaceTempView(view)
             for key, value in settings.items():
                 session.conf.set(key, value)
-            session.sql(self._statement(frame.columns, view)).collect()
+            session.sql(self._statement(records.columns, view)).collect()
         except AnalysisException as error:
             raise self._refused(context, _text_of(error)) from error
         finally:
@@ -188,7 +271,7 @@ class DeltaMergeSink(DataFrameSink):
             f"the Delta table refuses the rows: {why}",
             where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
             expected="a table with a column for each field, and a condition that Spark understands",
-            hint="alter the table, or the condition for what is deleted",
+            hint=f"alter the table, or the condition for what is deleted; {how_to_skip(context)}",
         )
 
     def _last_of_each_key(self, frame: Any) -> Any:
@@ -200,8 +283,8 @@ class DeltaMergeSink(DataFrameSink):
         numbered = numbered.toDF("row", "number")
         keys = [functions.col(f"row.{quoted(key)}").alias(f"key{n}") for n, key in enumerate(self._keys)]
         rows = numbered.groupBy(*keys).agg(functions.max_by("row", "number").alias("row")).select("row.*")
-        delete = functions.expr(self._delete_when or "false")
-        return rows.withColumn(_DELETED, functions.coalesce(delete, functions.lit(False)))
+        delete = functions.coalesce(functions.expr(self._delete_when or "false"), functions.lit(False))
+        return rows.withColumn(DELETED_COLUMN, functions.col(DELETED_COLUMN) | delete)
 
     def _statement(self, columns: Sequence[str], view: str) -> str:
         names = [quoted(name) for name in columns]
@@ -209,9 +292,9 @@ class DeltaMergeSink(DataFrameSink):
         path = self._path.replace("`", "``")
         return (
             f"MERGE INTO delta.`{path}` t USING {view} s ON {same}"
-            f" WHEN MATCHED AND s.{_DELETED} THEN DELETE"
+            f" WHEN MATCHED AND s.{DELETED_COLUMN} THEN DELETE"
             f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}"
-            f" WHEN NOT MATCHED AND NOT s.{_DELETED} THEN INSERT ({', '.join(names)})"
+            f" WHEN NOT MATCHED AND NOT s.{DELETED_COLUMN} THEN INSERT ({', '.join(names)})"
             f" VALUES ({', '.join(f's.{name}' for name in names)})"
         )
 

@@ -15,7 +15,7 @@ guarantee of a sink, stated in its docstring, says what that leads to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -63,6 +63,13 @@ def ahead_of(context: CommitContext, found: int) -> FinalOperationError:
         hint="put back the newest state of the directory; or start from a savepoint or checkpoint (-s) in a new job "
         "directory, whose epochs are new to the sink, and remove first what the sink got after that savepoint",
     )
+
+
+def how_to_skip(context: CommitContext, numbers: Sequence[int] = ()) -> str:
+    """The hint for records that a sink refuses for good. ``numbers``: those of the records, from 1, in the order in
+    which the committer was given them; none: all of the epoch."""
+    which = f"--subtask {context.subtask} --skip {','.join(map(str, numbers))}" if numbers else "--skip all"
+    return f"or skip what is refused: flinkish prepared JOB_DIR --sink '{context.sink_uid}' {which} --into FILE"
 
 
 class StreamTransformer(ABC):
@@ -150,8 +157,16 @@ class WriterSink(Sink):
         """A committer for one subtask and epoch."""
 
 
+#: The column of a DataFrame that says whether a row is to be deleted (`DataFrameSink.takes_changes`).
+DELETED_COLUMN = "__flinkish_deleted"
+
+
 class DataFrameSink(Sink):
     """A sink that writes the records of each epoch from a Spark DataFrame."""
+
+    #: Whether the sink can delete: its DataFrame then has the boolean column ``DELETED_COLUMN``, which is true for Rows
+    #: of kind DELETE, and no rows of kind UPDATE_BEFORE. All other sinks get only Rows of kind INSERT.
+    takes_changes: bool = False
 
     @abstractmethod
     def write_frame(self, frame: Any, context: CommitContext) -> None:
@@ -164,3 +179,8 @@ class DataFrameSink(Sink):
     def check_type(self, input_type: TypeInformation, where: str) -> None:  # noqa: B027
         """Raise TypeMismatchError if records of that type cannot be written. Called when the sink is added to a
         stream."""
+
+    def check_columns(self, columns: Any, where: str) -> None:  # noqa: B027
+        """Raise TypeMismatchError if a row of these columns (a ``pyarrow.RecordBatch`` of records that are no
+        deletions) could not be written as it is. Called in the task, before the epoch is prepared, so that a mended
+        program may emit other records in the epoch."""

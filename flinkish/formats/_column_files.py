@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.bulk_writer import BulkWriter, RowDataBulkWriterFactory
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.common.types import check_inserts_only
 from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
@@ -93,4 +94,9 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
         import pyarrow as pa
 
         columns = RecordWriter(self._row_type, self._where)
-        return self._writer(lambda records: pa.Table.from_batches([columns.write(records)]))
+
+        def to_table(records: list[Any]) -> pa.Table:
+            check_inserts_only(records, self._where)
+            return pa.Table.from_batches([columns.write(records)])
+
+        return self._writer(to_table)

@@ -20,7 +20,7 @@ from flinkish.common.serialization import DeserializationSchema, SerializationSc
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
-from flinkish.common.types import Row
+from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
 
 __all__ = [
@@ -221,6 +221,7 @@ class AvroRowSerializationSchema(SerializationSchema):
         type_of(self._schema._schema)
 
     def serialize(self, value: Any) -> bytes | None:
+        check_inserts_only((value,), "AvroRowSerializationSchema")
         fastavro, stream = fastavro_package(), io.BytesIO()
         try:
             fastavro.schemaless_writer(stream, self._schema._schema, self._write(value))

@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
-from flinkish.common.types import _create_row
+from flinkish.common.types import _create_row, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._csv_values import LINE_END, CsvDialect, field_reader, field_writer
 
@@ -189,6 +189,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         buffer = StringIO()
         line = csv.writer(buffer, **self._dialect.writer_options())
         lines: list[bytes | None] = []
+        check_inserts_only(values, "CsvRowSerializationSchema")
         for row in values if convert is None else convert(values):
             buffer.seek(0)
             buffer.truncate()

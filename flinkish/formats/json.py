@@ -15,6 +15,7 @@ from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
+from flinkish.common.types import check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._json_schema import type_of_json_schema
 from flinkish.formats._json_values import json_reader, json_writer, needs_exact_numbers
@@ -180,6 +181,7 @@ class JsonRowSerializationSchema(SerializationSchema):
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
         convert = self._type_info.batch_converter("JsonRowSerializationSchema")
         rows = values if convert is None else convert(values)
+        check_inserts_only(values, "JsonRowSerializationSchema")
         write = self._write
         return [write(row).encode() for row in rows]
 

@@ -17,7 +17,7 @@ import posixpath
 from collections import defaultdict
 from dataclasses import dataclass
 
-from flinkish.common.durable_files import create_durably, delete, synchronise
+from flinkish.common.durable_files import create_durably, delete, replace_durably, synchronise
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error, storage_errors
@@ -118,8 +118,8 @@ class PreparedEpochs:
         except (ValueError, KeyError, TypeError) as error:
             raise damaged_output(path, f"damaged ({error})") from error
 
-    def write(self, prepared: PreparedEpoch, fence: Fence) -> None:
-        """Prepare an epoch by writing its file.
+    def write(self, prepared: PreparedEpoch, fence: Fence, replacing: bool = False) -> None:
+        """Prepare an epoch by writing its file; ``replacing``: in the place of the file that it has.
 
         Raises:
             FencedError: this driver does not own the job any more, or another process has prepared the epoch meanwhile.
@@ -140,7 +140,7 @@ class PreparedEpochs:
         )
         fence.check()
         try:
-            create_durably(path, data)
+            (replace_durably if replacing else create_durably)(path, data)
         except FileExistsError:
             # if there is a newer driver, the file is that of its query, in the place of this one
             fence.check()

@@ -30,7 +30,7 @@ from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDes
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.epoch_request import EpochRequest
-from flinkish.runtime.operators.column_writer import batches_of
+from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.reached_watermarks import ReachedWatermarks
@@ -212,7 +212,7 @@ class EpochRunner:
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
         function = ReadFunction(self._files(), tuple(subtasks))
-        records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.input_type))
+        records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()
         try:
@@ -231,8 +231,8 @@ def _numbers(session: Any, count: int) -> Any:
     return session.range(0, count, 1, count)
 
 
-def _ddl(input_type: TypeInformation) -> Any:
-    """The Spark schema of a declared type, for ``mapInArrow``."""
+def _ddl(sink: DataFrameSink, input_type: TypeInformation) -> Any:
+    """The Spark schema of a sink's DataFrame, for ``mapInArrow``."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(pa.schema(list(input_type.to_arrow_fields())))
+    return from_arrow_schema(frame_schema(sink, pa.schema(list(input_type.to_arrow_fields()))))

@@ -18,17 +18,21 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, TypeVar
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.connectors.jdbc.writer import abbreviated
 from flinkish.connectors.kept_resources import KeptResources
-from flinkish.core.sink import CommitContext, Committer, ahead_of
+from flinkish.core.sink import CommitContext, Committer, ahead_of, how_to_skip
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 #: the longest delay before a retry, in seconds; the delays begin at 0.1 s and double
 RETRY_DELAY_MAX_S = 2.0
+
+#: how many refused rows of a subtask and epoch an error names
+REFUSED_ROWS_MAX = 20
 
 #: how many idle connections a worker process keeps
 CONNECTIONS_KEPT_MAX = 8
@@ -52,10 +56,12 @@ class JdbcCommitter(Committer):
         self._statement = statement
         self._options = options
         self._types = types
+        self._delivered: list[tuple[Any, ...]] = []
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
         # held in memory, since the retry of a failed transaction begins with its first row
-        rows = self._in_order([row for batch in committables for row in batch])
+        self._delivered = [row for batch in committables for row in batch]
+        rows = self._in_order(self._delivered)
         return self._retried(rows, context, partial(self._transaction, rows, context)) if rows else 0
 
     def last_committed_epoch(self, context: CommitContext) -> int | None:
@@ -130,29 +136,70 @@ class JdbcCommitter(Committer):
             return RetryableError(f"the transaction lost against others {attempts} times: {said}", where=where)
         if failure is Failure.OPERATOR:
             return OperationError(f"the database refused the transaction: {said}", where=where, hint="see its log")
-        row = self._refused_row(rows) if failure is Failure.ROW else None
+        by_row = (Failure.ROW, Failure.OTHER_ROWS)
+        refused = self._refused_rows(rows, by_row) if failure in by_row else []
+        numbers = [number for number, row in enumerate(self._delivered, 1) if any(row is other for other in refused)]
+        what = f"the row {abbreviated(refused[0])}" if refused else "the statement"
+        others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
         return ProgramError(
-            f"the database refused {f'the row {abbreviated(row)}' if row else 'the statement'}: {said}",
+            f"the database refused {what}{others}: {said}",
             where=where,
             expected=f"rows of {self._types} that fit {self._statement.sql!r}",
-            hint="create or alter the table, or change the statement; of this subtask nothing of the epoch was written",
+            hint="create or alter the table and start the job again: of this subtask nothing of the epoch was written; "
+            + how_to_skip(context, numbers),
         )
 
-    def _refused_row(self, rows: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        """A row that the database refuses on its own, found by bisection; None if no single row is to blame."""
-        if not self._refuses(rows):
+    def columns_of(self, target: tuple[str, ...]) -> list[Column] | None:
+        """What the database's catalogue says of a table; None if the database cannot be asked."""
+        try:
+            with self._connection() as database:
+                return database.columns(target)
+        except Exception as error:
+            if failure_of(self._location, error) is None:
+                raise
             return None
-        while len(rows) > 1:
-            half = rows[: len(rows) // 2]
-            rows = half if self._refuses(half) else rows[len(rows) // 2 :]
-        return rows[0] if self._refuses(rows) else None
 
-    def _refuses(self, rows: list[tuple[Any, ...]]) -> bool:
+    def try_rows(self, rows: list[tuple[Any, ...]]) -> None:
+        """Execute the statement for rows in a transaction that is rolled back.
+
+        Raises:
+            ProgramError: the database refuses the statement, or a row for what it holds. No other failure is raised.
+        """
+        failed = self._failed(rows, (Failure.ROW, Failure.STATEMENT))
+        if failed is None:
+            return
+        failure, error = failed
+        refused = self._refused_rows(rows, (Failure.ROW,), 1) if failure is Failure.ROW else []
+        raise ProgramError(
+            f"the database refused {f'the row {abbreviated(refused[0])}' if refused else 'the statement'}: "
+            f"{' '.join(str(error).split())}",
+            where=f"JdbcSink, {self._location.label}",
+            expected=f"rows of {self._types} that fit {self._statement.sql!r}",
+            hint="create or alter the table, change the statement, or mend or filter such records; nothing of the "
+            "epoch is prepared, so a mended program goes on in the same directory",
+        ) from error
+
+    def _refused_rows(
+        self, rows: list[tuple[Any, ...]], failures: tuple[Failure, ...], limit: int = REFUSED_ROWS_MAX
+    ) -> list[tuple[Any, ...]]:
+        """The first rows that the database refuses on their own, found by bisection; empty if no single row is to
+        blame."""
+        if limit <= 0 or not self._failed(rows, failures):
+            return []
+        if len(rows) == 1:
+            return rows
+        half = len(rows) // 2
+        found = self._refused_rows(rows[:half], failures, limit)
+        return found + self._refused_rows(rows[half:], failures, limit - len(found))
+
+    def _failed(self, rows: list[tuple[Any, ...]], failures: tuple[Failure, ...]) -> tuple[Failure, Exception] | None:
+        """The failure of rows in a transaction that is rolled back, if it is one of these kinds."""
         try:
             with self._connection() as database:
                 database.begin()
                 database.write(self._statement, rows, self._options.batch_size)
                 database.rollback()
         except Exception as error:
-            return failure_of(self._location, error) is Failure.ROW
-        return False
+            failure = failure_of(self._location, error)
+            return (failure, error) if failure in failures else None
+        return None

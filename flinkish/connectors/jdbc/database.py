@@ -15,6 +15,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import Any
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import CommitContext
@@ -44,6 +45,7 @@ class Failure(Enum):
     OPERATOR = "the database must be mended"
     STATEMENT = "the statement is wrong, whatever the row"
     ROW = "a row is wrong"
+    OTHER_ROWS = "a row does not go with the rows that are there"
 
 
 class Database(ABC):
@@ -52,6 +54,10 @@ class Database(ABC):
     @abstractmethod
     def ensure_marker_table(self) -> None:
         """Create the table of markers if it does not exist; many subtasks may do so at the same time."""
+
+    @abstractmethod
+    def columns(self, target: Sequence[str]) -> list[Column]:
+        """What the catalogue says of the columns of a table, in their order; empty if there is no such table."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -68,7 +74,7 @@ class Database(ABC):
     @abstractmethod
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
         """Execute the statement for each row, ``batch_size`` rows per round trip where the database takes batches (0 or
-        less: all rows)."""
+        less: all rows). Of an upsert the deletions come first, so that they make room in unique columns."""
 
     @abstractmethod
     def commit(self) -> None:

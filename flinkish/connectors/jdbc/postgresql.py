@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.database import (
     CLAIM,
     CREATE_MARKER_TABLE,
@@ -22,10 +23,26 @@ from flinkish.connectors.jdbc.database import (
     claim_values,
 )
 from flinkish.connectors.jdbc.location import DatabaseLocation
-from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
-from flinkish.connectors.jdbc.statement import JdbcStatement, on_conflict, quoted, quoted_table
+from flinkish.connectors.jdbc.statement import (
+    JdbcStatement,
+    on_conflict,
+    parted,
+    psycopg_placeholders,
+    quoted,
+)
 from flinkish.core.sink import CommitContext
 from flinkish.errors import EnvironmentVersionError
+
+# The fields of a `Column`. A generated column has no type here, since it takes no values. A type modifier is 4 more
+# than the length of a text, or than precision * 65536 + scale of a decimal, whose scale has 11 bits and a sign.
+_COLUMNS = """
+SELECT a.attname, CASE WHEN a.attgenerated <> '' OR a.attidentity = 'a' THEN '' ELSE t.typname END,
+  CASE WHEN a.atttypmod < 4 THEN NULL WHEN t.typname IN ('varchar', 'bpchar') THEN a.atttypmod - 4
+    WHEN t.typname = 'numeric' THEN ((a.atttypmod - 4) >> 16) - (((a.atttypmod - 4) & 2047) # 1024) + 1024 END,
+  NOT a.attnotnull, a.attnotnull AND NOT a.atthasdef AND a.attidentity = ''
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
 
 # "flinkish" as a number: the advisory lock under which the marker table is created
 _LOCK_ID = 0x666C696E6B697368
@@ -65,6 +82,10 @@ class PostgresqlDatabase(Database):
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
             connection.execute(CREATE_MARKER_TABLE)
 
+    def columns(self, target: Sequence[str]) -> list[Column]:
+        found = self._connection.execute(_COLUMNS, (".".join(map(quoted, target)),)).fetchall()
+        return [Column(*row) for row in found]
+
     def begin(self) -> None:
         self._connection.execute("BEGIN")
 
@@ -87,7 +108,7 @@ class PostgresqlDatabase(Database):
 
     def _copy(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]]) -> None:
         columns = ", ".join(map(quoted, statement.columns))
-        target = quoted_table(statement.table)
+        target = statement.table
         # one table per statement, for the life of the connection: a table per epoch would bloat the system catalog
         staging = "flinkish_" + hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
         with self._connection.cursor() as cursor:
@@ -95,11 +116,14 @@ class PostgresqlDatabase(Database):
                 f"CREATE TEMPORARY TABLE IF NOT EXISTS {staging} ON COMMIT DELETE ROWS "
                 f"AS SELECT {columns} FROM {target} WITH NO DATA"
             )
-            with cursor.copy(f"COPY {staging} ({columns}) FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
-            keys = [statement.columns[position] for position in statement.key_positions]
-            conflict = on_conflict(statement.columns, keys)
+            deletions, rows = parted(rows)
+            if deletions:
+                _copy_rows(cursor, f"{staging} ({columns})", deletions)
+                same = " AND ".join(f"t.{name} = s.{name}" for name in map(quoted, statement.key_columns))
+                cursor.execute(f"DELETE FROM {target} t USING {staging} s WHERE {same}")
+                cursor.execute(f"DELETE FROM {staging}")
+            _copy_rows(cursor, f"{staging} ({columns})", rows)
+            conflict = on_conflict(statement.columns, statement.key_columns)
             cursor.execute(f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} {conflict}")
 
     def commit(self) -> None:
@@ -112,6 +136,12 @@ class PostgresqlDatabase(Database):
     def close(self) -> None:
         with suppress(driver().Error):
             self._connection.close()
+
+
+def _copy_rows(cursor: Any, target: str, rows: Sequence[Any]) -> None:
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def classify(error: Exception) -> Failure | None:
@@ -128,9 +158,10 @@ def classify(error: Exception) -> Failure | None:
     # SQLSTATE class 42 is syntax and unknown names; but 42804, a parameter of the wrong type, is the fault of the row
     if code is not None and code.startswith("42") and code != "42804":
         return Failure.STATEMENT
-    if isinstance(
-        error, (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
-    ):
+    if isinstance(error, psycopg.IntegrityError):
+        by_itself = isinstance(error, (errors.NotNullViolation, errors.CheckViolation))
+        return Failure.ROW if by_itself else Failure.OTHER_ROWS
+    if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
         return Failure.ROW
     # classes 08 (connection) and 57P (shutdown); errors that the client library detects itself have no SQLSTATE
     if code is None or code.startswith(("08", "57P")):

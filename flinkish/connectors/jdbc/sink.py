@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.connectors.jdbc.catalogue import RowCheck
 from flinkish.connectors.jdbc.committer import JdbcCommitter
 from flinkish.connectors.jdbc.location import parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
@@ -51,7 +52,8 @@ class JdbcSink(WriterSink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """A sink that executes one statement per record; its placeholders ``?`` are the fields, in their order.
+        """A sink that executes one statement per record; its placeholders ``?`` are the fields, in their order. A
+        statement knows no kinds, so Rows of another kind than INSERT are refused.
 
         >>> from flinkish.common.typeinfo import Types
         >>> options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////tmp/shop.db").build()
@@ -75,7 +77,8 @@ class JdbcSink(WriterSink):
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
         """A sink that keeps one row per primary key up to date (``INSERT ... ON CONFLICT DO UPDATE``). Of the records
-        of an epoch with the same key only the last one is written.
+        of an epoch with the same key only the last one is written. A Row of kind DELETE deletes the row of its key, and
+        one of kind UPDATE_BEFORE has no effect.
 
         Args:
             table: ``table`` or ``schema.table``.
@@ -106,7 +109,8 @@ class JdbcSink(WriterSink):
 
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
-        return writer(self._statement, self._location.kind, self._names)
+        kind = self._location.kind
+        return writer(self._statement, kind, self._names, RowCheck(self._committer(), self._statement, kind))
 
     @property
     def _destination(self) -> str:
@@ -114,6 +118,9 @@ class JdbcSink(WriterSink):
         return f"{self._location.label}, {f'table {table[1]}' if table else self._statement.sql}"
 
     def create_committer(self) -> Committer:
+        return self._committer()
+
+    def _committer(self) -> JdbcCommitter:
         return JdbcCommitter(self._location, self._statement, self._execution_options, self._types)
 
 

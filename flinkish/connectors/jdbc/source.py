@@ -23,8 +23,7 @@ from flinkish.common.types import Row
 from flinkish.connectors.jdbc.database import Failure, failure_of
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.placeholders import psycopg_placeholders
-from flinkish.connectors.jdbc.statement import quoted
+from flinkish.connectors.jdbc.statement import psycopg_placeholders, quoted
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.errors import ConnectionFailedError, FlinkishError, OperationError, ProgramError, TypeMismatchError
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.database import (
     CLAIM,
     CREATE_MARKER_TABLE,
@@ -19,11 +20,13 @@ from flinkish.connectors.jdbc.database import (
     claim_values,
 )
 from flinkish.connectors.jdbc.location import DatabaseLocation
-from flinkish.connectors.jdbc.statement import JdbcStatement
+from flinkish.connectors.jdbc.statement import JdbcStatement, parted
 from flinkish.core.sink import CommitContext
 
 #: how long a subtask waits for the transactions of the others, in seconds
 BUSY_TIMEOUT_S = 120
+
+_OF_STATEMENTS = ("no such", "syntax error", "has no column", "values for", "values were", "does not match any")
 
 
 class SqliteDatabase(Database):
@@ -43,6 +46,25 @@ class SqliteDatabase(Database):
     def ensure_marker_table(self) -> None:
         self._connection.execute(CREATE_MARKER_TABLE)
 
+    def columns(self, target: Sequence[str]) -> list[Column]:
+        table, schema = target[-1], target[-2] if len(target) > 1 else None
+        # a table that is not strict takes values of all classes in all columns but the key
+        strict = (
+            sqlite3.sqlite_version_info >= (3, 37)
+            and self._connection.execute("SELECT 1 FROM pragma_table_list(?) WHERE strict", (table,)).fetchone()
+        )
+        found = self._connection.execute(
+            "SELECT name, lower(type), [notnull], dflt_value, pk FROM pragma_table_info(?, ?)", (table, schema)
+        ).fetchall()
+        single_key = sum(pk > 0 for *_, pk in found) == 1
+        columns = []
+        for name, kind, required, default, pk in found:
+            is_row_id = bool(pk) and single_key and kind == "integer"
+            known = {"int": "integer"}.get(kind, kind) if strict or is_row_id else ""
+            nullable = is_row_id or not required
+            columns.append(Column(name, known, None, nullable, not nullable and default is None))
+        return columns
+
     def begin(self) -> None:
         if _identity(self._path) != self._file:
             # SQLite would go on writing to the removed file, which nobody can read
@@ -57,6 +79,9 @@ class SqliteDatabase(Database):
         return found
 
     def write(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]], batch_size: int) -> None:
+        if statement.is_upsert:
+            deletions, rows = parted(rows)
+            self._connection.executemany(statement.deletion, [statement.key_of(row) for row in deletions])
         self._connection.executemany(statement.sql, rows)
 
     def commit(self) -> None:
@@ -83,14 +108,14 @@ def classify(error: Exception) -> Failure | None:
     """The kind of failure of an error of sqlite3; None if it is none of sqlite3's."""
     # an int of more than 64 bits; what a constraint refuses, whatever the names in its message
     if isinstance(error, (OverflowError, sqlite3.IntegrityError)):
-        return Failure.ROW
+        return Failure.OTHER_ROWS if re.match("(UNIQUE|FOREIGN KEY) constraint", str(error)) else Failure.ROW
     if not isinstance(error, sqlite3.Error):
         return None
     # Python 3.10 does not give SQLite's error codes, only its fixed messages
     text = str(error)
     if re.match("(database|database table|database schema) is locked", text):
         return Failure.CONFLICT
-    if any(word in text for word in ("no such", "syntax error", "has no column", "values for", "does not match any")):
+    if any(word in text for word in _OF_STATEMENTS):
         return Failure.STATEMENT
     if "unable to open" in text or "disk I/O" in text:
         return Failure.CONNECTION_LOST

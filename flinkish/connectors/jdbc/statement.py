@@ -1,28 +1,80 @@
-"""The SQL statement that is executed for each row: the user's own, or an upsert made from the type's field names."""
+"""The SQL statement that is executed for each row: the user's own, or an upsert made from the type's field names; its
+placeholders, and how they are rewritten for psycopg.
+
+A ``?`` inside a literal, a quoted identifier, a dollar-quoted string or a comment is no placeholder; ``??`` is how JDBC
+writes PostgreSQL's operator ``?``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from flinkish.connectors.jdbc.placeholders import count_placeholders
+from flinkish.common.types import Row
 from flinkish.errors import ProgramError
+
+_TOKEN = re.compile(
+    r"""
+      '(?:[^']|'')*'                          # literal
+    | "(?:[^"]|"")*"                          # quoted identifier
+    | (?P<tag>\$(?:[A-Za-z_]\w*)?\$).*?(?P=tag)   # dollar-quoted text
+    | --[^\n]*
+    | /\*.*?\*/
+    | \?\?
+    | \?
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+_NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
+# a statement whose first placeholders are values for columns of a table, in their order
+_INSERT = re.compile(
+    rf"\s*INSERT\s+(?:OR\s+\w+\s+)?INTO\s+(?P<table>{_NAME}(?:\s*\.\s*{_NAME})*)(?:\s+AS\s+{_NAME})?\s*"
+    rf"(?:\(\s*(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)\s*\)\s*)?VALUES\s*\((?P<values>\s*\?(?:\s*,\s*\?)*\s*)\)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
 class JdbcStatement:
     """A statement that is executed for each row. ``sql`` has ``width`` placeholders ``?``, one per field of the row.
-    ``table``, ``columns`` and ``key_positions`` (the indices of the key in ``columns``) are set for an upsert only."""
+
+    If it is an insert, the first ``values`` of the placeholders are values for the ``columns`` of the table ``target``
+    (the parts of its name); without ``columns``, for the first columns of the table. ``key_positions`` (the indices of
+    the key in ``columns``) are set for an upsert only."""
 
     sql: str
     width: int
-    table: str = ""
+    target: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     key_positions: tuple[int, ...] = ()
+    values: int = 0
 
     @property
     def is_upsert(self) -> bool:
         return bool(self.key_positions)
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The columns of the key of an upsert, in the order of ``key_positions``."""
+        return [self.columns[position] for position in self.key_positions]
+
+    @property
+    def deletion(self) -> str:
+        """The statement that deletes the row of a key; its placeholders are the key columns."""
+        conditions = " AND ".join(f"{quoted(column)} = ?" for column in self.key_columns)
+        return f"DELETE FROM {self.table} WHERE {conditions}"
+
+    @property
+    def table(self) -> str:
+        """The target, quoted for SQL."""
+        return ".".join(map(quoted, self.target))
+
+    def key_of(self, row: Any) -> tuple[Any, ...]:
+        """The values of the key columns of a row."""
+        return tuple(row[position] for position in self.key_positions)
 
 
 def user_statement(sql: str, width: int) -> JdbcStatement:
@@ -38,7 +90,22 @@ def user_statement(sql: str, width: int) -> JdbcStatement:
             where=f"JdbcSink, {sql!r}",
             expected="one placeholder per field, in the order of the fields",
         )
-    return JdbcStatement(sql, width)
+    insert = _INSERT.match(sql)
+    if insert is None:
+        return JdbcStatement(sql, width)
+    return JdbcStatement(
+        sql, width, _names(insert["table"]), _names(insert["columns"] or ""), values=insert["values"].count("?")
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """The identifiers in a text; those without quotes become lower case, as in PostgreSQL.
+
+    >>> _names('Shop . "Counts"')
+    ('shop', 'Counts')
+    """
+    found = re.findall(_NAME, text)
+    return tuple(name[1:-1].replace('""', '"') if name[0] == '"' else name.lower() for name in found)
 
 
 def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[str]) -> JdbcStatement:
@@ -59,9 +126,10 @@ def upsert_statement(table: str, columns: Sequence[str], key_columns: Sequence[s
         )
     names = ", ".join(map(quoted, columns))
     marks = ", ".join("?" * len(columns))
-    sql = f"INSERT INTO {quoted_table(table)} ({names}) VALUES ({marks}) {on_conflict(columns, key_columns)}"
+    target = tuple(table.split("."))
+    sql = f"INSERT INTO {'.'.join(map(quoted, target))} ({names}) VALUES ({marks}) {on_conflict(columns, key_columns)}"
     positions = tuple(columns.index(key) for key in key_columns)
-    return JdbcStatement(sql, len(columns), table, tuple(columns), positions)
+    return JdbcStatement(sql, len(columns), target, tuple(columns), positions, len(columns))
 
 
 def on_conflict(columns: Sequence[str], key_columns: Sequence[str]) -> str:
@@ -77,10 +145,30 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def quoted_table(table: str) -> str:
-    """The name of a table, ``schema.table`` or ``table``, with each part quoted.
+def parted(rows: Sequence[Any]) -> tuple[list[Row], Sequence[Any]]:
+    """The committables of an upsert: the Rows, whose keys are to be deleted, and apart from them the tuples, which are
+    rows to be written."""
+    deletions = [row for row in rows if type(row) is Row]
+    return deletions, [row for row in rows if type(row) is not Row] if deletions else rows
 
-    >>> quoted_table("shop.counts")
-    '"shop"."counts"'
+
+def count_placeholders(sql: str) -> int:
+    """The number of placeholders of a statement.
+
+    >>> count_placeholders("INSERT INTO t VALUES (?, '?', ?) -- ?")
+    2
     """
-    return ".".join(map(quoted, table.split(".")))
+    return sum(match[0] == "?" for match in _TOKEN.finditer(sql))
+
+
+def psycopg_placeholders(sql: str) -> str:
+    """The statement in psycopg's syntax: ``%s`` for each placeholder, and every other ``%`` doubled.
+
+    >>> psycopg_placeholders("UPDATE t SET a = ? WHERE b LIKE '5%?' AND c ?? 'k'")
+    "UPDATE t SET a = %s WHERE b LIKE '5%%?' AND c ? 'k'"
+    """
+    return _TOKEN.sub(_rewritten, sql.replace("%", "%%"))
+
+
+def _rewritten(match: re.Match[str]) -> str:
+    return {"?": "%s", "??": "?"}.get(match[0], match[0])

@@ -1,5 +1,8 @@
 """The writers of the JDBC sink: they convert the records of one subtask and epoch to rows for the driver. For an upsert
-the writer holds the last row of each primary key until the barrier."""
+the writer holds the last row of each primary key until the barrier.
+
+A committable is a tuple, which is a row to be written; or a Row of kind DELETE, whose key is to be deleted.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 
 from flinkish.common.time import Instant
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind, check_inserts_only
+from flinkish.connectors.jdbc.catalogue import RowCheck
 from flinkish.connectors.jdbc.location import SQLITE
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import SinkWriter
@@ -41,24 +45,36 @@ _ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
 
 
 class RowWriter(SinkWriter):
-    """Converts each record to a row at once; holds nothing until the barrier."""
+    """Converts each record to a row at once; holds nothing until the barrier but the rows that the database has to
+    decide on (`RowCheck`)."""
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
         self._statement = statement
+        self._check = check
         self._names = list(names)
         self._adapters = _ADAPTERS[kind]
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        return self.rows(values)
+        rows = self.rows(values)
+        self._check.add(rows)
+        return rows
+
+    def prepare_commit(self) -> list[Any]:
+        self._check.confirm()
+        return []
 
     def rows(self, values: list[Any]) -> list[tuple[Any, ...]]:
         """The records as tuples of values that the driver takes. Rows with the field names of the type give their
         values by name, as in PyFlink, and all other records by position.
 
         Raises:
-            TypeMismatchError: a record is no Row, tuple or list, or has another number of fields than the statement.
+            TypeMismatchError: a record is no Row, tuple or list, has another number of fields than the statement, or is
+                a Row of another kind than INSERT.
         """
-        rows: list[tuple[Any, ...]] = list(map(tuple, self._checked(values)))
+        return self._rows(self._checked(values))
+
+    def _rows(self, checked: list[Any]) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = list(map(tuple, checked))
         if not set(map(len, rows)) <= {self._statement.width}:
             raise self._mismatch(next(row for row in rows if len(row) != self._statement.width))
         return self._adapted(rows)
@@ -67,7 +83,12 @@ class RowWriter(SinkWriter):
         kinds = set(map(type, values))
         if not all(issubclass(kind, _RECORDS) for kind in kinds):
             raise self._mismatch(next(value for value in values if not isinstance(value, _RECORDS)))
-        return list(map(self._by_name, values)) if Row in kinds else values
+        return self._plain(values) if Row in kinds else values
+
+    def _plain(self, values: list[Any]) -> list[Any]:
+        """Records with Rows among them as they are written: with their values in the order of the type's fields."""
+        check_inserts_only(values, f"JdbcSink, {self._statement.sql!r}")
+        return list(map(self._by_name, values))
 
     def _by_name(self, value: Any) -> Any:
         fields = getattr(value, "_fields", self._names) if type(value) is Row else self._names
@@ -97,10 +118,13 @@ class RowWriter(SinkWriter):
 
 class UpsertWriter(RowWriter):
     """Holds the last row of each primary key until the barrier. The rows before it need not be written, since nobody
-    could see them: the epoch is one transaction."""
+    could see them: the epoch is one transaction.
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str]) -> None:
-        super().__init__(statement, kind, names)
+    A Row of kind DELETE deletes the row of its key; one of kind UPDATE_BEFORE has no effect, since the UPDATE_AFTER
+    that follows it replaces the row."""
+
+    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
+        super().__init__(statement, kind, names, check)
         self._key = itemgetter(*statement.key_positions)
         self._last: dict[Any, Any] = {}
 
@@ -113,9 +137,23 @@ class UpsertWriter(RowWriter):
             raise self._unhashable() from None
         return []
 
+    def _plain(self, values: list[Any]) -> list[Any]:
+        plain = []
+        for value in values:
+            kind = value._row_kind if type(value) is Row else RowKind.INSERT
+            if kind is RowKind.DELETE:
+                plain.append(Row.of_kind(RowKind.DELETE, *self._by_name(value)))
+            elif kind is not RowKind.UPDATE_BEFORE:
+                plain.append(self._by_name(value))
+        return plain
+
     def prepare_commit(self) -> list[Any]:
         last, self._last = self._last, {}
-        rows = self.rows(list(last.values()))
+        values = list(last.values())
+        rows: list[Any] = self._rows(values)
+        for number, value in enumerate(values):
+            if type(value) is Row and value._row_kind is RowKind.DELETE:
+                rows[number] = Row.of_kind(RowKind.DELETE, *self._only_key(rows[number]))
         for row in rows:
             if any(row[position] is None for position in self._statement.key_positions):
                 raise TypeMismatchError(
@@ -124,7 +162,14 @@ class UpsertWriter(RowWriter):
                     expected="a value in each key column",
                     hint="filter such records before the sink",
                 )
+        self._check.add(rows)
+        self._check.confirm()
         return rows
+
+    def _only_key(self, row: tuple[Any, ...]) -> list[Any]:
+        # the other columns of a deletion need not fit the table
+        keys = self._statement.key_positions
+        return [value if position in keys else None for position, value in enumerate(row)]
 
     def _unhashable(self) -> TypeMismatchError:
         return TypeMismatchError(

@@ -30,7 +30,7 @@ from typing import Any
 from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, driver, new_producer
 from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kept_resources import KeptResources
-from flinkish.core.sink import CommitContext, Committer, ahead_of
+from flinkish.core.sink import CommitContext, Committer, ahead_of, how_to_skip
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
 
 _log = logging.getLogger("flinkish.KafkaCommitter")
@@ -172,7 +172,7 @@ class KafkaCommitter(Committer):
             cause = error.__cause__ if isinstance(error, SystemError) else error
             if not isinstance(cause, kafka.KafkaException):
                 raise
-            raise _classified(cause, self._where(context)) from error
+            raise _classified(cause, self._where(context), context) from error
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
         with _producers.use(self._key(), partial(self._open, context)) as producer:
@@ -228,7 +228,7 @@ class KafkaCommitter(Committer):
             )
             records -= len(failures)
         elif failures:
-            raise _classified(kafka.KafkaException(failures[0]), self._where(context))
+            raise _classified(kafka.KafkaException(failures[0]), self._where(context), context)
         if left:
             raise ConnectionFailedError(
                 f"{left} of {records} records were not acknowledged in {FLUSH_TIMEOUT_S:.0f} s",
@@ -328,14 +328,15 @@ def _send(producer: Any, record: Any, on_delivery: Callable[[Any, Any], None]) -
             producer.poll(0.5)
 
 
-def _classified(error: Any, where: str) -> Exception:
+def _classified(error: Any, where: str, context: CommitContext) -> Exception:
     kafka = driver("KafkaSink")
     found = error.args[0]
     if not isinstance(found, kafka.KafkaError):
         return ProgramError(f"the Kafka client refuses its settings: {error}", where=where)
     said = f"Kafka refused the records: {found.str()} ({found.name()})"
     if found.code() in (kafka.KafkaError.MSG_SIZE_TOO_LARGE, kafka.KafkaError.INVALID_RECORD):
-        return ProgramError(said, where=where, hint="make the records smaller, or raise message.max.bytes")
+        hint = f"raise message.max.bytes of the client and the topic; {how_to_skip(context)}"
+        return ProgramError(said, where=where, hint=hint)
     # a producer that was fenced off while it was sending reports only a fatal error
     if found.code() in (kafka.KafkaError._FENCED, kafka.KafkaError._FATAL, kafka.KafkaError.INVALID_PRODUCER_EPOCH):
         return RetryableError(f"another committer of this subtask has taken over: {found.str()}", where=where)

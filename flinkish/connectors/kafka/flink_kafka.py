@@ -20,7 +20,7 @@ from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOff
 from flinkish.connectors.kafka.properties import COMMIT_OFFSETS, DISCOVERY_INTERVAL_MS, writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
-from flinkish.connectors.kafka.sink import KafkaWriter
+from flinkish.connectors.kafka.sink import KafkaWriter, message_bytes_max
 from flinkish.connectors.kafka.source import KafkaPartitionsSource
 from flinkish.connectors.kafka.source_builder import check_properties
 from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
@@ -207,7 +207,8 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         return f"Kafka {self._servers}, topic {self._serializer.topic}"
 
     def create_writer(self) -> SinkWriter:
-        return KafkaWriter(self._serializer, self._with_timestamps)
+        limit = None if self._log_failures_only else message_bytes_max(self._properties)
+        return KafkaWriter(self._serializer, self._with_timestamps, limit)
 
     def create_committer(self) -> Committer:
         if self._semantic is Semantic.EXACTLY_ONCE:

@@ -9,7 +9,8 @@ from itertools import repeat
 from typing import Any
 
 from flinkish.common.arguments import check_instance, kind_of, result_of_each
-from flinkish.common.serialization import SerializationSchema
+from flinkish.common.serialization import RowFieldExtractorSchema, SerializationSchema
+from flinkish.common.types import check_inserts_only
 from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
 
 
@@ -39,8 +40,11 @@ class KafkaRecordSerializationSchema:
         """(topic, key, value) for each record, in order.
 
         Raises:
-            TypeMismatchError: the topic selector did not return a non-empty str.
+            TypeMismatchError: the topic selector did not return a non-empty str; or the value is one field of a Row
+                that is no insert.
         """
+        if isinstance(self.value_schema, RowFieldExtractorSchema):
+            check_inserts_only(values, "KafkaSink, RowFieldExtractorSchema")
         topics: Any = repeat(self.topic, len(values))
         if self.topic_selector is not None:
             topics = result_of_each(self.topic_selector, values, "the topic selector", "KafkaSink")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 from flinkish.common.arguments import check_instance
+from flinkish.common.serialization import abbreviated
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
@@ -19,7 +22,7 @@ from flinkish.core.sink import (
     SupportsPreprocessing,
     WriterSink,
 )
-from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError, ProgramError
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
 
     def create_writer(self) -> SinkWriter:
         assert self._settings.serializer is not None
-        return KafkaWriter(self._settings.serializer)
+        return KafkaWriter(self._settings.serializer, True, message_bytes_max(self._settings.properties))
 
     def create_committer(self) -> Committer:
         settings = self._settings
@@ -78,19 +81,33 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         return KafkaCommitter(settings.bootstrap_servers, settings.properties)
 
 
+#: The place of the value in a record that is serialized.
+_VALUE = itemgetter(2)
+#: librdkafka's default of ``message.max.bytes``.
+_MESSAGE_BYTES_MAX = 1_000_000
+
+
 class KafkaWriter(SinkWriter):
     """Serializes records to the committables (topic, key, value, timestamp[, headers]), with the timestamp in ms.
 
     ``timestamped``: whether the timestamp is the record's; otherwise it is 0, for which Kafka's client sets the time of
-    producing.
+    producing. ``bytes_max``: values with more bytes are refused, since the client would not send them; None: they are
+    left to the committer.
     """
 
-    def __init__(self, serializer: KafkaRecordSerializationSchema, timestamped: bool = True) -> None:
+    def __init__(
+        self, serializer: KafkaRecordSerializationSchema, timestamped: bool = True, bytes_max: int | None = None
+    ) -> None:
         self._serializer = serializer
         self._timestamped = timestamped
+        self._bytes_max = bytes_max
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         records: list[tuple[Any, ...]] = [*self._serializer.serialize_batch(values)]
+        if self._bytes_max is not None:
+            longest = max(filter(None, map(_VALUE, records)), key=len, default=b"")
+            if len(longest) > self._bytes_max:
+                raise self._too_long(values[list(map(_VALUE, records)).index(longest)], len(longest))
         if timestamps is None or not self._timestamped:
             records = [(*record, 0) for record in records]
         else:
@@ -98,6 +115,20 @@ class KafkaWriter(SinkWriter):
             records = [(*record, max(time_ms, 0)) for record, time_ms in zip(records, timestamps, strict=True)]
         headers = self._serializer.headers_batch(values)
         return records if headers is None else [(*record, own) for record, own in zip(records, headers, strict=True)]
+
+    def _too_long(self, value: Any, size_bytes: int) -> ProgramError:
+        return ProgramError(
+            f"Kafka's client would refuse the record {abbreviated(value)}, whose value has {size_bytes} bytes",
+            where="KafkaSink",
+            expected=f"at most {self._bytes_max} bytes (max.request.size)",
+            hint="make such records smaller, or raise max.request.size and the topic's max.message.bytes; nothing of "
+            "the epoch is prepared, so a mended program goes on in the same directory",
+        )
+
+
+def message_bytes_max(properties: Mapping[str, str]) -> int:
+    """The size of the largest message that the client sends with these properties."""
+    return int(writing_settings(properties).get("message.max.bytes", _MESSAGE_BYTES_MAX))
 
 
 #: Kafka's limit for transactional ids, less room for what follows the prefix.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flinkish.common.arguments import kind_of
-from flinkish.core.sink import DataFrameSink, Sink, SupportsPreprocessing, WriterSink
+from flinkish.core.sink import DataFrameSink, Sink, SupportsPreprocessing
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
 from flinkish.errors import ArgumentTypeError
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
@@ -34,7 +34,7 @@ def add_sink(stream: DataStream, sink: Sink | Callable[..., None], name: str | N
     shown = f"Sink: {name or sink.default_name}"
     if isinstance(sink, DataFrameSink):
         sink.check_type(stream._type, f"sink '{shown}'")
-    factory = SinkWriterFactory(sink if isinstance(sink, WriterSink) else None, stream._type, f"sink '{shown}'")
+    factory = SinkWriterFactory(sink, stream._type, f"sink '{shown}'")
     return DataStreamSink(stream._add_node(shown, factory, stream._type, sink=sink))
 
 

@@ -12,8 +12,8 @@ from flinkish.errors import CorruptStateError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.missing_files import check_nothing_missing
 from flinkish.jobmanager.recovery.fallback import QueryFallback
 from flinkish.jobmanager.savepoints.restore import (
     RestoredProgram,

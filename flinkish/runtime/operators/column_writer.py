@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
-from flinkish.core.sink import SinkWriter
+from flinkish.common.types import Row, RowKind, check_inserts_only
+from flinkish.core.sink import DELETED_COLUMN, DataFrameSink, SinkWriter
 
 #: The number of records from which a batch of columns is made.
 MAX_RECORDS = 20_000
@@ -23,11 +25,14 @@ class ColumnWriter(SinkWriter):
     """A sink writer whose committables are batches of columns, each as an Arrow IPC stream.
 
     Args:
+        sink: the sink that gets the columns.
         input_type: type of the records.
         where: names the sink in errors.
     """
 
-    def __init__(self, input_type: TypeInformation, where: str) -> None:
+    def __init__(self, sink: DataFrameSink, input_type: TypeInformation, where: str) -> None:
+        self._sink = sink
+        self._where = where
         self._columns = RecordWriter(input_type, where)
         self._held: list[Any] = []
 
@@ -39,10 +44,31 @@ class ColumnWriter(SinkWriter):
     def prepare_commit(self) -> list[Any]:
         """A batch of the records that were held back; an empty list if there are none."""
         held, self._held = self._held, []
-        return [_encoded(self._columns.write(held))] if held else []
+        return [encoded(self._batch(held))] if held else []
+
+    def _batch(self, records: list[Any]) -> pa.RecordBatch:
+        if not self._sink.takes_changes:
+            check_inserts_only(records, self._where)
+            batch = self._columns.write(records)
+            self._sink.check_columns(batch, self._where)
+            return batch
+        kinds = [record._row_kind if type(record) is Row else RowKind.INSERT for record in records]
+        if RowKind.UPDATE_BEFORE in kinds:
+            records = [row for row, kind in zip(records, kinds, strict=True) if kind is not RowKind.UPDATE_BEFORE]
+            kinds = [kind for kind in kinds if kind is not RowKind.UPDATE_BEFORE]
+        batch = self._columns.write(records)
+        deleted = pa.array([kind is RowKind.DELETE for kind in kinds], pa.bool_())
+        self._sink.check_columns(batch.filter(pc.invert(deleted)), self._where)
+        return pa.RecordBatch.from_arrays([*batch.columns, deleted], schema=frame_schema(self._sink, batch.schema))
 
 
-def _encoded(batch: pa.RecordBatch) -> bytes:
+def frame_schema(sink: DataFrameSink, columns: pa.Schema) -> pa.Schema:
+    """The schema of the DataFrame of a sink, given that of its records."""
+    return columns.append(pa.field(DELETED_COLUMN, pa.bool_())) if sink.takes_changes else columns
+
+
+def encoded(batch: pa.RecordBatch) -> bytes:
+    """The committable of a batch of columns."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)

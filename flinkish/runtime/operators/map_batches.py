@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.types import check_inserts_only
 from flinkish.core.functions import MapBatchesFunction
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase
@@ -44,6 +45,7 @@ class MapBatchesOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         if not values:
             return
+        check_inserts_only(values, "the input of map_batches(), whose columns have no kind")
         batch: Any = self._write(values)
         result = self._batch_of(self.call(batch.to_pandas() if self._as_pandas else batch))
         if result.num_rows != len(values):

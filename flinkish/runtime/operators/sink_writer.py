@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.sink import SinkWriter, WriterSink
+from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -90,21 +90,21 @@ class SinkWriterFactory(OperatorFactoryBase):
     """Makes the operator that writes to a sink in one subtask.
 
     Args:
-        sink: the sink; None for sinks that take DataFrames.
-        input_type: of the records from which a DataFrame is made; needed if ``sink`` is None.
+        sink: the sink.
+        input_type: type of the records; needed for sinks that take DataFrames.
         where: names the sink in errors.
     """
 
-    sink: WriterSink | None
+    sink: Sink
     input_type: TypeInformation | None = None
     where: str = ""
 
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""
-        if self.sink is not None:
+        if isinstance(self.sink, WriterSink):
             return SinkWriterOperator(self.sink.create_writer())
-        assert self.input_type is not None
-        return SinkWriterOperator(ColumnWriter(self.input_type, self.where), max_batch=1)
+        assert isinstance(self.sink, DataFrameSink) and self.input_type is not None
+        return SinkWriterOperator(ColumnWriter(self.sink, self.input_type, self.where), max_batch=1)
 
 
 def encode_committables(time_ms: int, committables: list[Any], classes: ProgramClasses = NO_CLASSES) -> bytes:

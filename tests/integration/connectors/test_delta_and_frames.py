@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.connectors.spark_source import SparkSource
@@ -99,11 +99,58 @@ def test_delta_merges_the_last_record_of_each_key_once(spark: SparkSession, tmp_
         DeltaSink.merge(path, [])
 
 
+def test_a_merge_deletes_the_rows_of_deletions(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    frame_of(spark, ("a", 1), ("b", 2), ("c", 3)).write.format("delta").save(out)
+    changes = [
+        Row.of_kind(RowKind.DELETE, "a", None),
+        Row.of_kind(RowKind.UPDATE_BEFORE, "b", 2),
+        Row.of_kind(RowKind.UPDATE_AFTER, "b", 7),
+        Row.of_kind(RowKind.DELETE, "c", 3),
+        Row("c", 4),
+    ]
+    env = environment(tmp_path / "job")
+    env.set_parallelism(1)
+    env.from_collection(changes, type_info=ROW).sink_to(DeltaSink.merge(out, ["user"], delete_when="n < 0"))
+    env.execute("changes")
+    assert table(spark, tmp_path / "out") == [("b", 7), ("c", 4)]
+
+
 def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkSession, tmp_path: Path) -> None:
     DeltaSink(str(tmp_path / "out")).write_frame(frame_of(spark, ("a", 1)), context(0))
     with pytest.raises(ProgramError, match="refuses the rows.*epoch 1.*mergeSchema"):
         DeltaSink(str(tmp_path / "out")).write_frame(spark.range(1).toDF("other"), context(1))
     assert table(spark, tmp_path / "out") == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("user", "city", "message"),
+    [
+        (None, "x", "column 'user' is NOT NULL"),
+        ("b", "", "'' would become null"),
+        ("b", "__HIVE_DEFAULT_PARTITION__", "'__HIVE_DEFAULT_PARTITION__' would become null"),
+    ],
+)
+def test_a_row_that_a_delta_table_cannot_hold_fails_its_epoch_before_it_is_prepared(
+    spark: SparkSession, tmp_path: Path, user: str | None, city: str, message: str
+) -> None:
+    out, types = str(tmp_path / "out"), Types.ROW_NAMED(["user", "city"], [Types.STRING(), Types.STRING()])
+    spark.sql(
+        f"CREATE TABLE delta.`{out}` (user STRING NOT NULL, city STRING) USING delta PARTITIONED BY (city)"
+        " TBLPROPERTIES ('delta.checkpointInterval' = '1')"
+    )
+    spark.sql(f"INSERT INTO delta.`{out}` VALUES ('a', 'x')")
+
+    def run(*rows: Row) -> None:
+        env = environment(tmp_path / "job")
+        env.from_collection(list(rows), type_info=types).sink_to(DeltaSink(out)).uid("out")
+        env.execute("rows")
+
+    with pytest.raises(TypeMismatchError, match=message):
+        run(Row("c", "y"), Row(user, city))
+    # nothing is prepared: the mended program goes on in the same directory
+    run(Row("c", "y"), Row("d", "z"))
+    assert table(spark, tmp_path / "out") == [("a", "x"), ("c", "y"), ("d", "z")]
 
 
 def test_a_delta_source_reads_what_is_there_and_what_is_added(spark: SparkSession, tmp_path: Path) -> None:

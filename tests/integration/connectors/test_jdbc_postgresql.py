@@ -13,7 +13,7 @@ import pytest
 
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.connectors.jdbc.database import close
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
@@ -98,6 +98,18 @@ def test_an_upsert_writes_one_row_per_key_and_epoch(database: Database, keys: in
         values = [(f"p{n}", n + epoch + more) for more in (0, 1) for n in range(keys)]
         assert [deliver(sink, values, epoch), deliver(sink, values, epoch)] == [keys, 0]
     assert dict(database.rows()) == {f"p{n}": n + 3 for n in range(keys)}
+
+
+def test_an_upsert_deletes_what_the_rows_say_in_the_same_transaction(database: Database) -> None:
+    database.query("CREATE UNIQUE INDEX ON counts (n)")
+    sink = JdbcSink.upsert("counts", ["page"], ROW, database.options())
+    deliver(sink, [Row("a", 1), Row("b", 2)], 0)
+    changes = [Row.of_kind(RowKind.DELETE, "a", None), Row.of_kind(RowKind.UPDATE_BEFORE, "b", 2), Row("c", 1)]
+    assert [deliver(sink, changes, 1), deliver(sink, changes, 1)] == [2, 0]
+    assert database.rows() == [("b", 2), ("c", 1)]
+    with pytest.raises(ProgramError, match=r"refused the row \('d', -1\)"):
+        deliver(sink, [Row.of_kind(RowKind.DELETE, "b", 2), Row("d", -1)], 2)
+    assert database.rows() == [("b", 2), ("c", 1)]
 
 
 def test_what_was_not_committed_when_the_committer_died_is_written_once_by_the_next(database: Database) -> None:
@@ -227,18 +239,89 @@ def test_a_server_that_is_down_is_the_operators_business_and_the_epoch_goes_on_w
     assert deliver(sink, [("a", 1)], 3) == 1
 
 
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        ("x" * 1000, r"refused the row \('bad', 'xxx[x]+\.\.\.: invalid input syntax.*page: String, n: Long"),
+        (-1, r"refused the row \('bad', -1\): .*check constraint.*epoch 7.*page: String, n: Long"),
+    ],
+    ids=["before the barrier", "behind it"],
+)
 @pytest.mark.parametrize("upsert", [False, True])
-def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(database: Database, upsert: bool) -> None:
+def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
+    database: Database, upsert: bool, n: Any, message: str
+) -> None:
     sink = (
         JdbcSink.upsert("counts", ["page"], ROW, database.options())
         if upsert
         else JdbcSink.sink(INSERT, ROW, database.options(), retries(0))
     )
-    values = [(f"p{n}", n) for n in range(1000)] + [("bad", "x" * 1000)] + [(f"q{n}", n) for n in range(1000)]
-    message = r"refused the row \('bad', 'xxx[x]+\.\.\.: invalid input syntax.*epoch 7.*page: String, n: Long"
+    values = [(f"p{i}", i) for i in range(1000)] + [("bad", n)] + [(f"q{i}", i) for i in range(1000)]
     with pytest.raises(ProgramError, match=message):
         deliver(sink, values, 7)
     assert database.rows() == []
+
+
+def prepare(sink: JdbcSink, *values: Any) -> list[Any]:
+    """What the writer hands over at the barrier; nothing is committed."""
+    writer = sink.create_writer()
+    writer.open(0, 1)
+    return [*writer.write(list(values), None), *writer.prepare_commit()]
+
+
+@pytest.mark.parametrize(
+    ("column", "fitting", "wrong", "message"),
+    [
+        ("v varchar(3)", "äöü", "abcd", "value too long for type character varying"),
+        ("v char(2)", "ab", "abc", "value too long for type character"),
+        ("v text", "a b", "a\0b", "0x00|NUL"),
+        ("v text", "\U0001f600", "\ud83d", "surrogates not allowed"),
+        ("v text NOT NULL", "", None, "violates not-null constraint"),
+        ("v smallint", -32768, 32768, "out of range"),
+        ("v int", 2**31 - 1, 2**31, "out of range"),
+        ("v bigint", 5, "five", "invalid input syntax"),
+        ("v numeric(4, 2)", Decimal("99.994"), Decimal("99.995"), "numeric field overflow"),
+        ("v real", 3.0, 1e39, "out of range"),
+        ("v boolean", True, "maybe", "invalid input syntax for type boolean"),
+        ("v date", datetime.date(2024, 2, 29), "2024-02-30", "out of range"),
+        ("v timestamptz", Instant(1, 0), "soon", "invalid input syntax"),
+        ("v json", '{"a": 1}', "{", "invalid input syntax for type json"),
+        ("v uuid", "c0ffee00-0000-0000-0000-000000000000", "c0ffee", "invalid input syntax for type uuid"),
+        ("v bytea", b"\x00", r"\x0", "invalid hexadecimal data"),
+        ("v positive", 1, -1, "positive"),
+        ('"V" int', 1, 2, "does not exist"),
+        ("v int, w int NOT NULL", 1, 2, "null value in column"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("upsert", [True, False])
+def test_a_value_that_does_not_fit_its_column_is_refused_before_its_epoch_is_prepared(
+    database: Database, column: str, fitting: Any, wrong: Any, message: str, upsert: bool
+) -> None:
+    database.query("CREATE DOMAIN positive AS int CHECK (VALUE > 0)")
+    database.query(f"CREATE TABLE things (id int PRIMARY KEY, {column})")
+    kind = Types.ROW_NAMED(["id", "v"], [Types.INT(), Types.STRING()])
+    sink = (
+        JdbcSink.upsert("public.things", ["id"], kind, database.options())
+        if upsert
+        else JdbcSink.sink("INSERT INTO things (id, v) VALUES (?, ?)", kind, database.options())
+    )
+    if "V" not in column and "w" not in column:
+        assert len(prepare(sink, (1, fitting), (2, fitting))) == 2
+        assert deliver(sink, [(1, fitting), (2, fitting)], 0) == 2
+    with pytest.raises(ProgramError, match=rf"(?s){message}.*nothing of the epoch is prepared"):
+        prepare(sink, (3, fitting), (4, wrong))
+    assert database.query("SELECT count(*) FROM things WHERE id > 2") == [(0,)]
+
+
+def test_what_a_trigger_fills_in_may_be_absent(database: Database) -> None:
+    database.query("ALTER TABLE counts ALTER n SET NOT NULL")
+    database.query(
+        "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.n := 7; RETURN NEW; END $$;"
+        "CREATE TRIGGER fill BEFORE INSERT ON counts FOR EACH ROW EXECUTE FUNCTION fill()"
+    )
+    sink = JdbcSink.sink(INSERT, ROW, database.options())
+    assert deliver(sink, [("a", None)], 0) == 1
+    assert database.rows() == [("a", 7)]
 
 
 def test_a_violated_constraint_is_the_programs_fault(database: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.errors import FinalOperationError, FlinkishError, UserCodeError
+from flinkish.cli import main
+from flinkish.common import Types
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
+from flinkish.errors import FinalOperationError, FlinkishError, ProgramError, UserCodeError
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import random_job
+from tests.integration.engine.collecting import environment
 from tests.integration.engine.random_job import PER_EPOCH, RECORDS, assert_chained, build, links, runs
 from tests.support import faults
 from tests.support.connect_server import start_connect_server
@@ -191,3 +196,37 @@ def kill_at_each_phase(folder: Path, fault_plan: Path, remote: dict[str, str]) -
     faults.no_fault(fault_plan)
     with start(folder, settings=RESTARTING, **remote) as driver:
         driver.succeed(TIMEOUT_S)
+
+
+def test_a_job_goes_on_when_the_records_that_its_sink_refuses_are_skipped(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    database.execute("CREATE TABLE counts (page TEXT PRIMARY KEY, n INTEGER CHECK (n >= 0))")
+    connection = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"sqlite:///{tmp_path}/shop.db").build()
+    kind = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])
+
+    def run() -> None:
+        env = environment(tmp_path / "job")
+        env.set_parallelism(1)
+        rows = env.from_collection([("a", 1), ("b", -1), ("c", 3), ("d", -4)], kind)
+        rows.sink_to(JdbcSink.upsert("counts", ["page"], kind, connection)).uid("counts")
+        env.execute("counts")
+
+    for _ in range(2):
+        with pytest.raises(ProgramError, match=r"refused the row \('b', -1\) \(and 1 more\).*--skip 2,4 --into FILE"):
+            run()
+    assert database.execute("SELECT * FROM counts").fetchall() == []
+
+    def prepared(*options: str) -> list[Any]:
+        assert main(["prepared", str(tmp_path / "job"), *options]) == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    capsys.readouterr()
+    (part,) = prepared()
+    assert part["records"] == 4
+    prepared("--sink", part["sink"], "--skip", "2,4", "--into", str(tmp_path / "refused"))
+    run()
+    assert database.execute("SELECT * FROM counts ORDER BY page").fetchall() == [("a", 1), ("c", 3)]
+    refused = (json.loads(line)["record"] for line in (tmp_path / "refused").read_text().splitlines())
+    assert list(refused) == [["b", -1], ["d", -4]]

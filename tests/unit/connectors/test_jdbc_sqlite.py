@@ -15,7 +15,7 @@ import pytest
 
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.connectors.jdbc.database import Database, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
@@ -202,6 +202,16 @@ def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
     assert deliver(sink, [value for value in values if value[1] >= 0], 7) == 100
 
 
+def test_all_refused_rows_are_named_by_their_numbers_in_the_epoch(tmp_path: Path, database: sqlite3.Connection) -> None:
+    for sink in (
+        JdbcSink.sink(INSERT, ROW, options(tmp_path)),
+        JdbcSink.upsert("counts", ["page"], ROW, options(tmp_path)),
+    ):
+        values = [("z", -1), ("b", 1), ("a", -2), ("c", 2), ("y", -3)]
+        with pytest.raises(ProgramError, match=r"and 2 more.*--sink 'sink' --subtask 0 --skip 1,3,5 --into FILE"):
+            deliver(sink, values, 0)
+
+
 class Faulty:
     """A value whose conversion fails, while its row is written."""
 
@@ -342,3 +352,93 @@ def test_a_relative_path_of_a_database_is_the_programs_wherever_the_workers_are(
     monkeypatch.chdir(tmp_path / "elsewhere")
     deliver(sink, [("a", 1)], 0)
     assert rows(database) == [("a", 1)]
+
+
+def prepare(sink: JdbcSink, *values: Any) -> list[Any]:
+    """What the writer hands over at the barrier; nothing is committed."""
+    writer = sink.create_writer()
+    writer.open(0, 1)
+    return [*writer.write(list(values), None), *writer.prepare_commit()]
+
+
+THINGS = "CREATE TABLE things (id INTEGER PRIMARY KEY, name TEXT NOT NULL, weight REAL DEFAULT 1.0)"
+THING = Types.ROW_NAMED(["id", "name", "weight"], [Types.LONG(), Types.STRING(), Types.DOUBLE()])
+
+
+@pytest.mark.parametrize(
+    ("create", "sql", "row", "message"),
+    [
+        (THINGS, "INSERT INTO things VALUES (?, ?, ?)", (1, None, 1.0), r"row \(1, None, 1.0\): NOT NULL.*things.name"),
+        (THINGS, 'insert into "things" ("name", ID, weight) values (?, ?, ?)', (None, 1, 1.0), "NOT NULL"),
+        (THINGS, "INSERT INTO main.Things (weight, name) VALUES (?, ?)", (1.0, None), "NOT NULL.*things.name"),
+        (THINGS, "INSERT INTO things VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (2**63, "a", 1.0), "too large"),
+        (THINGS, "INSERT INTO things VALUES (?, ?, ?)", ("one", "a", 1.0), "datatype mismatch"),
+        (THINGS, "INSERT INTO things VALUES (?, ?, ?)", (1, "\ud83d", 1.0), "surrogates not allowed"),
+        (f"{THINGS} STRICT", "INSERT INTO things VALUES (?, ?, ?)", (1, "a", "heavy"), "cannot store TEXT"),
+        (THINGS, "INSERT INTO absent VALUES (?)", (1,), "refused the statement: no such table: absent"),
+        (THINGS, "INSERT INTO things (id, absent) VALUES (?, ?)", (1, 2), "refused the statement.*absent"),
+        (THINGS, "INSERT INTO things (id) VALUES (?)", (1,), "NOT NULL.*things.name"),
+        (THINGS, "INSERT INTO things VALUES (?, ?)", (1, "a"), "refused the statement.*3 columns but 2 values"),
+        (THINGS, "upsert", (1, None, 1.0), "NOT NULL.*things.name"),
+        (f"{THINGS} STRICT", "upsert", (1, "a", "heavy"), "cannot store TEXT value in REAL"),
+    ],
+)  # fmt: skip
+def test_a_row_that_does_not_fit_the_table_is_refused_before_its_epoch_is_prepared(
+    tmp_path: Path, database: sqlite3.Connection, create: str, sql: str, row: tuple[Any, ...], message: str
+) -> None:
+    database.execute(create)
+    if sql == "upsert":
+        sink = JdbcSink.upsert("things", ["id"], THING, options(tmp_path))
+    else:
+        sink = JdbcSink.sink(sql, Types.ROW([Types.LONG()] * len(row)), options(tmp_path))
+    with pytest.raises(ProgramError, match=message) as error:
+        prepare(sink, row)
+    assert "nothing of the epoch is prepared" in str(error.value)
+    assert database.execute("SELECT * FROM things").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "row", "stored"),
+    [
+        ("INSERT OR IGNORE INTO things VALUES (?, ?, ?)", (1, None, 1.0), []),
+        ("INSERT INTO things (name, weight) VALUES (?, ?)", ("a", None), [(1, "a", None)]),
+        ("INSERT INTO things VALUES (?, ?, ?)", (None, "a", "light"), [(1, "a", "light")]),
+        ("INSERT INTO things SELECT ?, coalesce(?, 'none'), ?", (1, None, 1.0), [(1, "none", 1.0)]),
+    ],
+)
+def test_the_database_decides_whether_a_row_fits(
+    tmp_path: Path, database: sqlite3.Connection, sql: str, row: tuple[Any, ...], stored: list[Any]
+) -> None:
+    database.execute(THINGS)
+    deliver(JdbcSink.sink(sql, Types.ROW([Types.LONG()] * len(row)), options(tmp_path)), [row], 0)
+    assert database.execute("SELECT * FROM things").fetchall() == stored
+
+
+def test_a_key_that_is_there_twice_is_found_when_the_epoch_is_committed(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    """The row that is in its way may be gone by then."""
+    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+    deliver(sink, [("a", 1)], 0)
+    assert prepare(sink, ("a", 2), (None, 1.5)) == [("a", 2), (None, 1.5)]
+    with pytest.raises(ProgramError, match=r"refused the row \('a', 2\): UNIQUE"):
+        deliver(sink, [("a", 2)], 1)
+
+
+def test_a_table_that_was_altered_meanwhile_is_looked_at_again(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute(THINGS)
+    sink = JdbcSink.sink("INSERT INTO things VALUES (?, ?, ?)", THING, options(tmp_path))
+    writer = sink.create_writer()
+    writer.open(0, 1)
+    assert writer.write([(1, "a", 1.0)], None) and writer.prepare_commit() == []
+    database.execute("DROP TABLE things")
+    database.execute(THINGS.replace("NOT NULL", ""))
+    assert writer.write([(1, None, 1.0)], None) and writer.prepare_commit() == []
+
+
+def test_a_deletion_needs_no_other_fields_than_the_key(tmp_path: Path, database: sqlite3.Connection) -> None:
+    database.execute(THINGS)
+    sink = JdbcSink.upsert("things", ["id"], THING, options(tmp_path))
+    assert deliver(sink, [(1, "a", 1.0), Row.of_kind(RowKind.DELETE, 2, None, None)], 0) == 2
+    with pytest.raises(ProgramError, match="refused the row.*datatype mismatch|too large"):
+        prepare(sink, Row.of_kind(RowKind.DELETE, 2**70, None, None))

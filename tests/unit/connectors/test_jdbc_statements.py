@@ -9,9 +9,8 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.jdbc.location import parse_url, without_password
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
-from flinkish.connectors.jdbc.placeholders import count_placeholders, psycopg_placeholders
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.connectors.jdbc.statement import upsert_statement
+from flinkish.connectors.jdbc.statement import count_placeholders, psycopg_placeholders, upsert_statement
 from flinkish.errors import ConfigurationError, ProgramError
 
 ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])

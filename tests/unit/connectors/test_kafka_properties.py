@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from flinkish.connectors.kafka.record_serializer import KafkaRecordSerialization
 from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
-from flinkish.errors import ConfigurationError, EnvironmentVersionError
+from flinkish.errors import ConfigurationError, EnvironmentVersionError, ProgramError
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
@@ -176,3 +177,26 @@ def test_a_header_provider_may_give_none_for_a_record_without_headers() -> None:
     builder = KafkaRecordSerializationSchema.builder().set_topic("t")
     builder.set_value_serialization_schema(SimpleStringSchema()).set_header_provider(lambda _: None)
     assert builder.build().headers_batch(["a"]) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("properties", "length", "refused"),
+    [
+        ({}, 999_000, False),
+        ({}, 1_000_001, True),
+        ({"max.request.size": "2000"}, 2_001, True),
+        ({"message.max.bytes": "3000000"}, 2_000_000, False),
+    ],
+)
+def test_a_message_that_the_client_would_not_send_is_refused_before_its_epoch_is_prepared(
+    properties: dict[str, str], length: int, refused: bool
+) -> None:
+    serializer = KafkaRecordSerializationSchema.builder().set_topic("t")
+    serializer.set_value_serialization_schema(SimpleStringSchema())
+    builder = KafkaSink.builder().set_bootstrap_servers("host:1").set_record_serializer(serializer.build())
+    for key, value in properties.items():
+        builder.set_property(key, value)
+    writer = builder.build().create_writer()
+    assert len(writer.write(["short", "x"], None)) == 2
+    with pytest.raises(ProgramError, match=f"'xxx.*{length} bytes.*prepared") if refused else nullcontext():
+        assert len(writer.write(["short", None, "x" * length], None)) == 3

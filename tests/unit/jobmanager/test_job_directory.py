@@ -16,8 +16,8 @@ import pytest
 
 from flinkish.common.storage import local_path
 from flinkish.errors import FencedError, OperationError
+from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.missing_files import check_nothing_missing
 from flinkish.jobmanager.directory.owner import Life
 
 

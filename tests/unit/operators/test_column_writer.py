@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flinkish.common import Row
+from flinkish.common.delta_commit import new_table, publish
 from flinkish.common.typeinfo import Types
+from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
+from flinkish.core.sink import Sink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.column_writer import MAX_RECORDS, batches_of
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriterOperator
@@ -15,8 +20,8 @@ from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriter
 PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 
 
-def operator() -> tuple[SinkWriterOperator, list[Any]]:
-    made, emitted = SinkWriterFactory(None, PAIR).create(), list[Any]()
+def operator(sink: Sink | None = None) -> tuple[SinkWriterOperator, list[Any]]:
+    made, emitted = SinkWriterFactory(sink or FunctionSink(print), PAIR, "sink 's'").create(), list[Any]()
     made.emit = emitted.append
     return made, emitted
 
@@ -46,3 +51,63 @@ def test_a_record_that_does_not_fit_its_type_fails_in_the_task() -> None:
     with pytest.raises(TypeMismatchError, match="field 'n'"):
         writer.snapshot_state()
     assert emitted == []
+
+
+def delta_table(folder: Path, partition_by: list[str], required: list[str], commits: int = 1) -> str:
+    """The log of a Delta table of pairs, described by the last of its commits."""
+    (folder / "_delta_log").mkdir()
+    for version in range(commits):
+        actions = new_table({"K": "string", "n": "long"}, 0, {})
+        described = next(action["metaData"] for action in actions if "metaData" in action)
+        if version == commits - 1:
+            schema = json.loads(described["schemaString"])
+            for field in schema["fields"]:
+                field["nullable"] = field["name"] not in required
+            described |= {"schemaString": json.dumps(schema), "partitionColumns": partition_by}
+        publish(f"{folder}/_delta_log/{version:020d}.json", actions)
+    return str(folder)
+
+
+@pytest.mark.parametrize("text", ["", "__HIVE_DEFAULT_PARTITION__"])
+@pytest.mark.parametrize("declared", [True, False], ids=["declared by the sink", "that the table has"])
+@pytest.mark.parametrize("merge", [True, False])
+def test_a_text_that_a_partition_column_of_delta_turns_into_null_is_refused(
+    tmp_path: Path, text: str, declared: bool, merge: bool
+) -> None:
+    path = str(tmp_path) if declared else delta_table(tmp_path, ["K"], [], commits=3)
+    columns = ["k"] if declared else []
+    sink = DeltaSink.merge(path, ["n"], partition_by=columns) if merge else DeltaSink(path, partition_by=columns)
+    writer, emitted = operator(sink)
+    writer.process_batch([("a", 1), (None, 2), ("null", 3)], None)
+    writer.snapshot_state()
+    assert len(emitted) == 1
+    writer.process_batch([("b", 1), (text, 2)], None)
+    with pytest.raises(TypeMismatchError, match=f"'k': '{text}', 'n': 2.*null.*sink 's'.*no partition"):
+        writer.snapshot_state()
+
+
+def test_a_text_that_is_no_partition_may_be_empty(tmp_path: Path) -> None:
+    writer, emitted = operator(DeltaSink(delta_table(tmp_path, ["n"], [])))
+    writer.process_batch([("", 1)], None)
+    writer.snapshot_state()
+    assert len(emitted) == 1
+
+
+def test_a_null_in_a_column_that_the_delta_table_says_is_not_null_is_refused(tmp_path: Path) -> None:
+    writer, emitted = operator(DeltaSink(delta_table(tmp_path, [], ["K"])))
+    writer.process_batch([("a", None)], None)
+    writer.snapshot_state()
+    assert len(emitted) == 1
+    writer.process_batch([("a", 1), (None, 2)], None)
+    with pytest.raises(TypeMismatchError, match="'k': None, 'n': 2.*column 'k' is NOT NULL.*sink 's'"):
+        writer.snapshot_state()
+
+
+def test_a_delta_table_that_was_altered_meanwhile_is_looked_at_again(tmp_path: Path) -> None:
+    writer, emitted = operator(DeltaSink(delta_table(tmp_path, [], ["K"])))
+    writer.process_batch([("a", 1)], None)
+    writer.snapshot_state()
+    publish(f"{tmp_path}/_delta_log/{1:020d}.json", new_table({"k": "string", "n": "long"}, 0, {}))
+    writer.process_batch([(None, 1)], None)
+    writer.snapshot_state()
+    assert len(emitted) == 2
