@@ -263,8 +263,8 @@ class SplitSource(Source):
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional
         """Called in the driver, beside the epochs, when epochs are committed; ``positions`` are those of the splits
-        that have begun (split -> position), also of those that have ended meanwhile. A failure is only logged (Flink's
-        notifyCheckpointComplete)."""
+        (split -> position) that have moved since the last successful call, also of splits that have ended. A failure
+        is only logged (Flink's notifyCheckpointComplete)."""
 
 
 # ---------------------------------------------------------------------------------------------------- Spark reads

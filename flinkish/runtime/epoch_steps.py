@@ -169,6 +169,8 @@ class Acknowledgements:
             for one in coordinated_sources(job)
             if type(one.source).acknowledge is not SplitSource.acknowledge
         }
+        #: source uid -> split -> the position that the source was told last
+        self._told: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
         self._changed = threading.Condition()
         self._offsets: list[str] = []
         self._closing = False
@@ -216,7 +218,10 @@ class Acknowledgements:
                 if offset != NOTHING_READ:
                     progress = SourceProgress.decode(offset["sources"][uid], self._where)
                     positions.update(progress.positions(self._store))
-            if positions:
-                source.acknowledge(positions)
+            told = self._told[uid]
+            moved = {split: at for split, at in positions.items() if told.get(split) != at}
+            if moved:
+                source.acknowledge(moved)
+                told.update(moved)
         except Exception as error:
             _log.warning("%s: source uid %s could not be told what is committed: %s", self._where, uid, error)

@@ -327,7 +327,7 @@ def give_back(settings: KafkaSourceSettings, consumer: KeptConsumer) -> None:
 
 
 def _key(settings: KafkaSourceSettings) -> str:
-    return f"{settings.fail_on_data_loss} {sorted(settings.consumer_settings('reader').items())}"
+    return f"{settings.label} {settings.fail_on_data_loss} {sorted(settings.consumer_settings('reader').items())}"
 
 
 def _close_unused() -> None:
