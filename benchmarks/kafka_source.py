@@ -1,7 +1,7 @@
 """The throughput of a Kafka source: its reader in one process, epoch by epoch, and, if Spark's Kafka package is given,
 Spark's connector followed by a Python worker.
 
-    python -m benchmarks.kafka_source [--records N] [--spark MASTER ... --kafka-jars JAR,JAR]
+    python -m benchmarks.kafka_source [--records N] [--compare PROPERTY=VALUE] [--spark MASTER ... --kafka-jars JAR,JAR]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--size", type=int, default=100, help="bytes of a record")
     parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--compare", default="", help="a property of the source; runs with and without it take turns")
     parser.add_argument("--kafka-jars", default="", help="of spark-sql-kafka-0-10 and what it depends on")
     parser.add_argument("--spark", nargs="*", default=[], help="masters such as local[1] to compare with")
     options = parser.parse_args()
@@ -36,7 +37,9 @@ def main() -> None:
         broker.create_topic(TOPIC, PARTITIONS)
         fill(broker.bootstrap_servers, options.records, options.size)
         for run in ("first", "second"):
-            tell(f"reader, {run} run", options.records, *read(broker.bootstrap_servers, options.epochs))
+            for given in dict.fromkeys(["", options.compare]):
+                counted = read(broker.bootstrap_servers, options.epochs, given)
+                tell(f"reader, {run} run {given}".rstrip(), options.records, *counted)
         print(f"peak of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB")
         for master in options.spark:
             tell(
@@ -62,9 +65,12 @@ def fill(servers: str, records: int, size: int) -> None:
     producer.flush(120)
 
 
-def read(servers: str, epochs: int) -> tuple[int, float, float]:
-    """Records, seconds, and CPU seconds of this process, in that many epochs; partitions are read side by side."""
+def read(servers: str, epochs: int, given: str) -> tuple[int, float, float]:
+    """Records, seconds, and CPU seconds of this process, in that many epochs; partitions are read side by side.
+    ``given`` is a property as KEY=VALUE, or empty."""
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(TOPIC)
+    if given:
+        builder = builder.set_property(*given.split("=", 1))
     source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
     enumerator, reader = source.create_enumerator(()), source.create_reader()
     begin, begin_cpu, count = time.perf_counter(), time.process_time(), 0

@@ -262,8 +262,9 @@ class SplitSource(Source):
         return ()
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional
-        """Called in the driver, beside the epochs, when an epoch is committed; ``positions`` are those of the open
-        splits (split -> position) at its end. A failure is only logged (Flink's notifyCheckpointComplete)."""
+        """Called in the driver, beside the epochs, when epochs are committed; ``positions`` are those of the splits
+        (split -> position) that have moved since the last successful call, also of splits that have ended. A failure
+        is only logged (Flink's notifyCheckpointComplete)."""
 
 
 # ---------------------------------------------------------------------------------------------------- Spark reads

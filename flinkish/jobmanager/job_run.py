@@ -67,7 +67,7 @@ class JobObserver:
         """The sinks have committed an epoch. Called by the thread that runs epochs."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """Spark has committed all epochs up to this one."""
+        """The metadata of all epochs up to this one are committed, on Spark by Spark."""
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
@@ -325,7 +325,7 @@ class JobRun:
             observer.query_started()
 
     def epoch_committed(self, epoch: int) -> None:
-        """Notify the observers that Spark has committed all epochs up to this one."""
+        """Notify the observers that the metadata of all epochs up to this one are committed."""
         for observer in self.observers:
             observer.epoch_committed(epoch)
 
@@ -357,7 +357,9 @@ class MiniClusterRun(JobRun):
                 self._attempt_started()
             self.query_started()
             while not cluster.store.finished and not self._stop.is_set():
-                self.epoch_done(cluster.run_epoch())
+                report = cluster.run_epoch()
+                self.epoch_done(report)
+                self.epoch_committed(report.epoch)
 
         try:
             self._run_attempts(run_attempt)

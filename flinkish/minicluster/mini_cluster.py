@@ -1,18 +1,19 @@
 """Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and with any clock.
 
 In the place of Spark's shuffles and state stores there are lists of rows and a dict of tasks, which takes an epoch's
-changes only when the whole epoch has succeeded. An epoch is prepared before it is committed, as under Spark.
+changes only when the whole epoch has succeeded. The steps of an epoch are those on Spark (``runtime/epoch_steps.py``).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,15 +23,15 @@ from flinkish.errors import ProgramError
 from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.committing import check_sinks, commit_of
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor, is_sink_vertex
-from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.committing import CommitReport, check_sinks, commit_of
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
 from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
-from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.alignment import watermarks_of
+from flinkish.runtime.prepared_epoch import PreparedEpoch
+from flinkish.runtime.sources.alignment import Watermarks
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
@@ -56,10 +57,10 @@ class StateStore:
     #: the positions of the sources after the next epoch, once that is planned; a retry of the epoch has the same ones
     planned: dict[str, Any] | None = None
     #: the watermarks that aligned sources have reached in the last epoch
-    reached: dict[str, dict[str, int]] = field(default_factory=dict)
+    reached: Watermarks = field(default_factory=dict)
     #: storage of long lists of splits
     segments: SegmentStore = field(default_factory=SegmentsInMemory)
-    #: the next epoch, once all of its tasks have ended, and the state that they have written
+    #: the next epoch, once it is prepared, and the state that its tasks have written
     prepared: tuple[PreparedEpoch, StoredTasks] | None = None
     #: whether all input has ended and is committed
     finished: bool = False
@@ -144,6 +145,8 @@ class MiniCluster:
             job, keyed_state=self.store.keyed_state, listener=listener, read_only=self.store.read_only
         )
 
+        self._acknowledgements = Acknowledgements(job, self.store.segments)
+
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None
     ) -> list[EpochReport]:
@@ -174,6 +177,8 @@ class MiniCluster:
         """Close all functions that are still open, because the job has ended or will not go on here."""
         self._task_manager.dispose()
         self._enumerator.close()
+        self._acknowledgements.close()
+        self._acknowledgements = Acknowledgements(self.job, self.store.segments)
 
     def plan(self) -> dict[str, Any]:
         """The positions of the sources after the next epoch; the same at each call until that epoch is committed."""
@@ -185,35 +190,25 @@ class MiniCluster:
         return self.store.planned
 
     def _run_epoch(self, planned: dict[str, Any]) -> EpochReport:
-        stamp = EpochStamp(self.store.next_epoch, planned["time_ms"])
+        store, steps = self.store, _MiniEpoch(self, planned)
         if not self._sinks_checked:
-            check_sinks(self.job, stamp.epoch if self.store.prepared else stamp.epoch - 1)
+            check_sinks(self.job, store.next_epoch if store.prepared else store.next_epoch - 1)
             self._sinks_checked = True
-        if self.store.prepared is None:
-            self.store.prepared = self.prepare(planned, stamp)
-            passed(Phase.EPOCH_PREPARED, epoch=stamp.epoch)
-        prepared, written = self.store.prepared
-        commit = commit_of(self.job, prepared)
-        commits = [commit.commit(*target) for target in prepared.by_target(self.job)]
-        report = sum_up(self.job, stamp.epoch, stamp.time_ms, map(TaskReport.decode, prepared.reports), commits)
-        added = [task.accumulators for task in report.tasks if task.accumulators]
-        if added:
-            self.store.accumulators = merged(self.store.accumulators, added, self.job.classes)
-            report = replace(report, accumulators=self.store.accumulators)
-        self.store.tasks.update(written)
-        self.store.reached = watermarks_of(self.job, report.tasks)
-        self.store.next_epoch += 1
-        self.store.offset = planned
-        self.store.planned = self.store.prepared = None
-        self.store.restored = []
-        self.store.finished = report.end_of_input
-        passed(Phase.METADATA_COMMITTED, epoch=stamp.epoch)
+        report = steps.run(store.next_epoch)
+        store.tasks.update(steps.written)
+        store.accumulators = report.accumulators or store.accumulators
+        store.next_epoch += 1
+        store.offset = planned
+        store.planned = store.prepared = None
+        store.restored = []
+        store.finished = report.end_of_input
+        end_epoch(report.epoch, _nothing_to_delete, self._acknowledgements, lambda: json.dumps(planned))
         return report
 
-    def prepare(
+    def run_tasks(
         self, planned: dict[str, Any], stamp: EpochStamp, heartbeat: bool = True
-    ) -> tuple[PreparedEpoch, StoredTasks]:
-        """Run the tasks of an epoch without committing it: no committer runs, and the store does not change.
+    ) -> tuple[list[Row], StoredTasks]:
+        """Run the tasks of an epoch, and nothing of what follows: no committer runs, and the store does not change.
 
         Args:
             planned: the positions of the sources at the end of the epoch.
@@ -221,7 +216,7 @@ class MiniCluster:
             heartbeat: whether tasks that depend on processing time are also called if they have no data.
 
         Returns:
-            The prepared epoch, which holds what is to be committed, and the state after the epoch.
+            The rows that leave the job, and the state after the epoch.
         """
         rows: list[Row] = []
         written: StoredTasks = {}
@@ -235,14 +230,7 @@ class MiniCluster:
                 rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), of_sources))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
-        reports = tuple(data for vertex, _, data in rows if vertex == REPORT_VERTEX)
-        committables = tuple(data for vertex, _, data in rows if is_sink_vertex(vertex))
-        tasks = list(map(TaskReport.decode, reports))
-        # accumulators that cannot be merged must fail the epoch before it is prepared
-        merged(self.store.accumulators, (task.accumulators for task in tasks), self.job.classes)
-        end_of_input = sum_up(self.job, stamp.epoch, stamp.time_ms, tasks, ()).end_of_input
-        sinks = identities_of(self.job)
-        return PreparedEpoch(stamp.epoch, stamp.time_ms, end_of_input, reports, committables, sinks), written
+        return rows, written
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []
@@ -284,3 +272,51 @@ class MiniCluster:
         if result is not None:
             written[identity] = (result.header.encode(self.job.classes), result.body if result.body_written else body)
         return rows
+
+
+class _MiniEpoch(EpochSteps):
+    """The steps of one epoch in the minicluster. What it leaves becomes the stored state with the epoch's metadata."""
+
+    def __init__(self, cluster: MiniCluster, planned: dict[str, Any]) -> None:
+        super().__init__(cluster.job)
+        self._cluster = cluster
+        self._store = cluster.store
+        self._planned = planned
+        #: the state that the tasks of the epoch have written
+        self.written: StoredTasks = {}
+
+    def _prepared(self, epoch: int) -> PreparedEpoch | None:
+        if self._store.prepared is None:
+            return None
+        prepared, self.written = self._store.prepared
+        return prepared
+
+    def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
+        rows, self.written = self._cluster.run_tasks(self._planned, EpochStamp(epoch, self._planned["time_ms"]))
+        return [(vertex, data) for vertex, _, data in rows]
+
+    def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
+        """The minicluster takes no checkpoints."""
+
+    def _keep_reached(self, reached: Watermarks) -> None:
+        self._store.reached = reached
+
+    def _keep_prepared(self, prepared: PreparedEpoch) -> None:
+        self._store.prepared = prepared, self.written
+
+    def _request_next(self, epoch: int) -> None:
+        """The minicluster plans the next epoch at once in any case."""
+
+    def _commit_sinks(self, prepared: PreparedEpoch) -> list[CommitReport]:
+        commit = commit_of(self.job, prepared)
+        return [commit.commit(*target) for target in prepared.by_target(self.job)]
+
+    def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
+        return merged(self._store.accumulators, added, self.job.classes)
+
+    def _keep_totals(self, epoch: int, totals: bytes) -> None:
+        """They are in the epoch's report, and stored with its metadata."""
+
+
+def _nothing_to_delete() -> None:
+    """What was prepared is forgotten with the commit of the metadata."""

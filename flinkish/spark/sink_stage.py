@@ -1,5 +1,5 @@
-"""Runs an epoch to its end, called by ``foreachBatch``: one Spark action runs all levels, then the epoch is prepared,
-then a second, small Spark job commits it.
+"""Runs an epoch until its sinks have committed it, called by ``foreachBatch``: one Spark action runs all levels, then
+the epoch is prepared, then a second, small Spark job commits it (the steps: ``runtime/epoch_steps.py``).
 
 Rule: that of ``runtime/prepared_epoch.py``. An epoch that is already prepared when Spark delivers it (again) is only
 committed: its plan does not run, and its state is what the run that prepared it has written.
@@ -7,8 +7,8 @@ committed: its plan does not run, and its state is what the run that prepared it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,16 +26,15 @@ from flinkish.runtime.committing import (
     commit_of,
     commits_on_driver,
 )
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, SinkDescriptor, is_sink_vertex
+from flinkish.runtime.deployment import SinkDescriptor
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
-from flinkish.runtime.epoch_report import EpochReport, sum_up
-from flinkish.runtime.epoch_request import EpochRequest
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
-from flinkish.runtime.reached_watermarks import ReachedWatermarks
-from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.alignment import watermarks_of
+from flinkish.runtime.planner_files import EpochRequest, ReachedWatermarks
+from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
+from flinkish.runtime.sources.alignment import Watermarks
 from flinkish.spark.worker import Deployment, failures_marked
 
 #: (sink, subtask, its buffers): the committables of one subtask of a sink, which are committed together.
@@ -104,78 +103,72 @@ class EpochRunner:
             frame: the rows that leave the job in this epoch.
             commit: commits the targets of sinks that commit in the driver; None: one after the other, here.
         """
-        prepared = self._prepared_epochs().read(epoch)
-        if prepared is None:
-            prepared = self._prepare(frame, epoch)
-        return self._commit(frame.sparkSession, prepared, commit or _commit_here)
+        return _SparkEpoch(self.deployment, frame, commit or _commit_here).run(epoch)
 
     def is_prepared(self, epoch: int) -> bool:
         """Whether the epoch is prepared, so that sinks may have heard of it."""
-        return epoch in self._prepared_epochs().epochs()
+        return epoch in PreparedEpochs(_files_of(self.deployment).prepared).epochs()
 
-    def _prepared_epochs(self) -> PreparedEpochs:
-        return PreparedEpochs(self._files().prepared)
 
-    def _files(self) -> EpochFiles:
-        if self.deployment.files is None:
-            raise InternalError("an epoch runs without a place for its files", hint="please report this")
-        return self.deployment.files
+def _files_of(deployment: Deployment) -> EpochFiles:
+    if deployment.files is None:
+        raise InternalError("an epoch runs without a place for its files", hint="please report this")
+    return deployment.files
 
-    def _accumulator_files(self) -> AccumulatorFiles:
-        return AccumulatorFiles(self._files().accumulators, self.deployment.first_epoch)
+
+class _SparkEpoch(EpochSteps):
+    """The steps of one epoch on Spark, whose tasks run when the frame is asked for its rows."""
+
+    def __init__(self, deployment: Deployment, frame: Any, commit_on_driver: DriverCommit) -> None:
+        super().__init__(deployment.job())
+        self._deployment = deployment
+        self._frame = frame
+        self._commit_on_driver = commit_on_driver
+        self._files = _files_of(deployment)
+        self._fence = deployment.fence
+        self._prepared_epochs = PreparedEpochs(self._files.prepared)
+        self._accumulators = AccumulatorFiles(self._files.accumulators, deployment.first_epoch)
 
     # ------------------------------------------------------------------ before the barrier
 
-    def _prepare(self, frame: Any, epoch: int) -> PreparedEpoch:
-        """Run all levels in one Spark action and make the epoch prepared, which is its barrier."""
-        job = self.deployment.job()
-        result = frame.toArrow()
-        reports: list[bytes] = []
-        committables: list[bytes] = []
-        changes: list[bytes] = []
-        for vertex, data in zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist()):
-            if vertex == REPORT_VERTEX:
-                reports.append(data)
-            elif is_sink_vertex(vertex):
-                committables.append(data)
-            elif vertex == CHANGELOG_VERTEX:
-                changes.append(data)
-        if job.settings.changelog:
-            self._list_changes(epoch, changes)
-        tasks = list(map(TaskReport.decode, reports))
-        reached = watermarks_of(job, tasks)
-        if reached:
-            ReachedWatermarks(self._files().query).write(reached)
-        time_ms = max((task.processing_time_ms for task in tasks), default=0)
-        end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
-        prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
-        added = [task.accumulators for task in tasks if task.accumulators]
-        if added:
-            # accumulators that cannot be merged fail the epoch before it is prepared
-            self._accumulator_files().after(epoch, added, job.classes)
-        if committables or added:
-            self._prepared_epochs().write(prepared, self.deployment.fence)
-            passed(Phase.EPOCH_PREPARED, epoch=epoch)
-        if any(task.commit_requested for task in tasks):
-            EpochRequest(self._files().query).ask(epoch)
-        return prepared
+    def _prepared(self, epoch: int) -> PreparedEpoch | None:
+        return self._prepared_epochs.read(epoch)
+
+    def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
+        result = self._frame.toArrow()
+        return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
-        """Write down which files hold the epoch's changes of state. Changes that came inline become a file here."""
-        changelog = self._files().changelog
+        # changes that came inline become a file here
+        changelog = self._files.changelog
         names = [data[1:].decode() for data in changes if data[:1] == CHANGES_IN_FILE]
         inline = [data[1:] for data in changes if data[:1] != CHANGES_IN_FILE]
         if inline:
             names.append(write_changes(changelog, epoch, inline))
         if names or read_parts(changelog, epoch):
-            self.deployment.fence.check()
+            self._fence.check()
             write_parts(changelog, epoch, names)
+
+    def _keep_reached(self, reached: Watermarks) -> None:
+        ReachedWatermarks(self._files.query).write(reached)
+
+    def _keep_prepared(self, prepared: PreparedEpoch) -> None:
+        self._prepared_epochs.write(prepared, self._fence)
+
+    def _request_next(self, epoch: int) -> None:
+        EpochRequest(self._files.query).ask(epoch)
+
+    def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
+        return self._accumulators.after(epoch, added, self.job.classes)
+
+    def _keep_totals(self, epoch: int, totals: bytes) -> None:
+        self._accumulators.write(epoch, totals, self._fence)
 
     # ------------------------------------------------------------------ behind the barrier
 
-    def _commit(self, session: Any, prepared: PreparedEpoch, commit_on_driver: DriverCommit) -> EpochReport:
-        job = self.deployment.job()
-        commit = commit_of(job, prepared, self.deployment.fence, self._files())
+    def _commit_sinks(self, prepared: PreparedEpoch) -> list[CommitReport]:
+        job, session = self.job, self._frame.sparkSession
+        commit = commit_of(job, prepared, self._fence, self._files)
         in_executors: list[Target] = []
         on_driver: list[Target] = []
         frames: dict[int, list[list[bytes]]] = {}
@@ -188,21 +181,14 @@ class EpochRunner:
             else:
                 in_executors.append(target)
         reports = self._commit_in_executors(session, prepared, in_executors) if in_executors else []
-        reports.extend(commit_on_driver(commit, on_driver))
+        reports.extend(self._commit_on_driver(commit, on_driver))
         for sink_id, subtasks in sorted(frames.items()):
             self._write_frame(session, commit, job.sink(sink_id), subtasks)
-        report = sum_up(job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), reports)
-        added = [task.accumulators for task in report.tasks if task.accumulators]
-        if not added:
-            return report
-        files = self._accumulator_files()
-        totals = files.after(prepared.epoch, added, job.classes)
-        files.write(prepared.epoch, totals, self.deployment.fence)
-        return replace(report, accumulators=totals)
+        return reports
 
     def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:
         function = CommitFunction(
-            self.deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
+            self._deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
         )
         result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
         return [CommitReport(**row) for row in result.to_pylist()]
@@ -211,7 +197,7 @@ class EpochRunner:
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = ReadFunction(self._files(), tuple(subtasks))
+        function = ReadFunction(self._files, tuple(subtasks))
         records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()

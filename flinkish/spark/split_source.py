@@ -28,9 +28,8 @@ from flinkish.core.source import RecordDecoder, SourceLimits
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.epoch_request import EpochRequest
 from flinkish.runtime.heartbeat import heartbeats
-from flinkish.runtime.reached_watermarks import ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position

@@ -42,6 +42,7 @@ PHASES = (
     Phase.COMMIT_BEGUN,
     Phase.SINK_COMMITTED,
     Phase.METADATA_COMMITTED,
+    Phase.CLEANED_UP,
 )
 
 

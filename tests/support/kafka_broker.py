@@ -40,6 +40,9 @@ _QUIETLY_UNTIL_UP: dict[str, Any] = {
     "log_level": 0, "error_cb": lambda error: None, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 100,
 }  # fmt: skip
 
+# Without it, records whose request the broker refuses, as for a topic that is just created, end behind later ones.
+_IN_ORDER = {"max.in.flight": 1}
+
 
 @dataclass(frozen=True)
 class KafkaRecord:
@@ -154,7 +157,7 @@ class KafkaBroker:
             if error is not None:
                 failures.append(error)
 
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "acks": "all"})
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 5, "acks": "all", **_IN_ORDER})
         for index, value in enumerate(values):
             key = keys[index] if keys is not None else None
             producer.produce(topic, value, key, partition, on_delivery, timestamp=timestamp_ms, headers=list(headers))

@@ -24,9 +24,9 @@ _FIRST_TRY_S = 1.0
 # how librdkafka shows the id of a topic without an id
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 
-# the client's errors for a partition that has no leader at the moment (it has just been created, or its broker has just
-# gone), and for a group whose coordinator has not loaded its offsets yet
-_MOMENTARY = (
+#: the client's errors for a partition that has no leader at the moment (it has just been created, or its broker has
+#: just gone), and for a group whose coordinator has not loaded its offsets yet
+MOMENTARY = (
     *("_NOENT", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "OFFSET_NOT_AVAILABLE"),
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"),
 )
@@ -283,7 +283,7 @@ class Cluster:
             try:
                 return question()
             except self._kafka.KafkaException as error:
-                if error.args[0].name() not in _MOMENTARY or time.monotonic() > deadline:
+                if error.args[0].name() not in MOMENTARY or time.monotonic() > deadline:
                     raise self._failed(error) from error
                 # a client refreshes its metadata so seldom that a new client is faster
                 self._admin_client = None

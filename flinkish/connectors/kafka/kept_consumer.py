@@ -11,7 +11,10 @@ Rules:
 * `PartitionBuffer.messages` holds every record from `start` (inclusive) to `reached` (exclusive). Offsets without a
   record (compacted away, or markers of transactions) are known to be empty once `reached` is beyond them; Kafka reports
   the end of a partition even if there are no records at the last offsets.
-* Memory is bounded: a partition whose buffer is full is paused until the buffer has been read.
+* Memory is bounded: a partition whose buffer is full is unassigned until the buffer has been read; then it is assigned
+  at ``reached``. No partition is ever paused: librdkafka keeps it paused over unassign and assign, and its position,
+  the end that it has reported and an offset that is gone start anew only with an assignment. So
+  `PartitionBuffer.assigned` is all there is to know, and what librdkafka does follows from ``reached`` alone.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ BUFFER_BYTES = 32 * 1024 * 1024
 QUEUE_KIB = 16 * 1024
 #: a batch ends with the record with which it reaches this size
 BATCH_BYTES = 4 * 1024 * 1024
-#: a partition with more buffered messages is paused, however small they are
+#: the buffer of a partition with more messages is full, however small they are
 BUFFER_MESSAGES = 50_000
 #: how many messages, and bytes, are taken from librdkafka at a time
 TAKE_MESSAGES = 10_000
@@ -65,7 +68,8 @@ class PartitionBuffer:
         self.messages: list[Any] = []
         self.bytes = 0
         self.start = self.reached = start
-        self.paused = False
+        #: whether librdkafka fetches the partition, from ``reached`` on
+        self.assigned = False
         #: the error that prevents further messages; raised when more are fetched
         self.failure: FlinkishError | None = None
         self.used_at = 0.0
@@ -123,6 +127,7 @@ class KeptConsumer:
             {
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 50,
+                "fetch.queue.backoff.ms": 10,
                 "queued.max.messages.kbytes": queue_kib,
                 **given,
                 "auto.offset.reset": "error",
@@ -150,12 +155,9 @@ class KeptConsumer:
             for partition, buffer in self._buffers.items()
             if partition not in starts and now - buffer.used_at > PARTITION_IDLE_S
         ]
-        self._give_up([*idle, *(partition for partition in changed if partition in self._buffers)])
-        if changed:
-            self._consumer.incremental_assign(
-                [self._kafka.TopicPartition(*partition, start) for partition, start in changed.items()]
-            )
-            self._buffers.update({partition: PartitionBuffer(partition, start) for partition, start in changed.items()})
+        self._unassign([self._buffers.pop(partition) for partition in (*idle, *changed) if partition in self._buffers])
+        self._buffers.update({partition: PartitionBuffer(partition, start) for partition, start in changed.items()})
+        self._assign([self._buffers[partition] for partition in changed])
         for partition, start in starts.items():
             self._buffers[partition].used_at = now
             self._buffers[partition].skip_to(start)
@@ -171,9 +173,8 @@ class KeptConsumer:
         """
         before = wanted.reached
         deadline = time.monotonic() + STALLED_S
-        if wanted.paused:
-            self._consumer.resume([self._kafka.TopicPartition(*wanted.partition)])
-            wanted.paused = False
+        if not wanted.assigned and wanted.failure is None:
+            self._assign([wanted])
         while wanted.reached == before:
             if wanted.failure is not None:
                 raise wanted.failure
@@ -187,7 +188,7 @@ class KeptConsumer:
                 )
             try:
                 self._poll()
-                self._pause_full_ones(wanted)
+                self._unassign_full_ones(wanted)
             except self._kafka.KafkaException as error:
                 raise ConnectionFailedError(
                     f"Kafka does not deliver records: {error}", where=self._where, hint="see the brokers' logs"
@@ -201,11 +202,20 @@ class KeptConsumer:
         buffer = self._buffers.get(partition)
         return buffer is not None and buffer.failure is None and buffer.start <= start <= buffer.reached
 
-    def _give_up(self, partitions: list[Partition]) -> None:
-        if partitions:
-            self._consumer.incremental_unassign([self._kafka.TopicPartition(*partition) for partition in partitions])
-            for partition in partitions:
-                del self._buffers[partition]
+    def _assign(self, buffers: list[PartitionBuffer]) -> None:
+        if buffers:
+            self._consumer.incremental_assign(
+                [self._kafka.TopicPartition(*buffer.partition, buffer.reached) for buffer in buffers]
+            )
+            for buffer in buffers:
+                buffer.assigned = True
+
+    def _unassign(self, buffers: list[PartitionBuffer]) -> None:
+        assigned = [buffer for buffer in buffers if buffer.assigned]
+        if assigned:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(*buffer.partition) for buffer in assigned])
+            for buffer in assigned:
+                buffer.assigned = False
 
     def _poll(self) -> None:
         messages = self._consumer.consume(1, POLL_S)
@@ -226,19 +236,16 @@ class KeptConsumer:
         for event in events:
             self._on_event(event)
 
-    def _pause_full_ones(self, wanted: PartitionBuffer) -> None:
+    def _unassign_full_ones(self, wanted: PartitionBuffer) -> None:
         limit = BUFFER_BYTES / len(self._buffers)
         full = [
             buffer
             for buffer in self._buffers.values()
             if buffer is not wanted
-            and not buffer.paused
+            and buffer.assigned
             and (buffer.bytes > limit or len(buffer.messages) > BUFFER_MESSAGES)
         ]
-        if full:
-            self._consumer.pause([self._kafka.TopicPartition(*buffer.partition) for buffer in full])
-            for buffer in full:
-                buffer.paused = True
+        self._unassign(full)
 
     def _on_error(self, error: Any) -> None:
         self._last_error = error.str()
@@ -267,6 +274,7 @@ class KeptConsumer:
     def _out_of_range(self, buffer: PartitionBuffer) -> None:
         """Handle a next offset that the partition does not have: fail the buffer if records are lost, or go on from the
         first offset that still exists."""
+        self._unassign([buffer])
         partition = self._kafka.TopicPartition(*buffer.partition)
         first, end = self._consumer.get_watermark_offsets(partition, REQUEST_TIMEOUT_S)
         lost = gone({buffer.partition: buffer.reached}, {buffer.partition: (first, end)})
@@ -281,9 +289,7 @@ class KeptConsumer:
         if lost:
             _log.warning("%s; the job goes on without these records [%s]", lost[0], self._where)
         buffer.reached = max(buffer.reached, first)
-        self._consumer.incremental_unassign([partition])
-        self._consumer.incremental_assign([self._kafka.TopicPartition(*buffer.partition, buffer.reached)])
-        buffer.paused = False
+        self._assign([buffer])
 
 
 def _partition_of(message: Any) -> Partition:
@@ -321,7 +327,7 @@ def give_back(settings: KafkaSourceSettings, consumer: KeptConsumer) -> None:
 
 
 def _key(settings: KafkaSourceSettings) -> str:
-    return f"{settings.fail_on_data_loss} {sorted(settings.consumer_settings('reader').items())}"
+    return f"{settings.label} {settings.fail_on_data_loss} {sorted(settings.consumer_settings('reader').items())}"
 
 
 def _close_unused() -> None:

@@ -85,8 +85,9 @@ class KafkaPartitionsSource(SplitSource):
         return (first + int(partition)) % parallelism
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:
-        if self._settings.commits_offsets and positions:
-            group_offsets.commit(self._settings, positions)
+        read = {split: at for split, at in positions.items() if not self._settings.leaves_out(split.rpartition("-")[0])}
+        if self._settings.commits_offsets and read:
+            group_offsets.commit(self._settings, read)
 
 
 class KafkaSource(KafkaPartitionsSource):

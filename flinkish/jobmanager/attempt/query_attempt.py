@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from flinkish.core.source import Source
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
-from flinkish.jobmanager.attempt.acknowledging import Acknowledgements
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
@@ -33,7 +32,7 @@ from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.addressing import partitions_of
@@ -113,7 +112,7 @@ class QueryAttempt:
         #: set back while it waited
         self._waits = self._set_back = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
-        self._acknowledgements = Acknowledgements(plan.job, plan.sources, SegmentFiles(directory.path))
+        self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query at this location from now on; not to be called while it runs at another one."""
@@ -336,13 +335,17 @@ class QueryAttempt:
             if committed <= self._committed:
                 return
             self._committed = committed
-            passed(Phase.METADATA_COMMITTED, epoch=committed)
-            self._take_reports(committed)
-            self._prepared.delete_up_to(committed - 2, self.directory.fence)
-            passed(Phase.CLEANED_UP, epoch=committed)
+            end_epoch(
+                committed,
+                lambda: self._clean_up(committed),
+                self._acknowledgements,
+                lambda: end_offsets(query, self.location, committed)[0],
+            )
             self._observer.epoch_committed(committed)
-            if self._acknowledgements.wanted:
-                self._acknowledgements.committed(end_offsets(query, self.location, committed)[0])
+
+    def _clean_up(self, committed: int) -> None:
+        self._take_reports(committed)
+        self._prepared.delete_up_to(committed - 2, self.directory.fence)
 
     def _take_reports(self, committed: int | None) -> None:
         """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""

@@ -123,7 +123,7 @@ class EpochReplay:
         heartbeat = not all(vertex.bounded for vertex in job.vertices if vertex.source is not None)
         try:
             with breakpoints_of(self.only):
-                cluster.prepare(retained.end, EpochStamp(retained.epoch, retained.time_ms), heartbeat)
+                cluster.run_tasks(retained.end, EpochStamp(retained.epoch, retained.time_ms), heartbeat)
         except Exception as error:
             self.failure = error
         finally:

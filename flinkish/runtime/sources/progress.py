@@ -73,6 +73,14 @@ class SourceProgress:
         going = {split.number for split in self.open}
         return [index for index in range(begun) if index not in going]
 
+    def positions(self, store: SegmentStore) -> dict[str, int]:
+        """Split -> its position, for the splits that have begun: also for those that have ended in this epoch, and
+        for some that have ended before. A split that was read as a whole has no position."""
+        splits = self.splits.splits(store)
+        ends = {index: splits[index].end for index in self.ended_before(self.next)} | dict(self.stops)
+        reached = ends | {one.number: one.position for one in self.open}
+        return {splits[number].id: position for number, position in reached.items() if position is not None}
+
     def encode(self) -> dict[str, Any]:
         """Encode the progress for the offset. The keys are in order, since Spark compares offsets as texts."""
         found = {

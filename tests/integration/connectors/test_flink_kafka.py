@@ -80,15 +80,19 @@ def test_a_program_with_consumer_and_producer_copies_a_topic_from_where_it_is_to
     assert copied(kafka, consumer(kafka, topic).set_start_from_earliest(), f"{out}-0") == ALL
     assert copied(kafka, consumer(kafka, topic).set_start_from_latest(), f"{out}-1") == []
     assert copied(kafka, consumer(kafka, topic).set_start_from_timestamp(2_000), f"{out}-2") == ["0C", "1C"]
-    # nothing was committed by the minicluster: the default is the group's offsets, then the latest ones
+    # the default is the group's offsets, which these runs have committed, then the latest ones
     assert copied(kafka, consumer(kafka, topic), f"{out}-3") == []
-    earliest = consumer(kafka, topic, auto_offset_reset="earliest")
+    fresh = {"group_id": f"fresh-{topic}"}
+    assert copied(kafka, consumer(kafka, topic, **fresh), f"{out}-3-fresh") == []
+    earliest = consumer(kafka, topic, auto_offset_reset="earliest", group_id=f"earliest-{topic}")
     assert copied(kafka, earliest, f"{out}-4", Semantic.EXACTLY_ONCE) == ALL
     source = consumer(kafka, topic)
     source.acknowledge({f"{topic}-0": 2, f"{topic}-1": 3})
-    assert copied(kafka, consumer(kafka, topic).set_start_from_group_offsets(), f"{out}-5") == ["0C"]
     source.set_commit_offsets_on_checkpoints(False).acknowledge({f"{topic}-0": 0})
+    assert copied(kafka, source.set_start_from_group_offsets(), f"{out}-5") == ["0C"]
+    # that one has committed nothing, this one does
     assert copied(kafka, consumer(kafka, topic), f"{out}-6") == ["0C"]
+    assert copied(kafka, consumer(kafka, topic), f"{out}-7") == []
 
 
 def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_told_otherwise(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.common import Types
+from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.kafka import (
     ConsumerRecord,
+    KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
     KafkaRecordDeserializationSchema,
     KafkaRecordSerializationSchema,
@@ -68,3 +70,26 @@ def test_keys_headers_and_topics_go_there_and_back(kafka: KafkaBroker) -> None:
         read(kafka, "whole")
     with pytest.raises(TypeMismatchError, match="the header provider gave"):
         write(kafka, "whole", ["c"], ["no header"])
+
+
+@pytest.mark.parametrize("target", ["minicluster", pytest.param("spark", marks=pytest.mark.slow)])
+def test_a_bounded_program_goes_on_where_its_group_has_read_to(
+    kafka: KafkaBroker, request: pytest.FixtureRequest, target: str
+) -> None:
+    """Each run ends its partitions with its last epoch, and commits their ends to the group."""
+    if target == "spark":
+        request.getfixturevalue("spark")
+    topic = f"read-by-group-{target}"
+    kafka.create_topic(topic, partitions=2)
+    for values in (["a0", "a1", "a2"], [], ["b0", "b1"]):
+        for value in values:
+            kafka.produce(topic, [value], partition=int(value[1]) % 2)
+        builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_group_id(topic)
+        builder.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST))
+        builder.set_bounded(KafkaOffsetsInitializer.latest()).set_value_only_deserializer(SimpleStringSchema())
+        configuration = Configuration().set_string("execution.target", target)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        source = builder.set_topics(topic).build()
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "r", Types.STRING())
+        with stream.execute_and_collect() as read:
+            assert sorted(read) == values

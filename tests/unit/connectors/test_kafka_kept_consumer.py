@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,20 @@ def test_a_reader_that_is_closed_gives_its_consumer_to_the_next_one() -> None:
         consumers.append(reader._consumer)
         reader.close()
     assert consumers[0] is consumers[1] is not None
+
+
+def test_an_error_names_the_source_that_reads_whichever_other_one_was_read_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kept_consumer, "STALLED_S", 0.1)
+    monkeypatch.setattr(kept_consumer, "POLL_S", 0.1)
+    other = KafkaSplitReader(replace(SETTINGS, topics=("views",)))
+    other.open([WANTED], 10)
+    other.close()
+    reader = KafkaSplitReader(replace(SETTINGS, topics=("clicks",)))
+    reader.open([WANTED], 10)
+    with pytest.raises(ConnectionFailedError, match="KafkaSource clicks at localhost:1"):
+        list(reader.read(WANTED, 10))
 
 
 def test_a_forked_process_leaves_the_consumers_of_its_parent_alone() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -36,7 +36,7 @@ from .programs import bounded, environment, job_of, list_source, run
 
 RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 4)]
 
-#: Those that a minicluster passes through; savepoints, restores and cleaning up are Spark's.
+#: Those that a minicluster passes through; savepoints and restores are Spark's.
 PHASES = [
     Phase.PLANNED,
     Phase.SOURCES_READ,
@@ -47,6 +47,7 @@ PHASES = [
     Phase.COMMIT_BEGUN,
     Phase.SINK_COMMITTED,
     Phase.METADATA_COMMITTED,
+    Phase.CLEANED_UP,
 ]
 
 
@@ -415,6 +416,47 @@ def test_after_a_failure_a_minicluster_plans_with_new_enumerators() -> None:
     cluster.run()
     assert sink.values == [1, 2, 3]
     assert ENUMERATORS == ["created", "closed"] * 2
+
+
+TOLD: list[dict[str, int]] = []
+
+
+class ToldSource(TestingSource):
+    __test__ = False
+
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
+        TOLD.append(dict(positions))
+        if len(TOLD) == 1:
+            raise ConnectionError("a source that cannot be told")
+
+
+@pytest.mark.parametrize("phase", [None, Phase.EPOCH_PREPARED, Phase.METADATA_COMMITTED], ids=str)
+def test_sources_are_told_up_to_where_they_are_read_for_good_also_of_splits_that_have_ended(
+    phase: Phase | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    TOLD.clear()
+    env, sink = environment(1), TestingSink()
+    source = ToldSource.of_splits(["a", "b", "c", End()], ["d", End()])
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "s").sink_to(sink)
+    cluster, failures = MiniCluster(job_of(env), ManualClock(), StateStore(), 2), []
+
+    def fail_once(passed: Phase, details: dict[str, Any]) -> None:
+        if passed is phase and not failures:
+            failures.append(details["epoch"])
+            raise RuntimeError("on purpose")
+
+    set_hook(fail_once)
+    while not cluster.store.finished:
+        try:
+            cluster.run_epoch()
+        except RuntimeError:
+            assert TOLD == []
+        else:
+            # as at the end of an attempt, for which alone acknowledgements are waited
+            cluster.dispose()
+    assert sorted(sink.values) == ["a", "b", "c", "d"]
+    assert TOLD == [{"0": 1, "1": 1}, {"0": 3, "1": 1}][phase is Phase.METADATA_COMMITTED :]
+    assert "source uid" in caplog.text and "could not be told what is committed: a source that" in caplog.text
 
 
 def test_a_run_of_some_epochs_goes_on_with_the_same_functions() -> None:

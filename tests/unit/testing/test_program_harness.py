@@ -149,7 +149,7 @@ def test_a_crash_at_any_phase_changes_nothing(phase: Phase, epoch: int) -> None:
         harness.crash_at(phase, epoch=epoch)
         with pytest.raises(SimulatedCrash, match=phase.name):
             harness.run()
-        assert harness.next_epoch == epoch + (phase is Phase.METADATA_COMMITTED)
+        assert harness.next_epoch == epoch + (phase in (Phase.METADATA_COMMITTED, Phase.CLEANED_UP))
         harness.run()
         assert harness.finished
         assert sorted((one.value for one in harness.emitted("count")), key=repr) == expected()

@@ -1,9 +1,12 @@
-"""Carries the watermarks that aligned sources have reached from the tasks to the planner of epochs.
+"""The files in a query's directory through which an epoch informs the planner of the next ones.
 
+    <query>/epoch-requested         the number of the last epoch in which user code has asked (``request_commit``) that
+                                    the next one be planned at once
     <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
 
-Epochs are planned in a process beside the driver, possibly on another machine. The next epoch is planned after the one
-that wrote the file is committed, and the watermarks that the plan is based on are then part of its offset.
+Epochs are planned in a process beside the driver, possibly on another machine. It polls the first file while it waits.
+It reads the second one when the epoch that wrote it is committed; the watermarks that a plan is based on are then part
+of its offset.
 """
 
 from __future__ import annotations
@@ -14,6 +17,29 @@ import posixpath
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.runtime.sources.alignment import Watermarks
+
+
+class EpochRequest:
+    """The file through which one query requests that its next epoch be planned at once."""
+
+    def __init__(self, query: str) -> None:
+        self._path = posixpath.join(query, "epoch-requested")
+
+    def ask(self, epoch: int) -> None:
+        """Record that user code has asked for it in this epoch."""
+        filesystem, root = place(self._path)
+        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
+            stream.write(str(epoch).encode())
+
+    def newest(self) -> int:
+        """The last epoch in which user code has asked for it; -1 if there is none or the file is just being written."""
+        filesystem, root = place(self._path)
+        with storage_errors("read", self._path):
+            try:
+                with filesystem.open_input_file(root) as stream:
+                    return int(stream.read() or b"-1")
+            except FileNotFoundError:
+                return -1
 
 
 class ReachedWatermarks:

@@ -1,0 +1,227 @@
+"""The steps of an epoch, in the one order in which they are taken wherever its tasks run: on Spark and in the
+minicluster.
+
+    `EpochSteps.run`    the tasks run -> the epoch is prepared (the barrier) -> the sinks commit -> totals and report
+    `end_epoch`         the epoch's metadata are committed -> what nobody needs any more is deleted -> sources are told
+
+Rule: that of ``runtime/prepared_epoch.py``. A step that one engine needs and the other one does not is empty there; no
+engine has steps of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from flinkish.core.source import SplitSource
+from flinkish.runtime.committing import CommitReport
+from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
+from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
+from flinkish.runtime.report import TaskReport
+from flinkish.runtime.sources.alignment import Watermarks, watermarks_of
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
+from flinkish.runtime.sources.progress import SourceProgress
+from flinkish.runtime.sources.split_list import SegmentStore
+
+_log = logging.getLogger("flinkish.JobMaster")
+
+#: How long the end of an attempt waits for the last acknowledgement, in seconds.
+_LAST_S = 5.0
+
+
+class EpochSteps(ABC):
+    """The steps by which one epoch gets from its plan to its report. A subclass says how its tasks run and where
+    things are kept."""
+
+    def __init__(self, job: JobDescriptor) -> None:
+        self.job = job
+
+    def run(self, epoch: int) -> EpochReport:
+        """Run one epoch until its sinks have committed it; if it is already prepared, it is only committed."""
+        prepared = self._prepared(epoch)
+        return self._commit(self._prepare(epoch) if prepared is None else prepared)
+
+    # ------------------------------------------------------------------ before the barrier
+
+    def _prepare(self, epoch: int) -> PreparedEpoch:
+        job = self.job
+        reports: list[bytes] = []
+        committables: list[bytes] = []
+        changes: list[bytes] = []
+        for vertex, data in self._run_tasks(epoch):
+            if vertex == REPORT_VERTEX:
+                reports.append(data)
+            elif is_sink_vertex(vertex):
+                committables.append(data)
+            elif vertex == CHANGELOG_VERTEX:
+                changes.append(data)
+        if job.settings.changelog:
+            self._list_changes(epoch, changes)
+        tasks = list(map(TaskReport.decode, reports))
+        reached = watermarks_of(job, tasks)
+        if reached:
+            self._keep_reached(reached)
+        time_ms = max((task.processing_time_ms for task in tasks), default=0)
+        end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
+        prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
+        added = [task.accumulators for task in tasks if task.accumulators]
+        if added:
+            # accumulators that cannot be merged fail the epoch before it is prepared
+            self._totals_after(epoch, added)
+        if committables or added:
+            self._keep_prepared(prepared)
+            passed(Phase.EPOCH_PREPARED, epoch=epoch)
+        if any(task.commit_requested for task in tasks):
+            self._request_next(epoch)
+        return prepared
+
+    # ------------------------------------------------------------------ behind the barrier
+
+    def _commit(self, prepared: PreparedEpoch) -> EpochReport:
+        commits = self._commit_sinks(prepared)
+        report = sum_up(self.job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        added = [task.accumulators for task in report.tasks if task.accumulators]
+        if not added:
+            return report
+        totals = self._totals_after(prepared.epoch, added)
+        self._keep_totals(prepared.epoch, totals)
+        return replace(report, accumulators=totals)
+
+    # ------------------------------------------------------------------ what an engine provides
+
+    @abstractmethod
+    def _prepared(self, epoch: int) -> PreparedEpoch | None:
+        """The epoch, if an earlier run has prepared it."""
+
+    @abstractmethod
+    def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
+        """Run all tasks of the epoch; returns what leaves the job, as (vertex, data)."""
+
+    @abstractmethod
+    def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
+        """Write down which changes of state belong to the epoch, for the next checkpoint."""
+
+    @abstractmethod
+    def _keep_reached(self, reached: Watermarks) -> None:
+        """Keep the watermarks of the aligned sources for the plan of the next epoch."""
+
+    @abstractmethod
+    def _keep_prepared(self, prepared: PreparedEpoch) -> None:
+        """Make the epoch prepared."""
+
+    @abstractmethod
+    def _request_next(self, epoch: int) -> None:
+        """Have the next epoch planned at once, because user code has asked for it in this one."""
+
+    @abstractmethod
+    def _commit_sinks(self, prepared: PreparedEpoch) -> list[CommitReport]:
+        """Commit what the epoch has for the sinks."""
+
+    @abstractmethod
+    def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
+        """The accumulators of the job at the end of the epoch, given what its tasks have added."""
+
+    @abstractmethod
+    def _keep_totals(self, epoch: int, totals: bytes) -> None:
+        """Keep the accumulators of the job at the end of the epoch."""
+
+
+def end_epoch(
+    epoch: int,
+    clean_up: Callable[[], None],
+    acknowledgements: Acknowledgements,
+    offset: Callable[[], str | None],
+) -> None:
+    """The steps behind the commit of an epoch's metadata: state and positions of its end are the ones to go on from.
+
+    Args:
+        epoch: the last epoch that is committed.
+        clean_up: takes over and deletes what was kept only for the case that the epoch is delivered again.
+        acknowledgements: tells the sources.
+        offset: gives the positions of the sources at the end of the epoch; only called if a source is to be told.
+    """
+    passed(Phase.METADATA_COMMITTED, epoch=epoch)
+    clean_up()
+    passed(Phase.CLEANED_UP, epoch=epoch)
+    if acknowledgements.wanted:
+        acknowledgements.committed(offset())
+
+
+class Acknowledgements:
+    """Tells the sources of a job that override `SplitSource.acknowledge` up to which positions they have been read for
+    good, as Flink does with notifyCheckpointComplete, in a thread that starts with the first committed epoch.
+
+    Rule: no epoch waits for an acknowledgement, and none fails because of one. When epochs are committed faster than
+    sources are told, they are told of several epochs at a time.
+    """
+
+    def __init__(self, job: JobDescriptor, store: SegmentStore) -> None:
+        self._where = f"job '{job.name}'"
+        self._store = store
+        self._listening = {
+            one.uid: one.source
+            for one in coordinated_sources(job)
+            if type(one.source).acknowledge is not SplitSource.acknowledge
+        }
+        #: source uid -> split -> the position that the source was told last
+        self._told: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
+        self._changed = threading.Condition()
+        self._offsets: list[str] = []
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any source wants acknowledgements."""
+        return bool(self._listening)
+
+    def committed(self, offset: str | None) -> None:
+        """Acknowledge a committed epoch, without waiting for it. ``offset``: the positions of the sources at its end,
+        as the query's log has them; None: there is nothing to acknowledge."""
+        if offset is None:
+            return
+        with self._changed:
+            self._offsets.append(offset)
+            self._changed.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="flinkish-acknowledge", daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Acknowledge the last epochs, then end the thread; waits for a few seconds at most."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join(_LAST_S)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closing or self._offsets)
+                offsets, self._offsets = self._offsets, []
+            if not offsets:
+                return
+            for uid, source in self._listening.items():
+                self._tell(uid, source, offsets)
+
+    def _tell(self, uid: str, source: SplitSource, offsets: list[str]) -> None:
+        try:
+            positions: dict[str, int] = {}
+            for offset in map(json.loads, offsets):
+                if offset != NOTHING_READ:
+                    progress = SourceProgress.decode(offset["sources"][uid], self._where)
+                    positions.update(progress.positions(self._store))
+            told = self._told[uid]
+            moved = {split: at for split, at in positions.items() if told.get(split) != at}
+            if moved:
+                source.acknowledge(moved)
+                told.update(moved)
+        except Exception as error:
+            _log.warning("%s: source uid %s could not be told what is committed: %s", self._where, uid, error)
