@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetSplitReader
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
-from flinkish.connectors.file_system.listing import find_roots, folder_of, single_paths
+from flinkish.connectors.file_system.listing import checked_paths, find_roots, folders_of
 from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
 from flinkish.connectors.file_system.paths import FileSystems, absolute
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
@@ -27,8 +27,9 @@ DISCOVERY_INTERVAL = Duration.of_seconds(1)
 
 class FileSource(SplitSource):
     """Reads records from files. A directory is read with all files below it; names that begin with ``.`` or ``_``
-    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``) and may be on several
-    file systems, all of which the workers and the driver must be able to reach with pyarrow.fs.
+    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``), unless they exist as they
+    are written, and may be on several file systems, all of which the workers and the driver must be able to reach with
+    pyarrow.fs.
 
     The source is bounded (the files that exist when the job starts), unless it monitors its paths: then it also reads
     new files as they appear. Files are read one after the other in the order (modification time, path), by whichever
@@ -50,7 +51,7 @@ class FileSource(SplitSource):
         discovery_interval: Duration | None = None,
     ) -> None:
         self._content = content
-        self._paths = single_paths([absolute(path) for path in paths])
+        self._paths = checked_paths([absolute(path) for path in paths])
         self._discovery_interval = discovery_interval
 
     @staticmethod
@@ -157,7 +158,7 @@ class FileSource(SplitSource):
         return ParquetFileEnumerator(self._content.columns, self._paths, interval_s, known)
 
     def create_reader(self) -> SplitReader:
-        systems = FileSystems([folder_of(path)[0] for path in self._paths])
+        systems = FileSystems(folders_of(self._paths))
         if isinstance(self._content, StreamFormat):
             return LineSplitReader(self._content, systems)
         if isinstance(self._content, AvroFormat):
@@ -170,7 +171,8 @@ class FileSource(SplitSource):
         """Check that the paths exist.
 
         Raises:
-            ProgramError: a path does not exist, or a pattern of a bounded source matches nothing.
+            ProgramError: a path does not exist, a brace in it is not closed, or a pattern of a bounded source matches
+                nothing.
             ConnectionFailedError: a file system does not answer.
         """
         for path in self._paths:

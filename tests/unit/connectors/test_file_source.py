@@ -329,6 +329,23 @@ def test_wildcards_are_hadoops(tmp_path: Path, pattern: str, found: str) -> None
     assert sorted(read_all(FileSource.text(f"{tmp_path}/{pattern}"))) == found.split()
 
 
+@pytest.mark.parametrize("name", ["data[1]", "data{1,2}", "data*", "data?", "data{1", r"da\ta", "[1]", "*"])
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("", "a b deep/a"), ("/a", "a"), ("/?", "a b"), ("/{a,deep/a}", "a deep/a"), ("/deep", "deep/a")],
+)
+def test_a_path_that_exists_as_it_is_written_is_no_pattern(tmp_path: Path, name: str, path: str, found: str) -> None:
+    for other in ("data1", "data2", "1", "data", name):
+        for file in ("a", "b", "deep/a"):
+            write(tmp_path / other / file, f"{other}/{file}\n", 1)
+    # alternatives in braces are expanded before a name is looked for behind another wildcard
+    behind_wildcard = [] if "{" in name + path else [f"{tmp_path}/../{tmp_path.name}*/{name}"]
+    for below in (f"{tmp_path}/{name}", f"file://{tmp_path}/{name}", *behind_wildcard):
+        source = FileSource.text(below + path)
+        source.check_continuation(None, {})
+        assert sorted(read_all(source)) == [f"{name}/{file}" for file in found.split()]
+
+
 def test_paths_that_do_not_exist_are_the_programs_error_before_anything_runs(tmp_path: Path) -> None:
     none = FileSource.text(str(tmp_path / "none"))
     for source in (none, none.monitor(), FileSource.text(f"{tmp_path}/*.txt")):
@@ -340,7 +357,7 @@ def test_paths_that_do_not_exist_are_the_programs_error_before_anything_runs(tmp
     with pytest.raises(ProgramError, match="without a path"):
         FileSource.text()
     with pytest.raises(ProgramError, match="not closed"):
-        FileSource.text("/in/{a,b")
+        FileSource.text("/in/{a,b").check_continuation(None, {})
 
 
 def test_a_relative_path_is_the_one_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
