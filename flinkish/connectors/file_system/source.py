@@ -27,9 +27,9 @@ DISCOVERY_INTERVAL = Duration.of_seconds(1)
 
 class FileSource(SplitSource):
     """Reads records from files. A directory is read with all files below it; names that begin with ``.`` or ``_``
-    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``), unless they exist as they
-    are written, and may be on several file systems, all of which the workers and the driver must be able to reach with
-    pyarrow.fs.
+    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``), unless they exist as
+    they are written, and may be on several file systems, all of which the workers and the driver must be able to reach
+    with pyarrow.fs.
 
     The source is bounded (the files that exist when the job starts), unless it monitors its paths: then it also reads
     new files as they appear. Files are read one after the other in the order (modification time, path), by whichever
