@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from typing import Any
 
-from flinkish.common.arguments import check_instance
-from flinkish.common.serialization import abbreviated
+from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo

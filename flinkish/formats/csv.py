@@ -14,7 +14,8 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.arguments import abbreviated
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row
