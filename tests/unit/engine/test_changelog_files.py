@@ -21,6 +21,7 @@ from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
+from tests.support.any_values import ANY_TEXTS, LONG_INTEGERS
 
 
 def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
@@ -86,19 +87,25 @@ def test_a_map_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None
     assert not can_be_told(1.5) and not can_be_told(("a", 1.5)) and can_be_told(("a", 1)) and can_be_told("a")
 
 
-def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
-    write(tmp_path, Change("a", "sum", "value", None, 1.5, None, (7,)))
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [(1.5, "1.5"), ((1.5, "\ud83d"), "(1.5, '\\ud83d')"), ((1.5, 10**5000), "<a tuple without a text")],
+    ids=["float", "text", "int"],
+)
+def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path, key: Any, shown: str) -> None:
+    write(tmp_path, Change("a", "sum", "value", None, key, None, (7,)))
     (row,) = rows_of(tmp_path, 3)
-    assert row["uid"] is None and row["state"] == "sum" and row["key"] == "1.5"
+    assert row["uid"] is None and row["state"] == "sum" and row["key"].startswith(shown)
 
 
 @given(
     st.lists(
         st.tuples(
             st.sampled_from(["a", "b"]),
-            st.text(max_size=5) | st.integers(-1, 2),
-            st.sampled_from([None, (5, 60)]),
-            st.sampled_from([(), (7,), (("x", 1),), (None,), ([1.5, "y"],), ({"k": b"z"},)]),
+            ANY_TEXTS | st.integers(-1, 2) | LONG_INTEGERS,
+            st.sampled_from([None, (5, 60), "\ud83d"]),
+            st.sampled_from([(), (7,), (("x", 1),), (None,), ([1.5, "y"],), ({"k": b"z"},), ({"\ude00": 1},)])
+            | st.tuples(ANY_TEXTS | LONG_INTEGERS),
         ),
         max_size=30,
     )

@@ -27,35 +27,12 @@ from flinkish.runtime.state.text_columns import (
     to_savepoint_columns,
     to_texts,
 )
+from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
 from tests.unit.state.restored import body_of
 
-#: Texts that hold what stands between values in JSON, and halves of surrogate pairs (the last but one holds both).
-TEXTS = st.text(st.characters()) | st.sampled_from(
-    [
-        "a, b",
-        "], [",
-        '", "',
-        '"], ["',
-        "{}",
-        "[",
-        "]",
-        ",",
-        "\\",
-        '"',
-        "\n",
-        "\ud83d",
-        "\ud83d" + "\ude00",
-        "\U0001f600",
-    ]
-)
-#: Integers around the limits of digits that a process may set and that Python has set.
-INTEGERS = st.integers() | st.builds(
-    lambda digits, sign, less: sign * (10**digits - less),
-    st.sampled_from([640, 4300, 5000]),
-    st.sampled_from([1, -1]),
-    st.sampled_from([0, 1]),
-)
-PLAIN = st.none() | st.booleans() | INTEGERS | st.floats() | TEXTS
+#: Texts that hold what stands between values in JSON.
+TEXTS = ANY_TEXTS | st.sampled_from(["a, b", "], [", '", "', '"], ["', "{}", "[", "]", ",", "\\", '"', "\n"])
+PLAIN = st.none() | st.booleans() | ANY_INTEGERS | st.floats() | TEXTS
 VALUES = st.recursive(
     PLAIN | st.dates() | st.binary(max_size=3),
     lambda inner: (
@@ -72,13 +49,13 @@ COLUMNS = st.one_of(
     *(
         st.lists(of, max_size=6)
         for of in (
-            INTEGERS,
+            ANY_INTEGERS,
             st.floats(),
             TEXTS,
             PLAIN,
             st.lists(PLAIN, max_size=3),
             st.lists(PLAIN, max_size=3).map(tuple),
-            st.tuples(TEXTS, INTEGERS),
+            st.tuples(TEXTS, ANY_INTEGERS),
             VALUES,
         )
     )
@@ -160,7 +137,7 @@ def test_a_column_of_edited_texts_is_read_as_its_texts_alone_or_not_at_all(texts
 STATES = st.sampled_from(
     [("value", PLAIN), ("reducing", st.tuples(TEXTS, st.integers())), ("list", st.lists(PLAIN, max_size=3))]
 )
-KEYS = TEXTS | INTEGERS | st.tuples(TEXTS, INTEGERS) | st.lists(INTEGERS, max_size=2).map(frozen)
+KEYS = TEXTS | ANY_INTEGERS | st.tuples(TEXTS, ANY_INTEGERS) | st.lists(ANY_INTEGERS, max_size=2).map(frozen)
 NAMESPACES = st.none() | st.tuples(st.integers(), st.integers()) | st.dates()
 
 
