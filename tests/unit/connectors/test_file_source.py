@@ -231,6 +231,15 @@ def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path, m
         read_all(FileSource.csv(str(file), type_info=ROW, ignore_parse_errors=True))
 
 
+def test_a_csv_file_that_an_earlier_version_has_cut_is_read_on_where_it_was(tmp_path: Path) -> None:
+    file = write(tmp_path / "in.csv", 'a,1\nb,2\n"c\n",3\nd,4\n')
+    stat = file.stat()
+    split = SourceSplit(str(file), 0, stat.st_size, {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns})
+    source = FileSource.csv(str(tmp_path), type_info=ROW)
+    reading = SplitReading(source, restored=[split], positions={split.id: 4}).run()
+    assert [tuple(row) for row in reading.records] == [("b", 2), ("c\n", 3), ("d", 4)]
+
+
 def test_only_the_first_line_of_a_csv_file_is_its_header(tmp_path: Path) -> None:
     texts = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.STRING()])
     write(tmp_path / "in.csv", "\ufeff\na,b\na,b\nc,d\n")
