@@ -86,7 +86,8 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
 def _rows_of(spark: Any, path: str, version: int | None) -> Any:
     """A version of a table of state as a DataFrame; None: the newest version."""
     wanted = newest_version(path) if version is None else version
-    files = files_of_first_commit(path) if wanted == 0 else []
+    # Spark takes a path with one of these characters for a pattern, Delta does not
+    files = files_of_first_commit(path) if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
     if files:
         # the files that Delta itself would read, without the Spark jobs that it needs to find them
         return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
