@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
@@ -15,9 +16,10 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.errors import ProgramError, SavepointError
+from flinkish.errors import FlinkishError, ProgramError, SavepointError
 from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.state.savepoint_rows import to_text
 from flinkish.state import StateStatus, compatibility, list_states, read_state, write_savepoint
 from tests.integration.engine.checkpointed_job import of_status, wait_for_checkpoints
@@ -435,6 +437,23 @@ def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_ca
         first = {key: n for key, n, _ in reversed(sorted(collected.rows["out"]))}
     assert first == {key: n + 1 for key, n in counts.items()}
     assert retained.exists()
+
+
+def test_rows_of_a_savepoint_in_which_a_bit_has_changed_are_never_taken_in(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    def damage(phase: Phase, details: dict[str, Any]) -> None:
+        if phase is Phase.RESTORE_PREPARED:
+            for file in (tmp_path / "second").rglob("restore*/*.parquet"):
+                # as on an object store, which has no file of checksums beside it
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+                buffers = parquet.read_metadata(file).row_group(0).column(3)
+                data = bytearray(file.read_bytes())
+                data[buffers.data_page_offset + buffers.total_compressed_size - 10] ^= 1
+                file.write_bytes(data)
+
+    with hooked(damage), pytest.raises(FlinkishError, match="(?i)checksum|crc"):
+        counts_after(spark, tmp_path, savepoint, restart_strategy__type="none")
 
 
 #: What neither UTF-8 nor a text of digits can hold.
