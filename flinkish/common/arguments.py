@@ -39,6 +39,22 @@ def kind_of(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else f"an instance of {type(value).__name__}"
 
 
+def abbreviated(value: Any, length: int = 120) -> str:
+    """The repr of a value for messages; the middle of a long one is left out. Never raises: a value whose repr fails,
+    such as an integer with more digits than Python converts to text, is described by its type.
+
+    >>> abbreviated("a"), abbreviated((1, 10**5000)), abbreviated(10**5000)
+    ("'a'", '<a tuple without a text: ValueError>', '<an int of 16610 bits>')
+    """
+    try:
+        text = repr(value)
+    except Exception as error:
+        if type(value) is int:
+            return f"<an int of {value.bit_length()} bits>"
+        return f"<a {type(value).__name__} without a text: {type(error).__name__}>"
+    return text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}"
+
+
 def check_instance(
     value: Any, kind: type | tuple[type, ...], what: str, where: str, hint: str, expected: str = ""
 ) -> None:
@@ -56,7 +72,7 @@ def check_at_least(value: Any, lowest: int, what: str, where: str, hint: str, un
     """Raise ArgumentValueError unless the value is a whole number of at least ``lowest``."""
     if not isinstance(value, int) or value < lowest:
         raise ArgumentValueError(
-            f"{what} is {value!r}{unit and ' '}{unit}",
+            f"{what} is {abbreviated(value)}{unit and ' '}{unit}",
             where=where,
             expected=f"a whole number of at least {lowest}{unit and ' '}{unit}",
             hint=hint,

@@ -11,6 +11,7 @@ import abc
 import codecs
 from typing import Any
 
+from flinkish.common.arguments import abbreviated as abbreviated
 from flinkish.common.arguments import result_of_each
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.detach import handing_over
@@ -83,7 +84,10 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
                 expected="a text (str)",
                 hint="map the records to text first, or use another schema",
             )
-        return value.encode(self._charset)
+        try:
+            return value.encode(self._charset)
+        except UnicodeEncodeError as error:
+            raise _unencodable(error, self._charset, "SimpleStringSchema") from None
 
     def deserialize(self, message: bytes | None) -> str | None:
         if message is None:
@@ -198,16 +202,23 @@ class _SimpleStringEncoder(Encoder):
 
     def encode_batch(self, values: list[Any]) -> bytes:
         text = text_writer(self._type_info)
-        return "".join([text(value) + "\n" for value in values]).encode(self._charset)
+        try:
+            return "".join([text(value) + "\n" for value in values]).encode(self._charset)
+        except UnicodeEncodeError as error:
+            raise _unencodable(error, self._charset, "Encoder.simple_string_encoder") from None
 
     def bind(self, type_info: TypeInformation) -> Encoder:
         return _SimpleStringEncoder(self._charset, type_info)
 
 
-def abbreviated(value: Any, length: int = 120) -> str:
-    """The repr of a value for error messages; the middle of a long one is left out."""
-    text = repr(value)
-    return text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}"
+def _unencodable(error: UnicodeEncodeError, charset: str, where: str) -> TypeMismatchError:
+    around = error.object[max(0, error.start - 50) : error.end + 50]
+    return TypeMismatchError(
+        f"the text {around!r} has no form in {charset}: {error.reason}",
+        where=where,
+        expected=f"characters that {charset} has",
+        hint=f"replace the others, as Java does: text.encode({charset!r}, 'replace').decode({charset!r})",
+    )
 
 
 def _known_charset(charset: str) -> str:

@@ -13,6 +13,7 @@ that follows. A page that was fetched before a failure, but is in no logged offs
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 import time
@@ -160,7 +161,8 @@ class _PageEnumerator(SplitEnumerator):
         with storage_errors("write", path):
             create_durably(path, data)
         self._order.append(number)
-        return SourceSplit(str(number), 0, len(values), {"bytes": len(data), "file": path})
+        info = {"bytes": len(data), "file": path, "sha256": hashlib.sha256(data).hexdigest()}
+        return SourceSplit(str(number), 0, len(values), info)
 
     def _delete(self, pages: Collection[int]) -> None:
         from pyarrow import fs
@@ -210,7 +212,7 @@ class _PageReader(SplitReader):
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         path = wanted.split.info["file"]
         if self._kept[0] != path:
-            self._kept = (path, _read_page(path))
+            self._kept = (path, _read_page(path, wanted.split.info.get("sha256")))
         values = self._kept[1]
         stop = len(values) if wanted.stop is None else wanted.stop
         for begin in range(wanted.start, stop, batch_size):
@@ -218,17 +220,25 @@ class _PageReader(SplitReader):
             yield SplitRecords(result_of_each(handing_over(self._record), page, "PagedSource.record()"), None)
 
 
-def _read_page(path: str) -> list[Any]:
+def _read_page(path: str, sha256: str | None) -> list[Any]:
+    """The values of a page. ``sha256``: the digest of its file; None for a page of a version without digests."""
     filesystem, root = place(path)
     with storage_errors("read", path):
         try:
             with filesystem.open_input_file(root) as stream:
-                values: list[Any] = json.loads(stream.read())
+                data = stream.read()
         except FileNotFoundError as error:
-            raise FinalOperationError(
-                "a page that was read ahead is not there any more",
-                where=path,
-                expected="the job directory in which it was fetched, also where a job goes on from a savepoint",
-                hint="restore the file from a copy, or start the job in a new job directory without a savepoint",
-            ) from error
+            raise _lost(path, "is not there any more") from error
+    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+        raise _lost(path, "is damaged")
+    values: list[Any] = json.loads(data)
     return values
+
+
+def _lost(path: str, how: str) -> FinalOperationError:
+    return FinalOperationError(
+        f"a page that was read ahead {how}",
+        where=path,
+        expected="the job directory in which it was fetched, also where a job goes on from a savepoint",
+        hint="restore the file from a copy, or start the job in a new job directory without a savepoint",
+    )

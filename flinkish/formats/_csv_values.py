@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import base64
 import csv
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Any
 
-from flinkish.common.arguments import check_instance
-from flinkish.common.serialization import abbreviated
+from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo import PrimitiveArrayTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
@@ -69,10 +70,86 @@ class CsvDialect:
         }
 
     def writer_options(self) -> dict[str, Any]:
-        # without quotes, csv needs an escape character for delimiters inside a field
-        escape = self.escape_character or (None if self.quote_character else "\\")
         # csv quotes a field that holds a character of the terminator; the schema removes the terminator again
-        return {**self.reader_options(), "escapechar": escape, "lineterminator": LINE_END}
+        return {**self.reader_options(), "lineterminator": LINE_END}
+
+    def line(self, texts: list[str], quoting: int = csv.QUOTE_MINIMAL) -> str:
+        """The line of these fields, without its end."""
+        if not self.quote_character:
+            return self.field_delimiter.join(texts)
+        buffer = StringIO()
+        csv.writer(buffer, **{**self.writer_options(), "quoting": quoting}).writerow(texts)
+        return buffer.getvalue().removesuffix(LINE_END)
+
+    def records(self, comments: bool) -> CsvRecords | None:
+        """What cuts the content of a file into records; None: each line is a record, since nothing can hide the end of
+        a line. ``comments``: whether a line that begins with ``#`` is a comment, whatever follows."""
+        special = tuple(mark.encode() for mark in (self.quote_character, self.escape_character) if mark)
+        if not special:
+            return None
+        record = _record_pattern(self, comments)
+        return CsvRecords(special, re.compile(record), re.compile(record + rb"|[\s\S]+"))
+
+
+@dataclass(frozen=True)
+class CsvRecords:
+    """Cuts the content of a CSV file, in UTF-8, into records, which may span lines: a line end inside quotes or behind
+    the escape character belongs to its field. A record is cut where the csv module would end it.
+
+    Args:
+        special: the characters without which each line is a record.
+        record: matches one record with its line end.
+        cuts: the same; or, where no whole record begins, all that is left.
+    """
+
+    special: tuple[bytes, ...]
+    record: re.Pattern[bytes]
+    cuts: re.Pattern[bytes]
+
+    def whole_in(self, data: bytes) -> list[bytes] | None:
+        """The whole records at the beginning of the data, which begins where a record does, with their line ends. None:
+        each line of the data is a record."""
+        if not any(character in data for character in self.special):
+            return None
+        found: list[bytes] = self.cuts.findall(data)
+        if found and self.record.fullmatch(found[-1]) is None:
+            found.pop()
+        return found
+
+
+def _record_pattern(dialect: CsvDialect, comments: bool) -> bytes:
+    """The pattern of one record with its line end. There is only one way in which it can match, so a search that fails
+    takes no longer than one that succeeds."""
+    delimiter, quote, escape = (
+        re.escape(mark.encode())
+        for mark in (dialect.field_delimiter, dialect.quote_character, dialect.escape_character)
+    )
+    escaped = rb"%b[\s\S]" % escape if escape else b""
+    plain = _repeated(_any_but(rb"\r\n", delimiter, escape), escaped)
+    field = plain
+    if quote:
+        # two quotes inside of quotes are one that belongs to the text; behind the last one, csv reads on as if plain
+        inside = _repeated(_any_but(b"", quote, escape), *filter(None, (escaped, quote * 2)))
+        field = rb"(?:%b%b%b(?!%b)%b|(?!%b)%b)" % (quote, inside, quote, quote, plain, quote, plain)
+    record = rb"%b(?:%b%b)*" % (field, delimiter, field)
+    if comments:
+        record = rb"(?:[^\S\r\n]*#[^\r\n]*|(?![^\S\r\n]*#)%b)" % record
+    # a \r at the very end of the data may be the first half of a \r\n
+    return record + rb"(?:\r\n|\n|\r(?=[^\n]))"
+
+
+def _any_but(control: bytes, *texts: bytes) -> bytes:
+    """The pattern of a byte that is none of the control characters and begins none of the texts."""
+    several = b"|".join(filter(None, texts))
+    if all(len(text.replace(b"\\", b"")) <= 1 for text in texts):
+        return rb"[^%b%b]" % (control, b"".join(texts))
+    return rb"(?:(?!%b)%b)" % (several, rb"[^%b]" % control if control else rb"[\s\S]")
+
+
+def _repeated(plain: bytes, *others: bytes) -> bytes:
+    """The pattern of any sequence of bytes and of the other texts."""
+    found = [other for other in others if other]
+    return rb"%b*(?:(?:%b)%b*)*" % (plain, b"|".join(found), plain) if found else plain + b"*"
 
 
 def field_reader(type_info: TypeInformation, dialect: CsvDialect) -> Reader:

@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
-from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo

@@ -1,28 +1,34 @@
-"""Deserializes lines of CSV to typed Rows and serializes Rows to lines (``CsvRow...Schema``). One message is one line.
+"""Deserializes records of CSV to typed Rows and serializes Rows to records (``CsvRow...Schema``). One message is one
+record, which is one line unless a quoted field holds line breaks.
 
 Rule upheld here: each message is parsed alone, so that a quote left open in one message cannot swallow the next; a
-message that is not exactly one line with the declared number of fields is malformed, and its fields are never shifted
+message that is not exactly one record with the declared number of fields is malformed, and its fields are never shifted
 or padded.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.arguments import abbreviated
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row, check_inserts_only
-from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
-from flinkish.formats._csv_values import LINE_END, CsvDialect, field_reader, field_writer
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError, TypeMismatchError
+from flinkish.formats._csv_values import LINE_END, CsvDialect, CsvRecords, field_reader, field_writer
 
-__all__ = ["CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
+__all__ = ["CsvRecords", "CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
 # the csv module refuses longer fields than 128 KiB by default; the largest limit is a C long
 csv.field_size_limit(2**31 - 1)
+
+#: The beginnings of lines that mean something else in a file: a blank line, a comment, a byte order mark.
+_MEANS_ELSE = re.compile(r"\s*(?:#|\Z)|\ufeff")
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
@@ -60,6 +66,16 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     def get_produced_type(self) -> TypeInformation:
         return self._type_info
 
+    @property
+    def records(self) -> CsvRecords | None:
+        """What cuts the content of a file into messages; None: each line is one."""
+        return self._dialect.records(self._allow_comments)
+
+    @property
+    def header(self) -> str:
+        """The line with the names of the fields, without its end."""
+        return self._dialect.line(self._type_info.get_field_names())
+
     def deserialize(self, message: bytes | None) -> Any:
         if message is None:
             return None
@@ -96,6 +112,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         return _create_row(names, values)
 
     def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
+        message = message.rstrip(b"\r\n")
         path, expected, reason = "", f"a line of CSV that fits {self._type_info!r}", str(error)
         if isinstance(error, Mismatch):
             path = ", ".join(error.path)
@@ -161,12 +178,17 @@ class CsvRowSerializationSchema(SerializationSchema):
     :class:`CsvRowSerializationSchema.Builder`.
 
     Raises (when it serializes):
-        TypeMismatchError: the record does not fit the type.
+        TypeMismatchError: the record does not fit the type, or the dialect cannot express it.
     """
 
-    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect) -> None:
+    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect, in_file: bool = False) -> None:
+        """
+        Args:
+            in_file: whether the lines are those of a file, whose reader passes over blank lines and comments.
+        """
         self._type_info = type_info
         self._dialect = dialect
+        self._in_file = in_file
         self._compile()
 
     def _compile(self) -> None:
@@ -175,10 +197,10 @@ class CsvRowSerializationSchema(SerializationSchema):
         ]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._dialect)
+        return (self._type_info, self._dialect, self._in_file)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._dialect = state
+        self._type_info, self._dialect, self._in_file = state
         self._compile()
 
     def serialize(self, value: Any) -> bytes | None:
@@ -194,11 +216,31 @@ class CsvRowSerializationSchema(SerializationSchema):
             buffer.seek(0)
             buffer.truncate()
             fields = [write(item) for write, item in zip(self._writers, row, strict=True)]
-            if fields != [""]:
-                line.writerow(fields)
-            text = buffer.getvalue().removesuffix(LINE_END)
-            lines.append((text + self._dialect.line_delimiter).encode())
+            try:
+                if fields != [""]:
+                    line.writerow(fields)
+                text = buffer.getvalue().removesuffix(LINE_END)
+                if self._in_file and _MEANS_ELSE.match(text):
+                    text = self._quoted(fields)
+                lines.append((text + self._dialect.line_delimiter).encode())
+            except (csv.Error, UnicodeEncodeError) as error:
+                raise TypeMismatchError(
+                    f"the record {abbreviated(row)} cannot be written so that it can be read again: {error}",
+                    where="CsvRowSerializationSchema",
+                    expected="fields that the dialect can express",
+                    hint="set a quote or an escape character, or map the field first",
+                ) from None
         return lines
+
+    def _quoted(self, fields: list[str]) -> str:
+        """The line of a record with all fields in quotes.
+
+        Raises:
+            csv.Error: there is no quote character.
+        """
+        if not self._dialect.quote_character:
+            raise csv.Error("a reader of the file would take its line for a blank line or a comment")
+        return self._dialect.line(fields, csv.QUOTE_ALL)
 
     class Builder:
         """Builder of :class:`CsvRowSerializationSchema`.
@@ -254,6 +296,10 @@ class CsvRowSerializationSchema(SerializationSchema):
 
         def build(self) -> CsvRowSerializationSchema:
             return CsvRowSerializationSchema(self._type_info, self._dialect)
+
+        def _build_for_files(self) -> CsvRowSerializationSchema:
+            """A schema of the lines of files, of which a reader passes over blank ones and comments."""
+            return CsvRowSerializationSchema(self._type_info, self._dialect, in_file=True)
 
 
 def _row_type(type_info: TypeInformation) -> RowTypeInfo:

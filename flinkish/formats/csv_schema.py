@@ -47,7 +47,7 @@ class CsvSchema:
     @property
     def _header(self) -> str | None:
         """The header line, which has the names of the columns; None if the schema has no header."""
-        return str(self._settings.get("delimiter", ",")).join(self._columns) if self._settings.get("header") else None
+        return self._reader().header if self._settings.get("header") else None
 
     def _reader(self) -> CsvRowDeserializationSchema:
         settings = self._settings
@@ -73,7 +73,7 @@ class CsvSchema:
             builder.set_escape_character(settings["escape"])
         if settings.get("null") is not None:
             builder.set_null_literal(settings["null"])
-        return builder.build()
+        return builder._build_for_files()
 
 
 class CsvSchemaBuilder:
@@ -184,7 +184,13 @@ class CsvSchemaBuilder:
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
         """Set the line separator of files that are written. Lines that are read may end with ``\\n``, ``\\r\\n`` or
-        ``\\r``."""
+        ``\\r``.
+
+        Raises:
+            ProgramError: the separator is empty, so that the records could not be told apart.
+        """
+        if not separator:
+            raise self._refused("set_line_separator('')", "leave the call out for '\\n'")
         return self._set("line", separator)
 
     def set_null_value(self, null_value: str) -> CsvSchemaBuilder:
@@ -211,7 +217,7 @@ class CsvSchemaBuilder:
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
         """Set whether files have a header: the line with the names of all columns, in their order. It is written at the
-        beginning of each file, and a line that equals it is no record."""
+        beginning of each file, and a first line that equals it is no record."""
         return self._set("header", use)
 
     def _set(self, name: str, value: Any) -> CsvSchemaBuilder:

@@ -11,8 +11,8 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from flinkish.common.arguments import check_instance
-from flinkish.common.serialization import DeserializationSchema, SerializationSchema, abbreviated
+from flinkish.common.arguments import abbreviated, check_instance
+from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import check_inserts_only
@@ -183,7 +183,8 @@ class JsonRowSerializationSchema(SerializationSchema):
         rows = values if convert is None else convert(values)
         check_inserts_only(values, "JsonRowSerializationSchema")
         write = self._write
-        return [write(row).encode() for row in rows]
+        # half of a surrogate pair has no UTF-8: the handler's form of it, \ud83d, is JSON's too
+        return [write(row).encode("utf-8", "backslashreplace") for row in rows]
 
     class Builder:
         """Builder of :class:`JsonRowSerializationSchema`."""

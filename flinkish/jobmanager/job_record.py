@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.configuration import hide_secrets
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError
@@ -34,6 +35,8 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 
+#: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
+_SHOWN_BITS = 1024
 #: The most characters of an accumulator's value that are shown, unless it is a number.
 _SHOWN_LENGTH = 200
 
@@ -214,7 +217,9 @@ class JobRecord(JobObserver):
 
 
 def _shown(value: Any) -> float | str:
-    return value if isinstance(value, (int, float)) else repr(value)[:_SHOWN_LENGTH]
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _SHOWN_BITS):
+        return value
+    return abbreviated(value, _SHOWN_LENGTH)
 
 
 def describe_exception(

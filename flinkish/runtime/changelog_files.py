@@ -1,7 +1,10 @@
 """The files of the changelog, which records what each epoch has changed in the state of a job; checkpoints read it.
 
-    <job dir>/changelog/epoch=17/part-<token>.parquet    column ``changes``: one value per subtask
-    <job dir>/changelog/epoch=17/_parts.json             the names of the valid parts
+    <job dir>/changelog/epoch=17/part-<token>-<digest>.parquet    column ``changes``: one value per subtask
+    <job dir>/changelog/epoch=17/_parts.json                      the names of the valid parts
+
+Rule: what was not written is never read. The list has a digest, and the name of a part, which the list holds, ends with
+the digest of its content; a part of any other content or name is damaged, and the next checkpoint is a full one.
 
 Rule: the list of an epoch's parts is written after all tasks of the epoch have ended and before the epoch is prepared.
 A later run of the same epoch replaces the list. So the changelog of a committed epoch is complete, and files that
@@ -10,6 +13,7 @@ failed runs have left behind are in no list.
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import uuid
 
@@ -17,11 +21,12 @@ import pyarrow as pa
 
 from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
-from flinkish.common.storage_errors import storage_errors
-from flinkish.errors import OperationError
+from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.errors import CorruptStateError
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 _LIST = "_parts.json"
+_SUFFIX = ".parquet"
 
 
 def changelog_directory(job_dir: str) -> str:
@@ -38,26 +43,56 @@ def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
     """Write changes to a new part, and return the name of the part."""
     import pyarrow.parquet as pq
 
-    directory = epoch_directory(changelog, epoch)
-    name = f"part-{uuid.uuid4().hex}.parquet"
-    filesystem, root = place(posixpath.join(directory, name))
     table = pa.table({"changes": pa.array(changes, pa.binary())}, schema=_FILE_SCHEMA)
+    content = pa.BufferOutputStream()
+    # pickles are hardly ever equal, so dictionary encoding would only cost time
+    pq.write_table(table, content, use_dictionary=False, write_statistics=False)
+    data = content.getvalue()
+    directory = epoch_directory(changelog, epoch)
+    name = f"part-{uuid.uuid4().hex}-{_digest(data)}{_SUFFIX}"
+    filesystem, root = place(posixpath.join(directory, name))
     with storage_errors("write", posixpath.join(directory, name)):
         filesystem.create_dir(posixpath.dirname(root), recursive=True)
         with filesystem.open_output_stream(root) as stream:
-            # pickles are hardly ever equal, so dictionary encoding would only cost time
-            pq.write_table(table, stream, use_dictionary=False, write_statistics=False)
+            stream.write(data)
     return name
 
 
 def read_changes(path: str) -> list[pa.RecordBatch]:
-    """The changes of a part, in the column ``changes``."""
+    """The changes of a part, in the column ``changes``.
+
+    Raises:
+        CorruptStateError: the part is missing, or its content is not what was written.
+    """
     import pyarrow.parquet as pq
 
     filesystem, root = place(path)
-    with storage_errors("read", path):
-        batches: list[pa.RecordBatch] = pq.read_table(root, filesystem=filesystem, schema=_FILE_SCHEMA).to_batches()
+    try:
+        with filesystem.open_input_file(root) as stream:
+            data = stream.read_buffer()
+    except FileNotFoundError:
+        raise _damaged(path, "it is missing") from None
+    except OSError as error:
+        raise storage_error(error, "read", path) from error
+    if not path.endswith(f"-{_digest(data)}{_SUFFIX}"):
+        raise _damaged(path, "its content does not fit the digest in its name")
+    batches: list[pa.RecordBatch] = pq.read_table(pa.BufferReader(data), schema=_FILE_SCHEMA).to_batches()
     return batches
+
+
+def _digest(data: pa.Buffer) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _damaged(path: str, how: str) -> CorruptStateError:
+    error = CorruptStateError(
+        f"changes of the state are damaged: {how}",
+        where=path,
+        expected="the file that was written",
+        hint="nothing need be done: the next checkpoint is a full one",
+    )
+    error.file = path
+    return error
 
 
 def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
@@ -72,11 +107,17 @@ def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
         filesystem.move(temporary, posixpath.join(root, _LIST))
 
 
+def has_list(changelog: str, epoch: int) -> bool:
+    """Whether an earlier run of the epoch has written a list of parts."""
+    filesystem, root = place(posixpath.join(epoch_directory(changelog, epoch), _LIST))
+    return bool(filesystem.get_file_info(root).is_file)
+
+
 def read_parts(changelog: str, epoch: int) -> list[str]:
     """The paths of the valid parts of an epoch; an empty list if the epoch has changed nothing.
 
     Raises:
-        OperationError: the list of parts is damaged.
+        CorruptStateError: the list of parts is damaged.
     """
     directory = epoch_directory(changelog, epoch)
     filesystem, root = place(directory)
@@ -86,10 +127,5 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
     except FileNotFoundError:
         return []
     except ValueError as error:
-        raise OperationError(
-            f"a list of changes of the state is damaged: {error}",
-            where=posixpath.join(directory, _LIST),
-            hint="stop the job, delete the directory changelog and the file changelog.json in its directory, and start "
-            "the job again: its next checkpoint is then a full one",
-        ) from error
+        raise _damaged(posixpath.join(directory, _LIST), str(error)) from error
     return [posixpath.join(directory, str(name)) for name in content["parts"]]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -108,11 +109,7 @@ def _key(operator: StreamOperator) -> str:
     backend = operator.context.keyed_state
     if backend is None:
         return ""
-    try:
-        text = repr(backend.current_key)
-    except Exception:
-        return ""
-    return f", key {text[:_KEY_LENGTH]}"
+    return f", key {abbreviated(backend.current_key, _KEY_LENGTH)}"
 
 
 def user_traceback(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from operator import index
 from typing import Any, NoReturn
 
-from flinkish.common.arguments import kind_of
+from flinkish.common.arguments import abbreviated, kind_of
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
@@ -96,25 +96,26 @@ class KeyedTimerService(TimerService):
         self._generation = self._backend.generation
 
     def _checked(self, timestamp: int) -> int:
-        backend = self._backend
-        where = f"{backend.where}, key {backend.current_key!r}"
         try:
             timestamp_ms = index(timestamp)
         except TypeError:
             raise ArgumentTypeError(
-                f"a timer was registered for {timestamp!r}, {kind_of(timestamp)}",
-                where=where,
+                f"a timer was registered for {abbreviated(timestamp)}, {kind_of(timestamp)}",
+                where=self._where(),
                 expected="a timestamp in ms, as an int",
                 hint="round it: int(...)",
             ) from None
         if not MIN_TIMESTAMP_MS <= timestamp_ms <= MAX_WATERMARK_MS:
             raise TypeMismatchError(
-                f"a timer was registered for {timestamp_ms}",
-                where=where,
+                f"a timer was registered for {abbreviated(timestamp_ms)}",
+                where=self._where(),
                 expected="a timestamp in ms of 64 bits, as Java's long",
                 hint="timestamps are milliseconds since 1970-01-01T00:00:00Z",
             )
         return timestamp_ms
+
+    def _where(self) -> str:
+        return f"{self._backend.where}, key {abbreviated(self._backend.current_key)}"
 
     def _delete(self, domain: TimeDomain, timestamp: int) -> None:
         backend = self._backend

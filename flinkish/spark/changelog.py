@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.arguments import abbreviated
 from flinkish.runtime.changelog_files import read_changes, read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
@@ -103,14 +104,14 @@ def _batch_of_columns(
 def _rows_of(epoch: int, change: Change, classes: ProgramClasses) -> Iterator[_ChangedRow]:
     keys, namespaces = key_texts(change.key), key_texts(change.namespace)
     if keys is None or namespaces is None:
-        yield (epoch, None, change.state, change.kind, repr(change.key)[:200], "", None, "", True)
+        yield (epoch, None, change.state, change.kind, abbreviated(change.key, 200), "", None, "", True)
         return
     timer = None if change.timer_ms is None else str(change.timer_ms)
     slots = [("" if timer is None else f"{change.kind}/{timer}", timer)]
     if change.map_key:
         texts = key_texts(change.map_key[0])
         if texts is None:
-            yield (epoch, None, change.state, change.kind, repr(change.map_key[0])[:200], "", None, "", True)
+            yield (epoch, None, change.state, change.kind, abbreviated(change.map_key[0], 200), "", None, "", True)
             return
         slots = [(map_slot(text), map_slot(text)) for text in texts]
     for key in keys:

@@ -23,6 +23,9 @@ from flinkish.spark.worker import failures_marked
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
 FILE_SCHEMA = "name string, rows long, bytes long, without_uid long"
 
+#: Parquet's pages carry checksums (parquet-mr writes them by default); Spark verifies them only with this setting.
+VERIFY_PAGES = ("parquet.page.verify-checksum.enabled", "true")
+
 #: Rows of a row group, the unit in which readers share out a file.
 _ROW_GROUP_ROWS = 100_000
 

@@ -10,6 +10,7 @@ from typing import Any
 from flinkish.core.source import DataFrameSource, Source, SourceLimits
 from flinkish.runtime.buffer import BufferKind
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.level_stage import level_rows
 from flinkish.spark.rows import ROW_SCHEMA
 from flinkish.spark.source_stage import frame_source_rows
@@ -82,7 +83,8 @@ def build_plan(
         inputs.append(frame_source_rows(frame, deployment, vertex, descriptor.parallelism))
     if options.restore_rows is not None:
         # the whole directory is one file source: the first epoch takes it in, no later one does
-        rows = spark.readStream.schema(ROW_SCHEMA).parquet(options.restore_rows)
+        reader = spark.readStream.schema(ROW_SCHEMA).option(*VERIFY_PAGES)
+        rows = reader.parquet(options.restore_rows)
         # rows without a vertex describe the savepoint and are not for the job
         inputs.append(rows.where("vertex >= 0").where(_HOLDS_STATE))
     frame = reduce(lambda left, right: left.unionByName(right), inputs)

@@ -17,7 +17,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
-from flinkish.runtime.changelog_files import read_parts, write_changes, write_parts
+from flinkish.runtime.changelog_files import has_list, write_changes, write_parts
 from flinkish.runtime.committing import (
     CommitReport,
     EpochCommit,
@@ -145,7 +145,7 @@ class _SparkEpoch(EpochSteps):
         inline = [data[1:] for data in changes if data[:1] != CHANGES_IN_FILE]
         if inline:
             names.append(write_changes(changelog, epoch, inline))
-        if names or read_parts(changelog, epoch):
+        if names or has_list(changelog, epoch):
             self._fence.check()
             write_parts(changelog, epoch, names)
 

@@ -56,7 +56,9 @@ def failures_marked() -> Iterator[None]:
     except FlinkishError as error:
         error.place = error.place or str(current_place() or "")
         data = base64.b64encode(encode_error(error)).decode()
-        raise WorkerFailure(f"{error}\n<flinkish-error>{data}</flinkish-error>") from None
+        # Spark and Py4J encode the text as UTF-8 and lose the error if that fails; the data still has what it quotes
+        text = str(error).encode("utf-8", "backslashreplace").decode()
+        raise WorkerFailure(f"{text}\n<flinkish-error>{data}</flinkish-error>") from None
 
 
 def typed_failure(text: str) -> FlinkishError | None:

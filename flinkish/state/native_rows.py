@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
@@ -70,7 +71,7 @@ class NativeToTexts:
     def _rows(self, row: dict[str, Any], types: dict[str, pa.DataType]) -> list[SavepointRow]:
         for name in ("uid", "state"):
             if not isinstance(row[name], str) or not row[name]:
-                raise SavepointError(f"its {name} is {row[name]!r}", expected="a text")
+                raise SavepointError(f"its {name} is {abbreviated(row[name])}", expected="a text")
         kind = row.get("kind") or ("map" if row.get("map_key") is not None else "value")
         namespace = row.get("namespace") or "null"
         if self.texts:
@@ -111,7 +112,7 @@ def _values(
         return [(key, typed(item)) for key, item in value.items()]
     if kind == "list":
         if not isinstance(value, list):
-            raise SavepointError(f"it is of list state and its value is {value!r}", expected="an array")
+            raise SavepointError(f"it is of list state and its value is {abbreviated(value)}", expected="an array")
         return [[typed(item) for item in value]]
     return [typed(value)]
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.java_objects import no_java_object
 from flinkish.errors import TypeMismatchError
 
@@ -125,12 +126,10 @@ class TypeInformation(abc.ABC):
         return self._error(found, where)
 
     def _error(self, mismatch: Mismatch, where: str) -> TypeMismatchError:
-        text = repr(mismatch.value)
-        if len(text) > 80:
-            text = text[:77] + "..."
         parts = [part for part in (where, *mismatch.path) if part]
         return TypeMismatchError(
-            f"the value {text} of type {type(mismatch.value).__name__} does not fit the declared type {self!r}",
+            f"the value {abbreviated(mismatch.value, 80)} of type {type(mismatch.value).__name__} does not fit the "
+            f"declared type {self!r}",
             where=", ".join(parts),
             expected=mismatch.expected,
             hint="return a value of the declared type, or declare the type that the function returns",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
 from flinkish.errors import ArgumentTypeError
@@ -149,7 +149,7 @@ class MapTypeInfo(TypeInformation):
         try:
             return declared._convert(item)
         except Mismatch as mismatch:
-            raise mismatch.inside(f"entry {key!r}") from None
+            raise mismatch.inside(f"entry {abbreviated(key)}") from None
 
     def arrow_type(self) -> pa.DataType:
         import pyarrow as pa

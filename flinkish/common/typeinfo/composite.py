@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
 from flinkish.common.types import Row, RowKind, _create_row
 from flinkish.errors import ArgumentValueError
@@ -132,7 +132,7 @@ class RowTypeInfo(_CompositeTypeInfo):
         try:
             return (kind.value, *self._internal_values(self._values_of(obj)))
         except Mismatch:
-            raise ValueError(f"Unexpected tuple {obj!r} with RowTypeInfo") from None
+            raise ValueError(f"Unexpected tuple {abbreviated(obj)} with RowTypeInfo") from None
 
     def _values_of(self, value: Any) -> Sequence[Any]:
         if isinstance(value, Row):
@@ -220,7 +220,7 @@ class TupleTypeInfo(_CompositeTypeInfo):
             return None
         if isinstance(obj, (list, tuple, Row)):
             return self._internal_values(obj)
-        raise ValueError(f"Unexpected tuple {obj!r} with TupleTypeInfo")
+        raise ValueError(f"Unexpected tuple {abbreviated(obj)} with TupleTypeInfo")
 
     def _convert(self, value: Any) -> Any:
         if not isinstance(value, (tuple, list, Row)):

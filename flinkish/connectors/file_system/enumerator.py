@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
-from flinkish.connectors.file_system.listing import find_files, folder_of
+from flinkish.connectors.file_system.listing import find_files, folders_of
 from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.core.source import SourceSplit, SplitEnumerator
 from flinkish.errors import ConnectionFailedError, ProgramError
@@ -24,7 +24,7 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
     """Finds the files of a source as splits, in the order (modification time, path).
 
     Args:
-        paths: paths or URIs without braces.
+        paths: paths or URIs.
         interval_s: seconds between two listings; None: the set of files is static.
         restored: ids of the splits of the savepoint that the job was started from.
         clock: gives seconds and never goes back.
@@ -37,7 +37,7 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         restored: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.systems = FileSystems([folder_of(path)[0] for path in paths])
+        self.systems = FileSystems(folders_of(paths))
         self._paths = paths
         self._interval_s = interval_s
         self._restored = frozenset(restored)

@@ -2,7 +2,7 @@
 before a character that is meant literally. A wildcard matches characters within one name, never a ``/``.
 
 Rule upheld here: names that begin with ``.`` or ``_`` are hidden from wildcards and from the listing of a folder, but
-not from a path that spells them out.
+not from a path that spells them out. A name that exists as it is written is no pattern.
 """
 
 from __future__ import annotations
@@ -91,8 +91,13 @@ def matching(system: FileSystem, folder: str, rest: str) -> list[FileInfo]:
 def _children(system: FileSystem, folder: str, pattern: str) -> Iterator[FileInfo]:
     from pyarrow import fs
 
+    children = list(system.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+    literal = [info for info in children if info.base_name == pattern]
+    if literal:
+        yield from literal
+        return
     name = re.compile(fnmatch.translate(re.sub(r"\\(.)", r"[\1]", pattern.replace("[^", "[!"))))
-    for info in system.get_file_info(fs.FileSelector(folder, allow_not_found=True)):
+    for info in children:
         if name.match(info.base_name) and (pattern[0] in "._" or not info.base_name.startswith((".", "_"))):
             yield info
 

@@ -1,4 +1,5 @@
-"""Files of lines as a source: positions are bytes; a compressed file is one unit.
+"""Files of lines as a source: positions are bytes. A compressed file is one unit, and so is a file whose records may
+span lines.
 
 Rule upheld here (Hadoop's): a range holds the lines that BEGIN in it. So wherever a file is cut into ranges, each line
 is read exactly once, and planning need not read the file.
@@ -6,8 +7,13 @@ is read exactly once, and planning need not read the file.
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import re
-from collections.abc import Iterator, Sequence
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +23,7 @@ from flinkish.connectors.file_system.split_file import open_split, unreadable
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
 from flinkish.errors import MalformedRecordError, ProgramError
+from flinkish.formats.csv import CsvRecords
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -34,6 +41,9 @@ _COUNTED_BYTES = 64 * 1024 * 1024
 #: The most bytes that the sample of a compressed file is decompressed to.
 _UNPACKED_BYTES = 16 * 1024 * 1024
 
+#: The longest record that may span lines. A quote that nobody closes would otherwise bring the whole file to memory.
+_SPANNING_BYTES = 64 * 1024 * 1024
+
 #: Suffix of a compressed file's name -> pyarrow's name of the codec.
 COMPRESSED = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 #: The suffixes of files whose compression cannot be read.
@@ -42,6 +52,14 @@ _UNKNOWN_COMPRESSION = (".deflate", ".lzo", ".snappy", ".xz")
 _LINE_END = re.compile(rb"[\r\n]")
 _LINE_ENDS = re.compile(rb"\r\n?|\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: The byte order marks of encodings whose lines cannot be cut at the byte 10 -> the name of the encoding. The mark of
+#: UTF-16 is the beginning of that of UTF-32.
+_WIDE_ENCODINGS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
 
 
 def compression_of(path: str) -> str | None:
@@ -54,10 +72,21 @@ def compression_of(path: str) -> str | None:
 
 
 class LineFileEnumerator(FileEnumerator[UnitCost]):
-    """Finds files of lines, which are read in ranges of bytes. A compressed file cannot be cut: its unit is the whole
-    file."""
+    """Finds files of lines, which are read in ranges of bytes. A file that cannot be cut has the whole file as its
+    unit: a compressed one, and with ``whole_files`` every one."""
 
     _last: UnitCost | None = None
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        interval_s: float | None,
+        restored: Collection[str] = (),
+        clock: Callable[[], float] = time.monotonic,
+        whole_files: bool = False,
+    ) -> None:
+        super().__init__(paths, interval_s, restored, clock)
+        self._whole_files = whole_files
 
     def as_found(self, split: SourceSplit) -> SourceSplit:
         if split.id.endswith(_UNKNOWN_COMPRESSION):
@@ -67,7 +96,9 @@ class LineFileEnumerator(FileEnumerator[UnitCost]):
                 expected=f"no compression, or one of {', '.join(COMPRESSED)}",
                 hint="compress the file otherwise, or keep it out of the source's paths",
             )
-        return split if compression_of(split.id) else replace(split, end=int(split.info["bytes"]))
+        if self._whole_files or compression_of(split.id):
+            return split
+        return replace(split, end=int(split.info["bytes"]))
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
         return self.facts(split)
@@ -79,6 +110,9 @@ class LineFileEnumerator(FileEnumerator[UnitCost]):
         if self._last is None or split.info["bytes"] >= MEASURED_FROM_BYTES:
             sample = self._sample(split)
             self._last = UnitCost(max(1, len(_LINE_ENDS.findall(sample))) / max(1, len(sample)), 1.0)
+        if split.end is None:
+            size = float(split.info["bytes"])
+            return UnitCost(max(1.0, self._last.records * size), size)
         return self._last
 
     def _sample(self, split: SourceSplit) -> bytes:
@@ -106,10 +140,18 @@ def _cost_of_compressed(sample: bytes, codec: str, size: int) -> UnitCost:
 
 class Lines(NamedTuple):
     """A block of whole lines, line ends included. ``position`` is the byte at which it begins in the file (in the
-    decompressed content of a compressed file)."""
+    decompressed content of a compressed file). ``records`` are its records, line ends included, if some of them may
+    span lines; None: each line is one."""
 
     data: bytes
     position: int
+    records: list[bytes] | None = None
+
+    def begin_of(self, index: int) -> int:
+        """The offset in ``data`` at which the record of that index begins."""
+        if self.records is not None:
+            return sum(map(len, self.records[:index]))
+        return [match.end() for match in _LINE_ENDS.finditer(self.data)][index - 1] if index else 0
 
 
 def line_start(file: NativeFile, position: int, end: int) -> int:
@@ -134,9 +176,12 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
     return end
 
 
-def whole_lines(file: NativeFile, position: int, stop: int | None) -> Iterator[Lines]:
+def whole_lines(
+    file: NativeFile | gzip.GzipFile, position: int, stop: int | None, spanning: CsvRecords | None = None
+) -> Iterator[Lines]:
     """Read blocks of whole lines from ``position``, where a line begins, to ``stop``, where a line ends (None: to the
-    end of the file). The file must be positioned at ``position``.
+    end of the file). The file must be positioned at ``position``. With ``spanning`` a block holds whole records, which
+    may span lines.
 
     Raises:
         EOFError: the file ends before ``stop``.
@@ -155,13 +200,24 @@ def whole_lines(file: NativeFile, position: int, stop: int | None) -> Iterator[L
         if at == 0 and stop is None:
             data = data.removeprefix(_BYTE_ORDER_MARK)
         at += len(block)
-        # a \r at the very end of the data may be the first half of a \r\n
-        cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(0, len(data) - 1))) + 1
+        records = None if spanning is None else spanning.whole_in(data)
+        if records is None:
+            # a \r at the very end of the data may be the first half of a \r\n
+            cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(0, len(data) - 1))) + 1
+        else:
+            cut = sum(map(len, records))
         if cut:
-            yield Lines(data[:cut], at - len(data))
+            yield Lines(data[:cut], at - len(data), records)
         rest = data[cut:]
+        if spanning is not None and len(rest) > _SPANNING_BYTES:
+            raise MalformedRecordError(
+                f"a record is longer than {_SPANNING_BYTES} bytes, perhaps because its quote is not closed",
+                where=f"byte {at - len(rest)}",
+                expected="quotes in pairs",
+                hint="mend the input, or declare another quote character",
+            )
     if rest:
-        yield Lines(rest, at - len(rest))
+        yield Lines(rest, at - len(rest), None if spanning is None else [rest])
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -178,9 +234,46 @@ def split_lines(data: bytes) -> list[bytes]:
     return lines
 
 
+def unpacked(file: NativeFile, path: str) -> NativeFile | gzip.GzipFile:
+    """The decompressed content of a file as a stream; the file itself if its name has no suffix of a compressed one."""
+    import pyarrow as pa
+
+    codec = compression_of(path)
+    if codec == "gzip":
+        # pyarrow's stream takes zeros behind the content, which tapes and blocks of fixed size leave, for damage
+        return gzip.GzipFile(fileobj=file)
+    return file if codec is None else pa.CompressedInputStream(file, codec)
+
+
+def _check_encoding(begin: bytes, path: str) -> None:
+    """Refuse a file that begins with the byte order mark of an encoding that cannot be cut at line feeds.
+
+    Raises:
+        MalformedRecordError: the file begins so.
+    """
+    name = next((name for mark, name in _WIDE_ENCODINGS.items() if begin.startswith(mark)), None)
+    if name is not None:
+        raise MalformedRecordError(
+            f"the file is text in {name}, as its first bytes say",
+            where=f"file {path}",
+            expected="text in UTF-8 or another encoding that holds ASCII",
+            hint=f"convert it first: iconv -f {name} -t UTF-8",
+        )
+
+
+def _without_header(messages: list[bytes | None], header: str) -> str | None:
+    """Replace the header by None if the first message is one. Returns the header if there was no message yet."""
+    for index, message in enumerate(messages):
+        if message is not None:
+            if message.rstrip(b"\r\n") == header.encode():
+                messages[index] = None
+            return None
+    return header
+
+
 class LineSplitReader(SplitReader):
     """Reads ranges of files of lines, and makes a record of each line by the schema of the format. The file that was
-    read last is kept open."""
+    read last is kept open, unless it is read as a whole."""
 
     def __init__(self, stream_format: StreamFormat, systems: FileSystems) -> None:
         self._format = stream_format
@@ -192,37 +285,45 @@ class LineSplitReader(SplitReader):
             self.close()
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        for block in self._blocks(wanted):
-            lines = split_lines(block.data)
+        # only the first record of a file can be its header
+        header = self._format.header if wanted.start == 0 else None
+        for number, block in enumerate(self._blocks(wanted)):
+            if number == 0 and wanted.start == 0:
+                _check_encoding(block.data, wanted.split.id)
+            lines = split_lines(block.data) if block.records is None else block.records
             for begin in range(0, len(lines), batch_size):
-                records = self._records(lines[begin : begin + batch_size], wanted.split, block, begin)
+                messages = self._messages(lines[begin : begin + batch_size])
+                if header is not None:
+                    header = _without_header(messages, header)
+                records = self._records(messages, wanted.split, block, begin)
                 if records:
                     yield SplitRecords(records, None)
 
     def _blocks(self, wanted: SplitRange) -> Iterator[Lines]:
         split = wanted.split
         try:
-            codec = compression_of(split.id)
-            if codec is None:
+            if split.end is None:
+                yield from self._whole(split)
+            else:
                 file = self._file(wanted)
                 end = file.size() if wanted.whole else int(split.info["bytes"])
                 stop = line_start(file, end if wanted.ends or wanted.stop is None else min(wanted.stop, end), end)
                 start = line_start(file, wanted.start, end)
                 file.seek(start)
-                yield from whole_lines(file, start, stop)
-            else:
-                yield from self._unpacked(split, codec)
-        except (OSError, EOFError) as error:
+                yield from whole_lines(file, start, stop, self._format.spanning)
+        except MalformedRecordError as error:
+            error.where = f"file {split.id}, {error.where}"
+            raise
+        except (OSError, EOFError, zlib.error) as error:
             self.close()
             raise unreadable(split.id, error) from None
         if wanted.ends:
             self.close()
 
-    def _unpacked(self, split: SourceSplit, codec: str) -> Iterator[Lines]:
-        import pyarrow as pa
-
-        with open_split(self._systems, split, as_it_is=True) as file, pa.CompressedInputStream(file, codec) as stream:
-            yield from whole_lines(stream, 0, None)
+    def _whole(self, split: SourceSplit) -> Iterator[Lines]:
+        """The blocks of a file that is read as a whole."""
+        with open_split(self._systems, split, as_it_is=True) as file, closing(unpacked(file, split.id)) as stream:
+            yield from whole_lines(stream, 0, None, self._format.spanning)
 
     def _file(self, wanted: SplitRange) -> NativeFile:
         if self._open is None or self._open[0] != wanted.split or wanted.whole:
@@ -230,30 +331,30 @@ class LineSplitReader(SplitReader):
             self._open = (wanted.split, open_split(self._systems, wanted.split, wanted.whole))
         return self._open[1]
 
-    def _records(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> list[Any]:
+    def _records(self, messages: list[bytes | None], split: SourceSplit, block: Lines, begin: int) -> list[Any]:
         try:
-            records = self._format.schema.deserialize_batch(self._messages(lines))
+            records = self._format.schema.deserialize_batch(messages)
         except MalformedRecordError:
-            raise self._located(lines, split, block, begin) from None
+            raise self._located(messages, split, block, begin) from None
         if type(None) in set(map(type, records)):
-            # lines that the schema was told to pass over (ignore_parse_errors)
+            # blank lines, headers, and lines that the schema was told to pass over (ignore_parse_errors)
             records = [record for record in records if record is not None]
         return records
 
     def _messages(self, lines: list[bytes]) -> list[bytes | None]:
+        """The messages for the schema, with None in place of the lines that are no records."""
         kept: list[bytes | None] = list(lines)
         if self._format.skip_blank:
-            kept = [line for line in lines if line and not line.isspace()]
-        if self._format.header is not None:
-            header = self._format.header.encode()
-            kept = [line for line in kept if line != header and line != _BYTE_ORDER_MARK + header]
+            kept = [None if not line or line.isspace() else line for line in lines]
+        if self._format.skip_comments:
+            kept = [None if line is None or line.lstrip().startswith(b"#") else line for line in kept]
         return kept
 
-    def _located(self, lines: list[bytes], split: SourceSplit, block: Lines, begin: int) -> Exception:
-        """The schema's error with file, line and byte, found by deserializing the lines one by one."""
-        for index, line in enumerate(lines, begin):
+    def _located(self, messages: list[bytes | None], split: SourceSplit, block: Lines, begin: int) -> Exception:
+        """The schema's error with file, line and byte, found by deserializing the messages one by one."""
+        for index, message in enumerate(messages, begin):
             try:
-                self._format.schema.deserialize_batch(self._messages([line]))
+                self._format.schema.deserialize_batch([message])
             except MalformedRecordError as error:
                 place = self._place(split, block, index)
                 return MalformedRecordError(
@@ -267,13 +368,13 @@ class LineSplitReader(SplitReader):
         )
 
     def _place(self, split: SourceSplit, block: Lines, index: int) -> str:
-        ends = [match.end() for match in _LINE_ENDS.finditer(block.data)]
-        byte = block.position + (ends[index - 1] if index else 0)
+        begin = block.begin_of(index)
+        byte = block.position + begin
         if not split.id.startswith("/") and byte > _COUNTED_BYTES:
             return f"byte {byte}"
-        codec = compression_of(split.id)
-        blocks = self._unpacked(split, codec) if codec else whole_lines(self._from_start(split), 0, block.position)
-        number = 1 + index
+        whole = split.end is None
+        blocks = self._whole(split) if whole else whole_lines(self._from_start(split), 0, block.position)
+        number = 1 + len(split_lines(block.data[:begin]))
         for before in blocks:
             if before.position >= block.position:
                 break

@@ -1,4 +1,8 @@
-"""Lists the files that the paths of a source match now."""
+"""Lists the files that the paths of a source match now.
+
+Rule upheld here: a path that exists as it is written is no pattern. So a folder that is named ``data[1]`` is read, and
+its wildcard is literal in a longer path (``data[1]/part-*``) too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flinkish.connectors.file_system.globs import expand_braces, files_below, matching, split_pattern
+from flinkish.connectors.file_system.globs import expand_braces, files_below, is_pattern, matching, split_pattern
 from flinkish.connectors.file_system.paths import Root, root_of
 from flinkish.core.source import SourceSplit
 from flinkish.errors import ConnectionFailedError, FlinkishError, ProgramError
@@ -15,15 +19,31 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
 
 
-def single_paths(paths: Sequence[str]) -> list[str]:
-    """The paths with their braces expanded.
+def checked_paths(paths: Sequence[str]) -> list[str]:
+    """The paths, of which those with braces in the name of a host or bucket become several: no such name has a brace.
 
     Raises:
-        ProgramError: there is no path, or a brace is not closed.
+        ProgramError: there is no path.
     """
     if not paths:
         raise ProgramError("a file source without a path", where="FileSource", expected="at least one path")
-    return [single for path in paths for single in expand_braces(path)]
+    found: list[str] = []
+    for path in paths:
+        found += expand_braces(path) if re.match(r"\w+://[^/]*\{", path) else [path]
+    return found
+
+
+def folders_of(paths: Sequence[str]) -> list[str]:
+    """The folders before the first wildcard of each path or URI, by which their file systems are found."""
+    return [folder_of(single)[0] for path in paths for single in _alternatives(path)]
+
+
+def _alternatives(path: str) -> list[str]:
+    """The path with its braces expanded; a path with a brace that is not closed, as it is."""
+    try:
+        return expand_braces(path)
+    except ProgramError:
+        return [path]
 
 
 def folder_of(path: str) -> tuple[str, str]:
@@ -40,39 +60,55 @@ def folder_of(path: str) -> tuple[str, str]:
 
 
 def find_roots(path: str, must_match: bool) -> tuple[Root, list[FileInfo]]:
-    """The root of one path without braces, and the files and folders that the path matches.
+    """The root of one path, and the files and folders that the path matches.
 
     Args:
         must_match: whether a pattern that matches nothing is an error; a path without wildcards always must exist.
 
     Raises:
-        ProgramError: the path does not exist, the pattern matches nothing, or a name is not UTF-8.
+        ProgramError: the path does not exist, the pattern matches nothing, a brace is not closed, or a name is not
+            UTF-8.
         ConnectionFailedError: the file system does not answer.
     """
     folder, rest = folder_of(path)
     root = root_of(folder)
     try:
-        found = matching(root.system, root.path, rest)
+        root, rest = _without_literal_names(root, rest)
+        alternatives = expand_braces(rest)
+        found = {single: matching(root.system, root.path, single) for single in alternatives}
     except (OSError, UnicodeDecodeError) as error:
+        if isinstance(error, FlinkishError):
+            raise
         raise _unlisted(path, error) from error
-    if not found and (must_match or not rest):
-        raise ProgramError(
-            f"nothing matches the path '{path}'" if rest else f"the path '{path}' does not exist",
-            where="FileSource",
-            expected="files, or folders of files",
-            hint="correct the path, or make the folder first",
-        )
-    return root, found
+    for single, infos in found.items():
+        if not infos and (must_match or not is_pattern(single)):
+            missing = path if len(found) == 1 else f"{folder.rstrip('/')}/{single}"
+            raise ProgramError(
+                f"nothing matches the path '{missing}'" if rest else f"the path '{missing}' does not exist",
+                where="FileSource",
+                expected="files, or folders of files",
+                hint="correct the path, or make the folder first",
+            )
+    return root, [info for infos in found.values() for info in infos]
+
+
+def _without_literal_names(root: Root, rest: str) -> tuple[Root, str]:
+    """Move the names at the beginning of a pattern that exist as they are written from the pattern to the root."""
+    from pyarrow import fs
+
+    while rest:
+        name, _, after = rest.partition("/")
+        literal = f"{root.path.rstrip('/')}/{name}"
+        if root.system.get_file_info(literal).type == fs.FileType.NotFound:
+            break
+        root, rest = root._replace(path=literal), after
+    return root, rest
 
 
 def find_files(path: str, must_match: bool) -> list[SourceSplit]:
-    """The files of one path without braces, as splits that begin at 0 and have no end yet.
+    """The files of one path, as splits that begin at 0 and have no end yet. See `find_roots` for arguments and errors.
 
     Empty files are left out: a file that is just being created would otherwise count as read.
-
-    Raises:
-        ProgramError: the path does not exist, or the pattern matches nothing and ``must_match`` is set.
-        ConnectionFailedError: the file system does not answer.
     """
     root, found = find_roots(path, must_match)
     try:

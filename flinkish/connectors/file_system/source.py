@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetSplitReader
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
-from flinkish.connectors.file_system.listing import find_roots, folder_of, single_paths
+from flinkish.connectors.file_system.listing import checked_paths, find_roots, folders_of
 from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
 from flinkish.connectors.file_system.paths import FileSystems, absolute
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
@@ -27,13 +27,14 @@ DISCOVERY_INTERVAL = Duration.of_seconds(1)
 
 class FileSource(SplitSource):
     """Reads records from files. A directory is read with all files below it; names that begin with ``.`` or ``_``
-    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``) and may be on several
-    file systems, all of which the workers and the driver must be able to reach with pyarrow.fs.
+    and empty files are left out. Paths may have wildcards (``*``, ``?``, ``[a-c]``, ``{a,b}``), unless they exist as
+    they are written, and may be on several file systems, all of which the workers and the driver must be able to reach
+    with pyarrow.fs.
 
     The source is bounded (the files that exist when the job starts), unless it monitors its paths: then it also reads
     new files as they appear. Files are read one after the other in the order (modification time, path), by whichever
-    subtask is free. A large file is read over several epochs, unless it is compressed. A file must not change until it
-    has been read.
+    subtask is free. A large file is read over several epochs, unless it is compressed or its records may span lines
+    (CSV). A file must not change until it has been read.
 
     Restore: exact. Files that the savepoint has are read on from their positions there, all others from the beginning.
 
@@ -50,7 +51,7 @@ class FileSource(SplitSource):
         discovery_interval: Duration | None = None,
     ) -> None:
         self._content = content
-        self._paths = single_paths([absolute(path) for path in paths])
+        self._paths = checked_paths([absolute(path) for path in paths])
         self._discovery_interval = discovery_interval
 
     @staticmethod
@@ -94,11 +95,11 @@ class FileSource(SplitSource):
         header: bool = False,
         ignore_parse_errors: bool = False,
     ) -> FileSource:
-        """A source of CSV files; ``type_info`` is a ROW. Each line is a record, so a quoted field must not hold a line
-        break. Blank lines are no records.
+        """A source of CSV files; ``type_info`` is a ROW. Blank lines are no records. A quoted field may hold line
+        breaks, so a file is not cut: it is read as a whole, in one epoch, as in Flink.
 
-        With ``header``, a line that consists of the field names of the type, joined by the delimiter, is no record.
-        Malformed lines are treated as by :meth:`json`.
+        With ``header``, the first line of a file is no record if it consists of the field names of the type, joined by
+        the delimiter. Malformed records are treated as by :meth:`json`.
 
         Raises:
             ProgramError: the type is no ROW.
@@ -111,8 +112,8 @@ class FileSource(SplitSource):
             )
         builder = CsvRowDeserializationSchema.Builder(type_info).set_field_delimiter(delimiter)
         schema = (builder.set_ignore_parse_errors(True) if ignore_parse_errors else builder).build()
-        names = delimiter.join(type_info.get_field_names()) if header else None
-        return FileSource(StreamFormat(schema, skip_blank=True, header=names), paths)
+        names = schema.header if header else None
+        return FileSource(StreamFormat(schema, skip_blank=True, header=names, spanning=schema.records), paths)
 
     @staticmethod
     def parquet(*paths: str, type_info: TypeInformation, columns: Sequence[str] | None = None) -> FileSource:
@@ -150,13 +151,14 @@ class FileSource(SplitSource):
         interval_s = None if interval is None else interval.to_nanos() / 1e9
         known = [split.id for split in restored]
         if isinstance(self._content, StreamFormat):
-            return LineFileEnumerator(self._paths, interval_s, known)
+            whole_files = self._content.spanning is not None
+            return LineFileEnumerator(self._paths, interval_s, known, whole_files=whole_files)
         if isinstance(self._content, AvroFormat):
             return AvroFileEnumerator(self._paths, interval_s, known)
         return ParquetFileEnumerator(self._content.columns, self._paths, interval_s, known)
 
     def create_reader(self) -> SplitReader:
-        systems = FileSystems([folder_of(path)[0] for path in self._paths])
+        systems = FileSystems(folders_of(self._paths))
         if isinstance(self._content, StreamFormat):
             return LineSplitReader(self._content, systems)
         if isinstance(self._content, AvroFormat):
@@ -169,7 +171,8 @@ class FileSource(SplitSource):
         """Check that the paths exist.
 
         Raises:
-            ProgramError: a path does not exist, or a pattern of a bounded source matches nothing.
+            ProgramError: a path does not exist, a brace in it is not closed, or a pattern of a bounded source matches
+                nothing.
             ConnectionFailedError: a file system does not answer.
         """
         for path in self._paths:

@@ -9,19 +9,23 @@ from dataclasses import dataclass
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.errors import ProgramError
+from flinkish.formats.csv import CsvRecords
 
 
 @dataclass(frozen=True)
 class StreamFormat:
     """The format of files of lines; ``schema`` deserializes each line.
 
-    With ``skip_blank`` an empty or blank line is no record. A line whose text is exactly ``header`` is no record either
-    (CSV).
+    With ``skip_blank`` an empty or blank line is no record, and with ``skip_comments`` none that begins with ``#``. Nor
+    is the first of the other lines of a file, if its text is exactly ``header``. With ``spanning`` a record may span
+    lines, so that a file cannot be cut: it is read as a whole.
     """
 
     schema: DeserializationSchema
     skip_blank: bool = False
+    skip_comments: bool = False
     header: str | None = None
+    spanning: CsvRecords | None = None
 
     @property
     def produced_type(self) -> TypeInformation:

@@ -17,7 +17,7 @@ __all__ = [
 
 
 class CsvReaderFormat(StreamFormat):
-    """Reads the lines of CSV files as Rows.
+    """Reads the records of CSV files as Rows.
 
     Example::
 
@@ -26,5 +26,10 @@ class CsvReaderFormat(StreamFormat):
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
-        """A format that reads lines of this schema. Blank lines are skipped."""
-        return CsvReaderFormat(schema._reader(), skip_blank=True, header=schema._header)
+        """A format that reads records of this schema. Blank lines are skipped. If the schema has a quote or an escape
+        character, a record may span lines, and a file is read as a whole; otherwise it is cut into ranges."""
+        reader = schema._reader()
+        comments = bool(schema._settings.get("comments"))
+        return CsvReaderFormat(
+            reader, skip_blank=True, skip_comments=comments, header=schema._header, spanning=reader.records
+        )

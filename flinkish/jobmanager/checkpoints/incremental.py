@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.file_appends import FileAppends
@@ -24,6 +25,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changed_rows import merge_changes
 from flinkish.spark.changelog import changed_file, changed_files, changed_rows
+from flinkish.spark.failures import translate
 from flinkish.spark.worker import DeployedClasses
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
@@ -81,7 +83,11 @@ class IncrementalWriter:
             return None
         if ledger.refused is not None or not ledger.covers(base.epoch + 1) or self.is_behind_tables(base):
             return None
-        epochs = [number for number in ledger.epochs(base.epoch + 1, epoch) if read_parts(ledger.path, number)]
+        try:
+            epochs = [number for number in ledger.epochs(base.epoch + 1, epoch) if read_parts(ledger.path, number)]
+        except CorruptStateError as error:
+            self._log_damage(error)
+            return None
         changed = sum(directory_bytes(epoch_directory(ledger.path, number)) for number in epochs)
         return Changes(epochs, changed) if changed <= max(_FEW_BYTES, full.bytes) else None
 
@@ -98,8 +104,19 @@ class IncrementalWriter:
         return version is None or latest is None or latest < version or self._changes.changed_since(version)
 
     def append(self, base: Manifest, changes: Changes, deployed: DeployedClasses) -> Written | None:
-        """Append these changes, in one commit; None if a full checkpoint must be written, because the
-        table has other changes as well, or because one of the keys is not identified by its text."""
+        """Append these changes, in one commit; None if a full checkpoint must be written: because the changelog is
+        damaged, the table has other changes as well, or one of the keys is not identified by its text."""
+        try:
+            return self._appended(base, changes, deployed)
+        except Exception as error:
+            # Spark raises what its tasks have raised
+            typed = translate(error, "incremental checkpoint")
+            if not isinstance(typed, CorruptStateError):
+                raise
+            self._log_damage(typed)
+            return None
+
+    def _appended(self, base: Manifest, changes: Changes, deployed: DeployedClasses) -> Written | None:
         if base.changes is None:
             before = self._changes.latest_version()
             written = self._changes.overwrite(self._rows(changes.epochs, deployed))
@@ -109,6 +126,10 @@ class IncrementalWriter:
         if not self._changes.is_only_change(written, before) or self._is_refused(written):
             return None
         return written
+
+    @staticmethod
+    def _log_damage(error: CorruptStateError) -> None:
+        _LOG.warning("this checkpoint is a full one: %s", error)
 
     def _append(self, changes: Changes, deployed: DeployedClasses) -> Written:
         version, epochs = self._commits.base(), changes.epochs

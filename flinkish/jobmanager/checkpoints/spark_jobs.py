@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.session import is_remote
 
 #: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
@@ -24,7 +25,7 @@ def own_session(spark: Any) -> Any:
         return spark
     session = spark.newSession()
     # MERGE and OPTIMIZE check what they rewrite: damaged data must not get a checksum that fits
-    session.conf.set("parquet.page.verify-checksum.enabled", "true")
+    session.conf.set(*VERIFY_PAGES)
     # changes are in a table before they are merged; Delta would materialize them once more
     session.conf.set("spark.databricks.delta.merge.materializeSource", "none")
     # where these tasks take all cores, a task of an epoch waits for one of them to end

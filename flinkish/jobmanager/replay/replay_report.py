@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.runtime.deployment import JobDescriptor
 
 #: The most characters of a value that are shown.
@@ -24,9 +25,8 @@ class Records:
     def add(self, values: list[Any], timestamps: list[int] | None, limit: int) -> None:
         """Count a batch, and keep its first records as long as fewer than ``limit`` are kept."""
         for place in range(min(len(values), limit - len(self.shown))):
-            text = repr(values[place])
-            short = text if len(text) <= _VALUE_CHARACTERS else text[:_VALUE_CHARACTERS] + "..."
-            self.shown.append((short, None if timestamps is None else timestamps[place]))
+            text = abbreviated(values[place], _VALUE_CHARACTERS)
+            self.shown.append((text, None if timestamps is None else timestamps[place]))
         self.count += len(values)
 
     def describe(self) -> dict[str, Any]:

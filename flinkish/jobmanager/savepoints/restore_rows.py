@@ -19,6 +19,7 @@ from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowRe
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
+from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.worker import Deployment, failures_marked
 
@@ -153,7 +154,7 @@ def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> Fou
     """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
     converted.coalesce(4).write.mode("overwrite").parquet(path)
-    return _found(spark.read.schema(ROW_SCHEMA).parquet(path))
+    return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(path))
 
 
 def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:

@@ -22,7 +22,7 @@ from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_c
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changed_rows import with_changes
-from flinkish.spark.data_files import DataFile, append_of
+from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
 from flinkish.spark.failures import translate
 from flinkish.spark.session import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
@@ -30,9 +30,6 @@ from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 COLUMNS = SavepointRow._fields
 #: An additional column: the hash of the row.
 DIGEST = "digest"
-
-#: Parquet's pages carry checksums (parquet-mr writes them by default); readers verify them only with this setting.
-_VERIFY_PAGES = {"parquet.page.verify-checksum.enabled": "true"}
 
 #: SQL for the key in the text of a map entry: {"$tuple": [key, value]} as flinkish writes it, or [key, value]. The
 #: key's first character comes before it, since it comes without the quotes that distinguish "1" from 1.
@@ -51,7 +48,7 @@ def reading(spark: Any, where: str) -> Iterator[None]:
     """Within the block, read a savepoint's table: checksums of its files are verified, and what a damaged table causes
     is raised as a SavepointError."""
     try:
-        with settings_in_force(spark, _VERIFY_PAGES):
+        with settings_in_force(spark, dict([VERIFY_PAGES])):
             yield
     except FlinkishError:
         raise
@@ -86,7 +83,8 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
 def _rows_of(spark: Any, path: str, version: int | None) -> Any:
     """A version of a table of state as a DataFrame; None: the newest version."""
     wanted = newest_version(path) if version is None else version
-    files = files_of_first_commit(path) if wanted == 0 else []
+    # Spark takes a path with one of these characters for a pattern, Delta does not
+    files = files_of_first_commit(path) if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
     if files:
         # the files that Delta itself would read, without the Spark jobs that it needs to find them
         return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)

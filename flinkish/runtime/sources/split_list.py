@@ -3,14 +3,13 @@
 Rule: what an offset of the query's log refers to never changes. The list is stored in *segments*, immutable files in
 the job directory, and in a short *tail*, which is part of the offset itself. Most sources have few splits and no file.
 
-    <job dir>/splits/<token>.json      {"count": n, "splits": [[id, start, end, info], ..., [id], ...]}
+    <job dir>/splits/<token>.json      {"version": 2, "splits": [[id, start, end, info], ..., [id], ...], "digest": ...}
 
 Of a split that had ended before the epoch that is being planned only the id is kept.
 """
 
 from __future__ import annotations
 
-import json
 import posixpath
 import uuid
 from collections.abc import Collection, Iterable, Sequence
@@ -19,11 +18,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkish.common.durable_files import open_durable, synchronise
+from flinkish.common.sealed_json import sealed, unsealed
 from flinkish.common.storage import place
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
 
+#: Version of the format of a segment; the first one with a digest.
+_VERSION = 2
 #: Maximum number of splits in the tail; a longer tail becomes a segment.
 MAX_TAIL = 64
 #: Maximum number of segments of one source; when another one is needed, all of them become one.
@@ -71,7 +73,7 @@ class SegmentFiles:
         """Write a segment to a file of a new name, to which nothing refers before it is complete."""
         name = uuid.uuid4().hex
         file = open_durable(posixpath.join(self._directory, f"{name}.json"))
-        file.write(json.dumps({"count": len(entries), "splits": entries}).encode())
+        file.write(sealed({"version": _VERSION, "splits": entries}))
         file.close()
         synchronise(self._directory)
         self._cache[name] = entries
@@ -89,10 +91,9 @@ class SegmentFiles:
         path = posixpath.join(root, f"{name}.json")
         try:
             with filesystem.open_input_stream(path) as stream:
-                content = json.loads(stream.read())
+                # segments of earlier versions have no digest
+                content = unsealed(stream.read())
             entries: list[list[Any]] = content["splits"]
-            if len(entries) != content["count"]:
-                raise ValueError(f"{len(entries)} splits instead of {content['count']}")
         except (OSError, ValueError, KeyError, TypeError) as error:
             damaged = CorruptStateError(
                 f"the list of the splits that a source has found is damaged: {path} ({error})",

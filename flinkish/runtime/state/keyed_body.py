@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError, message_of
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
@@ -112,23 +113,16 @@ def check_stored(
             dumps(found, FORMAT_VERSION, classes)
         except StoredClassError as error:
             raise StoredClassError(
-                f"{what}, the {part} of key {_shown(key)}: {error.what}",
+                f"{what}, the {part} of key {abbreviated(key, 200)}: {error.what}",
                 where=where,
                 expected=error.expected,
                 hint=error.hint,
             ) from cause
         except Exception as error:
-            reason = message_of(error)
+            holder, reason = f"{what} of key {abbreviated(key, 200)}", message_of(error)
             raise TypeMismatchError(
-                f"{what} of key {_shown(key)} holds a {type(found).__name__} that cannot be written: {reason}",
+                f"{holder} holds a {type(found).__name__} that cannot be written: {reason}",
                 where=where,
                 expected="values that can be pickled",
                 hint="keep plain data in state, and what cannot be pickled in attributes set by open()",
             ) from cause
-
-
-def _shown(key: Any) -> str:
-    try:
-        return repr(key)[:200]
-    except Exception:
-        return f"a {type(key).__name__}"

@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -86,7 +87,9 @@ class SavepointRows:
         entries = state.broadcast(columns.state)
         for key, value in columns.values:
             if key in entries:
-                raise self._bad_rows(f"broadcast state {columns.state!r} has two rows for map key {key!r} in one copy")
+                raise self._bad_rows(
+                    f"broadcast state {columns.state!r} has two rows for map key {abbreviated(key)} in one copy"
+                )
             entries[key] = value
         state.mark_broadcast(columns.state)
 
@@ -130,7 +133,9 @@ class SavepointRows:
         table.mark_all(namespace, keys)
 
     def _twice(self, table: StateTable, namespace: Any, key: Any) -> CorruptStateError:
-        return self._bad_rows(f"state {table.name!r} has two rows for namespace {namespace!r}, key {key!r}")
+        return self._bad_rows(
+            f"state {table.name!r} has two rows for namespace {abbreviated(namespace)}, key {abbreviated(key)}"
+        )
 
     def _bad_rows(self, what: str) -> CorruptStateError:
         return CorruptStateError(

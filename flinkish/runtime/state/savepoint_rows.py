@@ -11,12 +11,17 @@ that SQL can compare and change: JSON for what JSON expresses exactly, else a ta
     {"$tuple": ["a", 1]}                a tuple
     {"$row": [["id"], [1]]}             a Row of kind INSERT: its field names (or []) and its values
     {"$pickle": "gASV..."}              anything else
+
+Rule: every value has a text, and every text is UTF-8. So a text that holds half of a surrogate pair, which Python
+allows and UTF-8 does not, is pickled. So is a number with more digits than every Python process reads, and a value that
+holds itself or is nested so deeply that JSON could not be read back.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -32,8 +37,17 @@ WATERMARK = "__watermark__"
 
 #: `json.dumps` would make an encoder for each value.
 _JSON = json.JSONEncoder(ensure_ascii=False)
-#: Types whose values JSON expresses exactly.
+#: Types whose values JSON expresses exactly, but for the few texts and integers that `has_json` says.
 PLAIN = (str, int, float, bool, type(None))
+#: The number of digits of an integer that any process reads, whatever limit is set for it.
+DIGITS_MAX = sys.int_info.str_digits_check_threshold
+_INTEGER_END = 10**DIGITS_MAX
+#: Values that are nested more deeply are pickled. A dict or tuple takes two levels of JSON.
+_DEPTH_MAX = 100
+
+
+class _TooDeepError(Exception):
+    """A value is nested more deeply than `_DEPTH_MAX`."""
 
 
 class SavepointRow(NamedTuple):
@@ -53,7 +67,32 @@ def to_text(value: Any, classes: ProgramClasses = NO_CLASSES) -> str:
     >>> to_text(("a", 1)), to_text([1, None]), to_text({"a": 1})
     ('{"$tuple": ["a", 1]}', '[1, null]', '{"a": 1}')
     """
-    return _JSON.encode(_encode(value, classes))
+    try:
+        return _JSON.encode(_encode(value, classes, 0))
+    except _TooDeepError:
+        return _JSON.encode(_pickled(value, classes))
+
+
+def has_json(value: Any) -> bool:
+    """Whether JSON in UTF-8 expresses a plain value.
+
+    >>> has_json("ä"), has_json("\\ud83d"), has_json(10**1000)
+    (True, False, False)
+    """
+    if type(value) is str:
+        return is_unicode(value)
+    return type(value) is not int or -_INTEGER_END < value < _INTEGER_END
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded in UTF-8: whether it holds no half of a surrogate pair."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
@@ -78,20 +117,28 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
         ) from error
 
 
-def _encode(value: Any, classes: ProgramClasses) -> Any:
+def _encode(value: Any, classes: ProgramClasses, depth: int) -> Any:
     kind = type(value)
     if kind in PLAIN:
-        return value
+        return value if has_json(value) else _pickled(value, classes)
+    depth += 1
+    if depth > _DEPTH_MAX:
+        raise _TooDeepError
     if kind is list:
-        return [_encode(item, classes) for item in value]
+        return [_encode(item, classes, depth) for item in value]
     if kind is tuple:
-        return {"$tuple": [_encode(item, classes) for item in value]}
-    if kind is dict and all(type(key) is str and not key.startswith("$") for key in value):
-        return {key: _encode(item, classes) for key, item in value.items()}
+        return {"$tuple": [_encode(item, classes, depth) for item in value]}
+    if kind is dict and all(type(key) is str and not key.startswith("$") and is_unicode(key) for key in value):
+        return {key: _encode(item, classes, depth) for key, item in value.items()}
     if kind is dict:
-        return {"$dict": [[_encode(key, classes), _encode(item, classes)] for key, item in value.items()]}
-    if kind is Row and not _has_kind(value):
-        return {"$row": [_field_names(value), [_encode(item, classes) for item in value]]}
+        pairs = value.items()
+        return {"$dict": [[_encode(key, classes, depth), _encode(item, classes, depth)] for key, item in pairs]}
+    if kind is Row and not _has_kind(value) and all(map(is_unicode, _field_names(value))):
+        return {"$row": [_field_names(value), [_encode(item, classes, depth) for item in value]]}
+    return _pickled(value, classes)
+
+
+def _pickled(value: Any, classes: ProgramClasses) -> dict[str, str]:
     return {"$pickle": base64.b64encode(dumps_data(value, classes)).decode()}
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import (
@@ -192,26 +193,26 @@ def check_shape(row: StateRow) -> None:
     """
     if row.state.startswith(TIMERS_PREFIX):
         if row.kind not in TimeDomain.__members__ or type(row.value) is not int:
-            raise SavepointError(f"{row.value!r} is no timestamp of a timer ({row.kind})")
+            raise SavepointError(f"{abbreviated(row.value)} is no timestamp of a timer ({row.kind})")
     elif row.kind not in KINDS:
         raise SavepointError(f"{row.kind!r} is no kind of state", expected=", ".join(KINDS))
     elif row.kind in MAP_KINDS and not (type(row.value) is tuple and len(row.value) == 2):
-        raise SavepointError(f"{row.value!r} is no entry of a map", expected='{"$tuple": [map key, value]}')
+        raise SavepointError(f"{abbreviated(row.value)} is no entry of a map", expected='{"$tuple": [map key, value]}')
     elif row.kind == "list" and type(row.value) is not list:
-        raise SavepointError(f"{row.value!r} is no list", expected="[...]")
+        raise SavepointError(f"{abbreviated(row.value)} is no list", expected="[...]")
     elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
-        raise SavepointError(f"{row.key!r} is no number of a subtask")
+        raise SavepointError(f"{abbreviated(row.key)} is no number of a subtask")
     elif row.kind in SHARED_KINDS and not _is_copy(row):
         what = "copy of a broadcast state" if row.kind == BROADCAST_STATE_KIND else "list of operator state"
         raise SavepointError(
-            f"{row.key!r} of {row.namespace!r} is no {what}",
+            f"{abbreviated(row.key)} of {abbreviated(row.namespace)} is no {what}",
             expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
         )
     try:
         hash(row.key)
     except TypeError as error:
         raise SavepointError(
-            f"{row.key!r} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
+            f"{abbreviated(row.key)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
         ) from error
 
 
@@ -255,7 +256,7 @@ def _converted(value: Any, declared: TypeInformation | None, type_changed: bool)
         return value
     converted = declared.convert(value)
     if type_changed and _is_lost(value, converted):
-        raise TypeMismatchError(f"{value!r} would become {converted!r}", expected=f"a {declared}")
+        raise TypeMismatchError(f"{abbreviated(value)} would become {abbreviated(converted)}", expected=f"a {declared}")
     return converted
 
 

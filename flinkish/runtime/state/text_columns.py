@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from flinkish.runtime.list_keys import SEQUENCES, frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.savepoint_rows import PLAIN, SavepointRow, decode_json, to_text
+from flinkish.runtime.state.savepoint_rows import (
+    DIGITS_MAX,
+    PLAIN,
+    SavepointRow,
+    decode_json,
+    has_json,
+    is_unicode,
+    to_text,
+)
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateColumns
 
 #: Separates texts that are parsed together. No text contains it, because it is random and new in each process.
@@ -63,15 +71,15 @@ def to_repeated_texts(values: Sequence[Any], classes: ProgramClasses = NO_CLASSE
 
 
 def _plain_texts(values: Sequence[Any]) -> list[str] | None:
-    """The texts of a column of plain values, or of tuples or lists of them; None: the column is of another kind, or its
-    texts cannot be split into rows."""
+    """The texts of a column of plain values, or of tuples or lists of them; None: the column is of another kind, its
+    texts cannot be split into rows, or JSON does not express one of its values."""
     kinds = set(map(type, values))
     if kinds == {str}:
-        return list(map(encode_basestring, values))
+        return list(map(encode_basestring, values)) if is_unicode("".join(values)) else None
     if kinds <= _PLAIN:
-        return _split(values, "", ", ", "")
+        return _split(values, values, "", ", ", "")
     if len(kinds) == 1 and kinds <= {tuple, list} and set(map(type, chain.from_iterable(values))) <= _PLAIN:
-        texts = _split(values, "[", "], [", "]")
+        texts = _split(values, list(chain.from_iterable(values)), "[", "], [", "]")
         if texts is None:
             return None
         before, after = ('{"$tuple": [', "]}") if kinds == {tuple} else ("[", "]")
@@ -79,12 +87,18 @@ def _plain_texts(values: Sequence[Any]) -> list[str] | None:
     return None
 
 
-def _split(values: Sequence[Any], before: str, between: str, after: str) -> list[str] | None:
-    """The JSON of each value without its brackets; None: a value contains the separator, so that there are more parts
-    than values."""
-    together = json.dumps(values, ensure_ascii=False, allow_nan=True, check_circular=False)
+def _split(values: Sequence[Any], plain: Sequence[Any], before: str, between: str, after: str) -> list[str] | None:
+    """The JSON of each value without its brackets, where the values consist of those of ``plain``. None: a value
+    contains the separator, so that there are more parts than values, or JSON does not express one."""
+    try:
+        together = json.dumps(values, ensure_ascii=False, allow_nan=True, check_circular=False)
+    except ValueError:
+        return None  # an integer has too many digits
     texts = together[1 + len(before) : len(together) - 1 - len(after)].split(between)
-    return texts if len(texts) == len(values) else None
+    if len(texts) != len(values) or not is_unicode(together):
+        return None
+    # a long integer makes a long text
+    return texts if max(map(len, texts)) <= DIGITS_MAX or all(map(has_json, plain)) else None
 
 
 def from_texts(texts: Sequence[str], classes: ProgramClasses = NO_CLASSES) -> list[Any]:

@@ -23,7 +23,7 @@ from flinkish.jobmanager.checkpoints.spark_jobs import own_session
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
 from flinkish.jobmanager.savepoints.state_table import open_table, reading
-from flinkish.runtime.changelog_files import write_changes, write_parts
+from flinkish.runtime.changelog_files import epoch_directory, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.changelog import Change, apply_changes, encode_changes
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
@@ -31,9 +31,9 @@ from flinkish.runtime.state.state_rows import StateRow
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
 
-KEYS: list[Any] = ["a", "b", 1, True, 0, False, 7, ("a", 1), ("a", True), None]
+KEYS: list[Any] = ["a", "b", 1, True, 0, False, 7, ("a", 1), ("a", True), None, "half \ud83d", 10**5000]
 #: The first ones differ from each other.
-MAP_KEYS: list[Any] = ["a", 1, "1", "a, ", ("a", 1), None, True, 10, ("a", True)]
+MAP_KEYS: list[Any] = ["a", 1, "\ud83d", "a, ", ("a", 1), 10**5000, None, "1", True, 10, ("a", True)]
 NAMESPACES: list[Any] = [None, (0, 60)]
 #: So large that no full checkpoint is written because of it.
 LARGE = Written(0, 1_000_000, 1_000_000_000)
@@ -223,6 +223,30 @@ def test_damaged_changes_are_never_read(spark: SparkSession, tmp_path: Path) -> 
     set_aside_if_damaged(job.directory.changes, 1, "job", lambda: None)
     assert not Path(job.directory.changes).exists()
     assert job.take(checkpoint) is None and job.read(job.take_full()) == job.expected()
+
+
+@pytest.mark.parametrize("damaged", ["*.parquet", "_parts.json"])
+def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
+    spark: SparkSession, tmp_path: Path, damaged: str
+) -> None:
+    job = Job(spark, tmp_path, random.Random(8), least_changes=1)
+    base = job.take_full()
+    job.pass_an_epoch()
+    first = job.take(base)
+    assert first is not None
+    job.pass_an_epoch()
+    (file,) = Path(epoch_directory(job.ledger.path, job.epoch)).glob(damaged)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    # converted by the driver, by Spark's tasks, and by Spark into a table that begins anew
+    for last in (first, first, first, first, base):
+        assert job.take(last) is None
+    full = job.take_full()
+    assert job.read(full) == job.expected()
+    job.pass_an_epoch()
+    following = job.take(full)
+    assert following is not None and job.read(following) == job.expected()
 
 
 def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints(

@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.errors import ProgramError, SavepointError
+from flinkish.errors import FlinkishError, ProgramError, SavepointError
+from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.runtime.phases import Phase, hooked
+from flinkish.runtime.state.savepoint_rows import to_text
 from flinkish.state import StateStatus, compatibility, list_states, read_state, write_savepoint
+from tests.integration.engine.checkpointed_job import of_status, wait_for_checkpoints
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.support.processes import wait_until
 
@@ -431,3 +437,68 @@ def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_ca
         first = {key: n for key, n, _ in reversed(sorted(collected.rows["out"]))}
     assert first == {key: n + 1 for key, n in counts.items()}
     assert retained.exists()
+
+
+def test_rows_of_a_savepoint_in_which_a_bit_has_changed_are_never_taken_in(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    def damage(phase: Phase, details: dict[str, Any]) -> None:
+        if phase is Phase.RESTORE_PREPARED:
+            for file in (tmp_path / "second").rglob("restore*/*.parquet"):
+                # as on an object store, which has no file of checksums beside it
+                file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+                buffers = parquet.read_metadata(file).row_group(0).column(3)
+                data = bytearray(file.read_bytes())
+                data[buffers.data_page_offset + buffers.total_compressed_size - 10] ^= 1
+                file.write_bytes(data)
+
+    with hooked(damage), pytest.raises(FlinkishError, match="(?i)checksum|crc"):
+        counts_after(spark, tmp_path, savepoint, restart_strategy__type="none")
+
+
+#: What neither UTF-8 nor a text of digits can hold.
+STRANGE: list[Any] = ["half \ud83d", 10**5000, ("\ude00", -(10**5000))]
+
+
+class Latest(KeyedProcessFunction):
+    """Counts the records of each key and keeps the last value."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._latest = runtime_context.get_state(ValueStateDescriptor("latest", Types.PICKLED_BYTE_ARRAY()))
+        self._seen = runtime_context.get_map_state(MapStateDescriptor("seen", Types.PICKLED_BYTE_ARRAY(), Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self._latest.update(value[1])
+        self._seen.put(value[1], (self._seen.get(value[1]) or 0) + 1)
+        yield ctx.get_current_key(), self._latest.value(), sum(self._seen.values())
+
+
+def test_keys_and_values_that_utf8_cannot_hold_are_saved_read_and_restored(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
+
+    def program(name: str, collected: Collected, records: int, **more: Any) -> StreamExecutionEnvironment:
+        env = environment(
+            tmp_path / name, execution__checkpointing__interval="50 ms", flinkish__epoch__interval="100 ms", **more
+        )
+        source = DataGeneratorSource(lambda i: (STRANGE[i % 3], STRANGE[i // 3 % 3]), records, records_per_epoch=9)
+        events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
+        keyed = events.key_by(lambda e: e[0]).process(Latest()).uid("latest")
+        keyed.sink_to(collected.sink())
+        return env
+
+    with collecting() as collected:
+        client = program("first", collected, 1_000_000).execute_async("first")
+        taken = wait_for_checkpoints(client, 3)
+        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints[1]")).result(TIMEOUT_S)
+        assert not of_status(client, "FAILED") and taken[-1].incremental
+        before = collected.rows["out"]
+    assert {("latest", "latest"), ("latest", "seen")} <= {(found.uid, found.state) for found in list_states(path)}
+    texts = read_state(path, "latest", "latest").collect()
+    assert sorted(to_text(key) for key in STRANGE) == sorted(row["key"] for row in texts)
+    with collecting() as collected:
+        program("second", collected, len(before) + 9, execution__state_recovery__path=path).execute("second")
+        after = collected.rows["out"]
+    counts = {to_text(key): count for key, _, count in sorted(before + after, key=lambda row: row[2])}
+    assert len(after) == 9 and counts == dict.fromkeys(map(to_text, STRANGE), len(before) // 3 + 3)

@@ -25,6 +25,13 @@ def test_bytes_that_are_no_text_are_quoted():
         SimpleStringSchema().deserialize(b"ab\xff")
 
 
+@pytest.mark.parametrize(("charset", "text"), [("UTF-8", "half \ud83d"), ("ISO-8859-1", "5 €")])
+def test_a_character_that_the_charset_does_not_have_is_refused_by_name(charset, text):
+    for write in (SimpleStringSchema(charset).serialize, Encoder.simple_string_encoder(charset).encode):
+        with pytest.raises(TypeMismatchError, match=f"has no form in {charset}.*'replace'"):
+            write(text)
+
+
 def test_records_of_another_type_are_refused():
     with pytest.raises(TypeMismatchError, match="the record 5 is of type int"):
         SimpleStringSchema().serialize(5)

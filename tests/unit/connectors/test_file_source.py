@@ -22,7 +22,8 @@ from flinkish.connectors.file_system import lines
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
-from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError
+from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
+from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, TypeMismatchError
 from tests.support.parquet_files import write_parquet
 from tests.support.split_reading import SplitReading, read_all, read_cut
 
@@ -88,6 +89,21 @@ def test_files_that_were_packed_in_parts_are_read_to_their_end(tmp_path: Path) -
     write(tmp_path / "a.gz", gzip.compress(b"a\nb") + gzip.compress(b"c\n"))
     write(tmp_path / "b.bz2", bz2.compress(b"d\n") + bz2.compress(b"e\n"))
     assert sorted(read_all(FileSource.text(str(tmp_path)))) == ["a", "bc", "d", "e"]
+
+
+def test_zeros_behind_a_gzip_file_are_no_damage(tmp_path: Path) -> None:
+    write(tmp_path / "a.gz", gzip.compress(b"a\nb\n") + bytes(512) + gzip.compress(b"c\n") + bytes(1000))
+    assert read_all(FileSource.text(str(tmp_path))) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("name", ["in.txt", "in.txt.gz"])
+def test_a_file_in_a_wide_encoding_is_refused_by_its_name(tmp_path: Path, encoding: str, name: str) -> None:
+    content = "\ufeffa\nb\n".encode(encoding)
+    file = write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+    for charset in ("UTF-8", "ISO-8859-1"):
+        with pytest.raises(MalformedRecordError, match=f"text in {encoding[:6].upper()}.*{file}.*iconv"):
+            read_all(FileSource.text(str(file), charset=charset))
 
 
 def test_a_damaged_compressed_file_is_an_error_and_not_the_end(tmp_path: Path) -> None:
@@ -189,6 +205,97 @@ def test_a_malformed_csv_line_is_an_error_with_its_file(tmp_path: Path, line: st
         read_all(FileSource.csv(str(tmp_path / "in.csv"), type_info=ROW))
 
 
+@pytest.mark.parametrize("ignoring", [False, True])
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz"])
+def test_a_line_break_inside_quotes_belongs_to_its_field(tmp_path: Path, name: str, ignoring: bool) -> None:
+    content = b'a,1\n"b\r\ninvented,9\r\n",2\r\nc,3'
+    write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+    source = FileSource.csv(str(tmp_path), type_info=ROW, ignore_parse_errors=ignoring)
+    records = read_all(source, SourceLimits(max_bytes=4))
+    assert [tuple(row) for row in records] == [("a", 1), ("b\r\ninvented,9\r\n", 2), ("c", 3)]
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.csv.gz"])
+def test_an_error_in_csv_counts_the_lines_inside_quotes(tmp_path: Path, name: str) -> None:
+    content = b'"a\nb\r\nc",1\n\n"d",x\n'
+    write(tmp_path / name, gzip.compress(content) if name.endswith("gz") else content)
+    with pytest.raises(MalformedRecordError, match=r"line 5 \(byte 12\)"):
+        read_all(FileSource.csv(str(tmp_path), type_info=ROW))
+
+
+def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(lines, "_SPANNING_BYTES", 500)
+    file = write(tmp_path / "in.csv", 'a,1\n"b,2\n' + "c,3\n" * 1000)
+    with pytest.raises(MalformedRecordError, match=rf"quote is not closed \[file {file}, byte 4\]"):
+        read_all(FileSource.csv(str(file), type_info=ROW, ignore_parse_errors=True))
+
+
+def test_a_csv_file_that_an_earlier_version_has_cut_is_read_on_where_it_was(tmp_path: Path) -> None:
+    file = write(tmp_path / "in.csv", 'a,1\nb,2\n"c\n",3\nd,4\n')
+    stat = file.stat()
+    split = SourceSplit(str(file), 0, stat.st_size, {"bytes": stat.st_size, "modified_ns": stat.st_mtime_ns})
+    source = FileSource.csv(str(tmp_path), type_info=ROW)
+    reading = SplitReading(source, restored=[split], positions={split.id: 4}).run()
+    assert [tuple(row) for row in reading.records] == [("b", 2), ("c\n", 3), ("d", 4)]
+
+
+def test_only_the_first_line_of_a_csv_file_is_its_header(tmp_path: Path) -> None:
+    texts = Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.STRING()])
+    write(tmp_path / "in.csv", "\ufeff\na,b\na,b\nc,d\n")
+    records = read_all(FileSource.csv(str(tmp_path), type_info=texts, header=True))
+    assert [tuple(row) for row in records] == [("a", "b"), ("c", "d")]
+
+
+def test_csv_without_quotes_and_escapes_is_cut_into_ranges(tmp_path: Path) -> None:
+    schema = CsvSchema.builder().add_string_column("text").add_number_column("n").disable_quote_char().build()
+    write(tmp_path / "in.csv", "".join(f'"{n},{n}\n' for n in range(100)))
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
+    reading = SplitReading(source, SourceLimits(max_bytes=100)).run()
+    assert len(reading.epochs) > 5 and [row.n for row in reading.records] == list(range(100))
+
+
+csv_texts = st.text(
+    st.one_of(st.sampled_from(",;|§\"'\\^#\n\r \t\ufeffa"), st.characters(exclude_categories=["Cs"])), max_size=6
+)
+
+
+@st.composite
+def csv_schemas(draw: st.DrawFn) -> tuple[CsvSchema, bool]:
+    """A schema of one or two columns, in any dialect, and whether it has quotes."""
+    builder = CsvSchema.builder().add_string_column("a, #")
+    if draw(st.booleans()):
+        builder.add_string_column("b")
+    builder.set_column_separator(draw(st.sampled_from(",|\t§")))
+    quote, escape = draw(st.sampled_from(["'", '"', "ü", None])), draw(st.sampled_from(["\\", "^", None]))
+    builder.disable_quote_char() if quote is None else builder.set_quote_char(quote)
+    builder.disable_escape_char() if escape is None else builder.set_escape_char(escape)
+    builder.set_line_separator(draw(st.sampled_from(["\n", "\r", "\r\n"])))
+    builder.set_allow_comments(draw(st.booleans())).set_use_header(draw(st.booleans()))
+    return builder.build(), quote is not None
+
+
+@settings(deadline=None, max_examples=400)
+@given(csv_schemas(), st.lists(st.tuples(csv_texts, csv_texts), max_size=6), st.integers(1, 40))
+def test_what_the_csv_sink_writes_the_csv_source_reads(
+    schema_and_quotes: tuple[CsvSchema, bool], texts: list[tuple[str, str]], block: int
+) -> None:
+    schema, has_quotes = schema_and_quotes
+    rows = [pair[: len(schema)] for pair in texts]
+    writer = CsvBulkWriters.for_schema(schema).create()
+    try:
+        writer.add_batch([Row(*row) for row in rows])
+    except TypeMismatchError:
+        # only a dialect without quotes has texts that it cannot express
+        assert not has_quotes
+        return
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "BLOCK_BYTES", block)
+        write(Path(folder) / "in.csv", writer.finish())
+        source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), folder).build()
+        assert [tuple(row) for row in read_all(source)] == rows
+
+
 def test_an_epoch_of_lines_is_bounded_in_bytes_and_in_estimated_records(tmp_path: Path) -> None:
     write(tmp_path / "in.txt", "0123456789abcde\n" * 1000)
     by_bytes = SplitReading(FileSource.text(str(tmp_path)), SourceLimits(max_bytes=1600)).run()
@@ -231,6 +338,23 @@ def test_wildcards_are_hadoops(tmp_path: Path, pattern: str, found: str) -> None
     assert sorted(read_all(FileSource.text(f"{tmp_path}/{pattern}"))) == found.split()
 
 
+@pytest.mark.parametrize("name", ["data[1]", "data{1,2}", "data*", "data?", "data{1", r"da\ta", "[1]", "*"])
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("", "a b deep/a"), ("/a", "a"), ("/?", "a b"), ("/{a,deep/a}", "a deep/a"), ("/deep", "deep/a")],
+)
+def test_a_path_that_exists_as_it_is_written_is_no_pattern(tmp_path: Path, name: str, path: str, found: str) -> None:
+    for other in ("data1", "data2", "1", "data", name):
+        for file in ("a", "b", "deep/a"):
+            write(tmp_path / other / file, f"{other}/{file}\n", 1)
+    # alternatives in braces are expanded before a name is looked for behind another wildcard
+    behind_wildcard = [] if "{" in name + path else [f"{tmp_path}/../{tmp_path.name}*/{name}"]
+    for below in (f"{tmp_path}/{name}", f"file://{tmp_path}/{name}", *behind_wildcard):
+        source = FileSource.text(below + path)
+        source.check_continuation(None, {})
+        assert sorted(read_all(source)) == [f"{name}/{file}" for file in found.split()]
+
+
 def test_paths_that_do_not_exist_are_the_programs_error_before_anything_runs(tmp_path: Path) -> None:
     none = FileSource.text(str(tmp_path / "none"))
     for source in (none, none.monitor(), FileSource.text(f"{tmp_path}/*.txt")):
@@ -242,7 +366,7 @@ def test_paths_that_do_not_exist_are_the_programs_error_before_anything_runs(tmp
     with pytest.raises(ProgramError, match="without a path"):
         FileSource.text()
     with pytest.raises(ProgramError, match="not closed"):
-        FileSource.text("/in/{a,b")
+        FileSource.text("/in/{a,b").check_continuation(None, {})
 
 
 def test_a_relative_path_is_the_one_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.errors import OperationError
-from flinkish.runtime.changelog_files import epoch_directory, read_parts, write_changes, write_parts
+from flinkish.errors import CorruptStateError
+from flinkish.runtime.changelog_files import epoch_directory, read_changes, read_parts, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.key_texts import can_be_told, key_texts
@@ -21,11 +21,12 @@ from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
+from tests.support.any_values import ANY_TEXTS, LONG_INTEGERS
 
 
 def rows_of(changelog: Path, epoch: int) -> list[dict[str, Any]]:
     files = sorted(Path(epoch_directory(str(changelog), epoch)).glob("*.parquet"))
-    batches = [batch for path in files for batch in pq.read_table(path).to_batches()]
+    batches = [batch for path in files for batch in read_changes(str(path))]
     return [row for batch in ChangesToRows(DeployedClasses.of(NO_CLASSES))(iter(batches)) for row in batch.to_pylist()]
 
 
@@ -86,19 +87,25 @@ def test_a_map_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None
     assert not can_be_told(1.5) and not can_be_told(("a", 1.5)) and can_be_told(("a", 1)) and can_be_told("a")
 
 
-def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path) -> None:
-    write(tmp_path, Change("a", "sum", "value", None, 1.5, None, (7,)))
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [(1.5, "1.5"), ((1.5, "\ud83d"), "(1.5, '\\ud83d')"), ((1.5, 10**5000), "<a tuple without a text")],
+    ids=["float", "text", "int"],
+)
+def test_a_key_whose_texts_cannot_be_told_is_said_so(tmp_path: Path, key: Any, shown: str) -> None:
+    write(tmp_path, Change("a", "sum", "value", None, key, None, (7,)))
     (row,) = rows_of(tmp_path, 3)
-    assert row["uid"] is None and row["state"] == "sum" and row["key"] == "1.5"
+    assert row["uid"] is None and row["state"] == "sum" and row["key"].startswith(shown)
 
 
 @given(
     st.lists(
         st.tuples(
             st.sampled_from(["a", "b"]),
-            st.text(max_size=5) | st.integers(-1, 2),
-            st.sampled_from([None, (5, 60)]),
-            st.sampled_from([(), (7,), (("x", 1),), (None,), ([1.5, "y"],), ({"k": b"z"},)]),
+            ANY_TEXTS | st.integers(-1, 2) | LONG_INTEGERS,
+            st.sampled_from([None, (5, 60), "\ud83d"]),
+            st.sampled_from([(), (7,), (("x", 1),), (None,), ([1.5, "y"],), ({"k": b"z"},), ({"\ude00": 1},)])
+            | st.tuples(ANY_TEXTS | LONG_INTEGERS),
         ),
         max_size=30,
     )
@@ -138,5 +145,38 @@ def test_a_damaged_list_of_parts_is_named(tmp_path: Path) -> None:
     write_parts(str(tmp_path), 3, ["part-a.parquet"])
     (file,) = tmp_path.glob("*/_parts.json")
     file.write_text(file.read_text().replace("part-a", "part-b"))
-    with pytest.raises(OperationError, match="epoch=3/_parts.json"):
+    with pytest.raises(CorruptStateError, match="epoch=3/_parts.json"):
         read_parts(str(tmp_path), 3)
+
+
+def test_a_part_in_which_a_bit_has_changed_is_never_read(tmp_path: Path) -> None:
+    changes = [Change("u", "s", "value", None, f"key {n}", None, (n, "x" * n)) for n in range(100)]
+    name = write(tmp_path, *changes)
+    path = Path(epoch_directory(str(tmp_path), 3)) / name
+    written = path.read_bytes()
+    chosen = random.Random(17)
+    for _ in range(400):
+        data = bytearray(written)
+        data[chosen.randrange(len(data))] ^= 1 << chosen.randrange(8)
+        path.write_bytes(data)
+        with pytest.raises(CorruptStateError, match=f"{name}.*the next checkpoint is a full one"):
+            read_changes(str(path))
+    path.write_bytes(written)
+    assert len(rows_of(tmp_path, 3)) == 300
+
+
+@pytest.mark.parametrize("change", ["cut", "longer", "another part", "without a digest", "missing"])
+def test_a_part_that_is_not_what_was_written_is_damaged(tmp_path: Path, change: str) -> None:
+    path, other = (
+        Path(epoch_directory(str(tmp_path), 3)) / write(tmp_path, Change("u", "s", "value", None, key, None, (1,)))
+        for key in ("a", "b")
+    )
+    if change == "without a digest":
+        path = path.rename(path.with_name("part-0123.parquet"))
+    elif change == "missing":
+        path.unlink()
+    else:
+        data = path.read_bytes()
+        path.write_bytes({"cut": data[:-1], "longer": data + b"x", "another part": other.read_bytes()}[change])
+    with pytest.raises(CorruptStateError, match=path.name):
+        read_changes(str(path))

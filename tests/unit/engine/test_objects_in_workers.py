@@ -15,7 +15,7 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_text, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
@@ -92,6 +92,26 @@ def test_objects_become_texts_and_texts_objects(name: str) -> None:
     assert to_text(VALUE, CLASSES) in [row["value"] for row in found]
     if name != "changelog":
         assert ROW.key in [row["key"] for row in found]
+
+
+@pytest.mark.parametrize(
+    "value", ["half \ud83d", 10**5000, ["\ude00", {"\ud83d": -(10**5000)}]], ids=["text", "int", "nested"]
+)
+@pytest.mark.parametrize("key", ["\ud83d", 10**5000, ("\ud83d" + "\ude00", 1)], ids=["text", "int", "tuple"])
+def test_every_key_and_value_becomes_a_row_and_is_shown(key: Any, value: Any) -> None:
+    table = StateTable("s", "value")
+    table.namespace(None)[key] = value
+    inline = table.inline()
+    assert inline is not None
+    body = TaskBody(KeyedBody({"s": inline}).encode("", NO_CLASSES), None).encode()
+    header = TaskHeader("u", 0, 0, saved={}).encode(NO_CLASSES)
+    stored = pa.RecordBatch.from_arrays([pa.array([header]), pa.array([body])], names=["header", "body"])
+    deployed = DeployedClasses.of(NO_CLASSES)
+    (rows,) = [batch for batch in BodyToRows(deployed, "nowhere")(iter([stored])) if "s" in batch["state"].to_pylist()]
+    (row,) = rows.to_pylist()
+    assert (from_text(row["key"]), from_text(row["value"])) == (key, value)
+    (shown,) = [row for batch in typed(deployed)(iter([rows])) for row in batch.to_pylist()]
+    assert (shown["key"], shown["value"]) == (row["key"], row["value"])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

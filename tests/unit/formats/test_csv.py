@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import pickle
 from decimal import Decimal
+from io import StringIO
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.common import Row, Types
@@ -104,6 +106,38 @@ def test_the_error_names_the_field_and_quotes_the_line():
         reader().build().deserialize(b"ann,one")
     assert "'ann,one'" in str(caught.value) and "field 'n'" in str(caught.value)
     assert "expected a whole number" in str(caught.value)
+
+
+@settings(max_examples=500)
+@given(
+    st.sampled_from([{}, {"escape": "\\"}, {"delimiter": "§", "quote": "ü"}, {"delimiter": "]", "escape": "^"}]),
+    st.text(st.sampled_from(',"§ü]\\^\n\ra'), max_size=12),
+)
+def test_a_file_is_cut_into_records_where_the_csv_module_ends_them(dialect, content):
+    built = reader().set_field_delimiter(dialect.get("delimiter", ",")).set_quote_character(dialect.get("quote", '"'))
+    if "escape" in dialect:
+        built.set_escape_character(dialect["escape"])
+    options = {"delimiter": dialect.get("delimiter", ","), "quotechar": dialect.get("quote", '"')}
+    options |= {"escapechar": dialect.get("escape"), "strict": True}
+    try:
+        expected = list(csv.reader(StringIO(content + "\na", newline=""), **options))
+    except csv.Error:
+        return
+    cut = built.build().records.whole_in((content + "\na").encode())
+    if cut is None:
+        return
+    found = [list(csv.reader(StringIO(record.decode(), newline=""), **options)) for record in cut]
+    assert [rows[0] for rows in found] == expected[:-1] and all(len(rows) == 1 for rows in found)
+
+
+def test_a_field_that_no_quote_can_protect_is_refused():
+    without = writer().disable_quote_character().build()
+    assert without.serialize(('a"\\', 1)) == b'a"\\,1\n'
+    for text in ("a,b", "a\nb"):
+        with pytest.raises(TypeMismatchError, match="cannot be written so that it can be read again.*quote"):
+            without.serialize((text, 1))
+    with pytest.raises(TypeMismatchError, match="cannot be written"):
+        writer().build().serialize(("\ud83d", 1))
 
 
 def test_a_row_of_one_empty_field_is_an_empty_line():

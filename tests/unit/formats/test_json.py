@@ -142,6 +142,13 @@ def test_numbers_that_json_lacks_are_texts_and_read_back():
     assert writer(type_info).serialize((math.nan,)) == b'{"d":"NaN"}'
 
 
+def test_half_of_a_surrogate_pair_is_written_as_it_was_read():
+    kind = Types.ROW_NAMED(["user"], [Types.STRING()])
+    row = JsonRowDeserializationSchema.builder().type_info(kind).build().deserialize(b'{"user": "a\\ud83d"}')
+    assert row == Row(user="a\ud83d")
+    assert JsonRowSerializationSchema.builder().with_type_info(kind).build().serialize(row) == b'{"user":"a\\ud83d"}'
+
+
 def test_a_record_that_does_not_fit_the_type_is_refused():
     with pytest.raises(TypeMismatchError, match="JsonRowSerializationSchema.*field 'n'"):
         writer().serialize(("a", "b"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +158,26 @@ def test_a_savepoint_goes_on_behind_the_last_page_and_in_the_middle_of_one() -> 
     assert sink.values == [6, 7, 8]
 
 
-def test_a_page_that_somebody_has_deleted_ends_the_job_with_its_name() -> None:
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda path: path.unlink(), "is not there any more"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"2", b"3")), "is damaged"),
+        (lambda path: path.write_bytes(b""), "is damaged"),
+    ],
+    ids=["deleted", "another record", "empty"],
+)
+def test_a_page_that_is_not_as_it_was_written_ends_the_job_with_its_name(
+    change: Callable[[Path], object], what: str
+) -> None:
     env, store = environment(1), StateStore()
     env.add_source(Pages([1], [2])).sink_to(TestingSink())
     cluster = MiniCluster(job_of(env), ManualClock(), store, 1)
     cluster.run(1)
     (folder,) = (entry.path for entry in os.scandir(store.source_directories()))
-    for name in os.listdir(folder):
-        os.unlink(os.path.join(folder, name))
-    with pytest.raises(FinalOperationError, match=r"a page that was read ahead is not there any more.*\.json"):
+    for path in Path(folder).iterdir():
+        change(path)
+    with pytest.raises(FinalOperationError, match=rf"a page that was read ahead {what}.*\.json"):
         cluster.run()
 
 

@@ -305,10 +305,16 @@ def test_a_list_of_splits_that_is_missing_or_cut_off_is_damage_that_names_the_fi
     name = store.write([["a", 0, 1, None], ["b"]])
     assert SegmentFiles(str(tmp_path)).read(name) == [["a", 0, 1, None], ["b"]]
     path = tmp_path / "splits" / f"{name}.json"
-    path.write_text(path.read_text().replace('"count": 2', '"count": 3'))
-    with pytest.raises(CorruptStateError) as damage:
-        SegmentFiles(str(tmp_path)).read(name)
-    assert damage.value.file == str(path)
+    written = path.read_bytes()
+    for bit in range(8 * len(written)):
+        data = bytearray(written)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(data)
+        with pytest.raises(CorruptStateError) as damage:
+            SegmentFiles(str(tmp_path)).read(name)
+        assert damage.value.file == str(path)
+    path.write_text('{"count": 1, "splits": [["written before there were digests"]]}')
+    assert SegmentFiles(str(tmp_path)).read(name) == [["written before there were digests"]]
     path.unlink()
     with pytest.raises(CorruptStateError, match=name):
         SegmentFiles(str(tmp_path)).read(name)

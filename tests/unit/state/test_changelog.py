@@ -31,6 +31,7 @@ from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.savepoint_rows import to_text
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.stored_columns import stored_rows as rows
+from tests.support.any_values import HALVES, LONG_INTEGERS
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 KINDS = ("value", "list", "map", "reducing", "aggregating")
@@ -198,7 +199,14 @@ def test_the_changes_of_operator_state_are_the_names_that_were_put_or_removed() 
 
 
 _keys = st.recursive(
-    st.integers(-2, 3) | st.booleans() | st.none() | st.text(max_size=1) | st.binary(max_size=1) | st.floats(0, 2),
+    st.integers(-2, 3)
+    | LONG_INTEGERS
+    | HALVES
+    | st.booleans()
+    | st.none()
+    | st.text(max_size=1)
+    | st.binary(max_size=1)
+    | st.floats(0, 2),
     lambda inner: st.lists(inner, max_size=3).map(tuple),
     max_leaves=4,
 )

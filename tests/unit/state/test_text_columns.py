@@ -27,11 +27,12 @@ from flinkish.runtime.state.text_columns import (
     to_savepoint_columns,
     to_texts,
 )
+from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
 from tests.unit.state.restored import body_of
 
 #: Texts that hold what stands between values in JSON.
-TEXTS = st.text() | st.sampled_from(["a, b", "], [", '", "', '"], ["', "{}", "[", "]", ",", "\\", '"', "\n"])
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | TEXTS
+TEXTS = ANY_TEXTS | st.sampled_from(["a, b", "], [", '", "', '"], ["', "{}", "[", "]", ",", "\\", '"', "\n"])
+PLAIN = st.none() | st.booleans() | ANY_INTEGERS | st.floats() | TEXTS
 VALUES = st.recursive(
     PLAIN | st.dates() | st.binary(max_size=3),
     lambda inner: (
@@ -48,13 +49,13 @@ COLUMNS = st.one_of(
     *(
         st.lists(of, max_size=6)
         for of in (
-            st.integers(),
+            ANY_INTEGERS,
             st.floats(),
             TEXTS,
             PLAIN,
             st.lists(PLAIN, max_size=3),
             st.lists(PLAIN, max_size=3).map(tuple),
-            st.tuples(TEXTS, st.integers()),
+            st.tuples(TEXTS, ANY_INTEGERS),
             VALUES,
         )
     )
@@ -74,13 +75,44 @@ EDITED = st.lists(
 
 def same(one: Any, other: Any) -> bool:
     """Whether two values are equal to the types of their parts; NaN is NaN."""
-    return repr(one) == repr(other)
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return same(list(one.items()), list(other.items()))
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, Row):
+        return getattr(one, "_fields", None) == getattr(other, "_fields", None) and same(list(one), list(other))
+    return repr(one) == repr(other) if isinstance(one, float) else bool(one == other)
 
 
 @given(COLUMNS)
 def test_the_texts_of_a_column_are_those_of_its_values(values: list[Any]) -> None:
     assert to_texts(values) == [to_text(value) for value in values]
     assert to_repeated_texts(values * 2) == [to_text(value) for value in values * 2]
+
+
+@given(VALUES)
+def test_every_value_has_a_text_in_utf8_and_is_read_from_it(value: Any) -> None:
+    text = to_text(value)
+    assert same(from_text(text.encode().decode()), value)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("depth", [50, 99, 100, 101, 300])
+def test_a_value_may_be_nested_deeply_and_may_hold_itself(kind: type[Any], depth: int) -> None:
+    nested: Any = "inmost"
+    for _ in range(depth):
+        nested = kind([nested])
+    read = from_text(to_text(nested))
+    for _ in range(depth):
+        assert type(read) is kind
+        (read,) = read
+    assert read == "inmost"
+    nested = [1]
+    nested.append(nested)
+    read = from_text(to_text(nested))
+    assert read[1] is read and read[0] == 1
 
 
 @given(COLUMNS)
@@ -105,7 +137,7 @@ def test_a_column_of_edited_texts_is_read_as_its_texts_alone_or_not_at_all(texts
 STATES = st.sampled_from(
     [("value", PLAIN), ("reducing", st.tuples(TEXTS, st.integers())), ("list", st.lists(PLAIN, max_size=3))]
 )
-KEYS = st.text() | st.integers() | st.tuples(st.text(), st.integers()) | st.lists(st.integers(), max_size=2).map(frozen)
+KEYS = TEXTS | ANY_INTEGERS | st.tuples(TEXTS, ANY_INTEGERS) | st.lists(ANY_INTEGERS, max_size=2).map(frozen)
 NAMESPACES = st.none() | st.tuples(st.integers(), st.integers()) | st.dates()
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flinkish
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.core.output_tag import OutputTag
-from flinkish.core.state import ValueStateDescriptor
+from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ProgramError, SavepointError, UserCodeError
+from flinkish.runtime.state.savepoint_rows import to_text
 from flinkish.testing import (
     CrashOnce,
     End,
@@ -30,6 +34,7 @@ from flinkish.testing import (
     Watermark,
 )
 from flinkish.testing.program import PHASES
+from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
 
 PAGE = Path(flinkish.__file__).parent.parent / "docs" / "testing.md"
 SIDE = OutputTag("side")
@@ -224,6 +229,74 @@ def test_a_function_is_told_that_its_state_was_restored_from_a_savepoint() -> No
     with ProgramTestHarness(build(), restored=savepoint) as harness:
         harness.run()
     assert sink.values == [("b", True)]
+
+
+def hashable(value: Any) -> Any:
+    return tuple(map(hashable, value)) if isinstance(value, (list, tuple)) else value
+
+
+class Remember(KeyedProcessFunction):
+    """Keeps the values of each key in every kind of state, and emits what it has kept."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        any_type = Types.PICKLED_BYTE_ARRAY()
+        self.last = runtime_context.get_state(ValueStateDescriptor("last", any_type))
+        self.all = runtime_context.get_list_state(ListStateDescriptor("all", any_type))
+        self.counts = runtime_context.get_map_state(MapStateDescriptor("counts", any_type, any_type))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
+        key, item = value
+        ctx.timer_service().register_event_time_timer(100)
+        self.last.update(item)
+        self.all.add(item)
+        map_key = hashable(item)
+        self.counts.put(map_key, (self.counts.get(map_key) or 0) + 1)
+        yield key, self.last.value(), list(self.all.get()), list(self.counts.items())
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any]:
+        yield ctx.get_current_key(), self.last.value(), list(self.all.get()), list(self.counts.items())
+
+
+#: Any text, halves of surrogate pairs too, any integer, any float that equals itself, and what is made of them.
+ANYTHING = st.recursive(
+    ANY_TEXTS | ANY_INTEGERS | st.floats(allow_nan=False) | st.none() | st.booleans() | st.binary(max_size=2),
+    lambda inner: st.lists(inner, max_size=2) | st.lists(inner, max_size=2).map(tuple),
+    max_leaves=3,
+)
+RECORDS = st.tuples(ANYTHING, ANYTHING)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.lists(RECORDS, max_size=3), st.sampled_from(["0", "1 mb"]))
+def test_whatever_is_a_key_or_a_value_is_saved_and_restored(before: list[Any], after: list[Any], inline: str) -> None:
+    def remembering(parallelism: int) -> StreamExecutionEnvironment:
+        configuration = Configuration().set_string("flinkish.state.inline-size", inline)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
+        records = [*(StreamRecord(value, 1) for value in before), Pause(), *(StreamRecord(value, 2) for value in after)]
+        source = TestingSource(*records, Watermark(200), End())
+        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
+        stream.key_by(lambda value: value[0]).process(Remember()).uid("kept").sink_to(TestingSink()).name("out")
+        return env
+
+    def values_of(harness: ProgramTestHarness) -> list[str]:
+        # the order in which keys are processed depends on the parallelism
+        return sorted(to_text(one.value) for one in harness.emitted("kept"))
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProgramTestHarness(remembering(2), state_directory=folder) as harness,
+    ):
+        harness.run(1)
+        savepoint = harness.savepoint()
+        begun = values_of(harness)
+        harness.crash()
+        harness.run()
+        expected = values_of(harness)
+    for row in savepoint.rows():
+        assert "".join(row).encode().decode() == "".join(row)
+    with ProgramTestHarness(remembering(3), restored=savepoint) as harness:
+        harness.run()
+        assert sorted(begun + values_of(harness)) == expected
 
 
 def test_a_savepoint_that_would_lose_state_is_refused() -> None:
