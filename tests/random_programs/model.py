@@ -5,6 +5,10 @@ function to each consumer, from user code to state and back. So nobody sees what
 
 An operator is a `Node`. A record goes through all operators behind a node before the node's function continues. Time is
 what the sources' marks say; the model has one subtask per operator.
+
+What micro-batches make different, and Flink leaves open: processing time stands still within an epoch, and timers in
+processing time fire before the epoch's records; the end of an input takes the place of a watermark of the same epoch
+after which the operator got no record (`Node.receive_watermark`).
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import asyncio
 import copy
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -85,6 +89,7 @@ class Node:
         self.consumers: dict[str | None, list[tuple[Node, int]]] = defaultdict(list)
         self.watermarks = [MIN_WATERMARK] * max(1, len(inputs))
         self.watermark = MIN_WATERMARK
+        self._waiting: tuple[int, int] | None = None
         job.nodes.append(self)
         for index, (node, tag) in enumerate(inputs):
             node.consumers[tag].append((self, index))
@@ -96,6 +101,7 @@ class Node:
             tag, value = value[0].tag_id, value[1]
         copies = [(node, index, copy.deepcopy(value)) for node, index in self.consumers[tag]]
         for node, index, own in copies:
+            node.take_waiting()
             node.process(own, timestamp, index)
 
     def emit_all(self, results: Iterable[Any] | None, timestamp: int) -> None:
@@ -103,6 +109,19 @@ class Node:
             self.emit(result, timestamp)
 
     def receive_watermark(self, watermark: int, index: int) -> None:
+        """A watermark waits for the next record, or for the end of the epoch. Instead of it the end of the same input
+        counts, if that comes first."""
+        if watermark != MAX_WATERMARK or self._waiting is not None and self._waiting[1] != index:
+            self.take_waiting()
+        self._waiting = (watermark, index)
+
+    def take_waiting(self) -> None:
+        """The watermark that waits takes effect."""
+        if self._waiting is not None:
+            (watermark, index), self._waiting = self._waiting, None
+            self._take_watermark(watermark, index)
+
+    def _take_watermark(self, watermark: int, index: int) -> None:
         self.watermarks[index] = max(self.watermarks[index], watermark)
         lowest = min(self.watermarks)
         if lowest > self.watermark:
@@ -120,6 +139,10 @@ class Node:
 
     def new_time(self, time_ms: int) -> None:
         """An epoch begins, with this processing time."""
+
+    def end_epoch(self) -> None:
+        """The epoch ends: the watermark that waits takes effect; nodes in front of this one have done this before."""
+        self.take_waiting()
 
     def restart(self) -> None:
         """The job goes on from its state with new instances of all functions."""
@@ -145,9 +168,6 @@ class Job:
                 epochs.append([])
             else:
                 epochs[-1].append(element)
-        if epochs[-1] and isinstance(epochs[-1][-1], Mark):
-            # the end of the source, which is a watermark too, takes the place of one right before it
-            epochs[-1].pop()
         self.sources.append((node, epochs))
         return Stream(self, (node, None))
 
@@ -160,10 +180,14 @@ class Job:
 
         Sink(self, stream.tap)
 
-    def run(self, times_ms: Callable[[int], int]) -> None:
-        """Run all epochs. ``times_ms``: the processing time of each epoch."""
+    def run(self, times_ms: Callable[[int], int], restarts: Container[int]) -> None:
+        """Run all epochs. ``times_ms``: the processing time of each epoch. ``restarts``: the epochs before which the
+        job restarts."""
         for number in range(max(len(epochs) for _, epochs in self.sources)):
             self.time_ms = times_ms(number)
+            if number in restarts:
+                for node in self.nodes:
+                    node.restart()
             for node in self.nodes:
                 node.new_time(self.time_ms)
             for node, epochs in self.sources:
@@ -171,9 +195,12 @@ class Job:
                     if isinstance(element, Mark):
                         node.receive_watermark(element.timestamp, 0)
                     else:
+                        node.take_waiting()
                         node.emit(element.value, element.timestamp)
                 if number == len(epochs) - 1:
                     node.receive_watermark(MAX_WATERMARK, 0)
+            for node in self.nodes:
+                node.end_epoch()
 
 
 # --- state and contexts -----------------------------------------------------------------------------------------------
@@ -356,6 +383,11 @@ class FunctionNode(Node):
             self.function.initialize_state(self)
         if hasattr(self.function, "open"):
             self.function.open(self.state)
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        if hasattr(self.function, "snapshot_state"):
+            self.function.snapshot_state(self)
 
     def process(self, value: Any, timestamp: int, index: int) -> None:
         if self.keys is not None:
@@ -911,11 +943,11 @@ def _descriptor(state: str) -> Callable[..., Descriptor]:
     return lambda name, *rest: Descriptor(name, rest[0] if functional else None)
 
 
-def results_of(source: str, times_ms: Callable[[int], int]) -> dict[str, list[Any]]:
-    """Run a program; returns what each sink gets, in order."""
+def results_of(source: str, times_ms: Callable[[int], int], restarts: Container[int] = ()) -> dict[str, list[Any]]:
+    """Run a program; returns what each sink gets, in order. ``times_ms``, ``restarts``: see `Job.run`."""
     namespace = names()
     exec(compile(source, "<program>", "exec"), namespace)
     job = Job()
     namespace["build"](job.source, job.sink)
-    job.run(times_ms)
+    job.run(times_ms, restarts)
     return job.sinks
