@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--file", type=Path, help="run the program in this file instead")
+    parser.add_argument("--idle", action="store_true", help="programs whose sources are idle at times")
     parser.add_argument("--spark", action="store_true", help="run in a local Spark session")
     parser.add_argument("--quiet", action="store_true", help="print no programs, only what their operators are")
     parser.add_argument("--show", action="store_true", help="print the programs, whatever comes of them")
@@ -61,7 +62,7 @@ def main(arguments: list[str]) -> int:
     failed: list[int] = []
     blamed: Counter[str] = Counter()
     for number in range(options.first, options.first + options.programs):
-        program = random_program(f"{options.seed}/{number}")
+        program = random_program(f"{options.seed}/{number}", spark=options.spark, idle=options.idle)
         if options.show:
             print(program.source)
         wrong = check(program.source, run)
