@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.random_programs.program import Program, random_program, smaller
-from tests.random_programs.running import Results, differences, expected, in_minicluster
+from tests.random_programs.running import OnSpark, Results, differences, expected, in_minicluster
 
 Runner = Callable[[str], Results]
 
@@ -54,7 +55,21 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="print no programs, only what their operators are")
     parser.add_argument("--show", action="store_true", help="print the programs, whatever comes of them")
     options = parser.parse_args(arguments)
-    run: Runner = in_minicluster
+    if not options.spark:
+        return run_all(options, in_minicluster)
+    # imported here: without Spark the command needs no PySpark
+    from tests.support.spark_session import COMPILED, start_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = start_session(Path(folder), extra=COMPILED)
+        try:
+            return run_all(options, OnSpark(Path(folder)))
+        finally:
+            session.stop()
+
+
+def run_all(options: argparse.Namespace, run: Runner) -> int:
+    """Run the programs that the options ask for; returns whether any is wrong."""
     if options.file:
         wrong = check(options.file.read_text(), run)
         print("\n".join(wrong) or "right")
@@ -69,7 +84,8 @@ def main(arguments: list[str]) -> int:
         if not wrong:
             continue
         failed.append(number)
-        program = shrunk(program, run)
+        # a run on Spark takes a second or more
+        program = shrunk(program, run, 20 if options.spark else 400)
         wrong = check(program.source, run) or wrong
         blamed["; ".join(step.kind.name for step in program.steps)] += 1
         if not options.quiet:

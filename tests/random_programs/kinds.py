@@ -194,7 +194,7 @@ class Kind(NamedTuple):
 
 def _apart(one: StreamInfo, other: StreamInfo, parallelism: int) -> bool:
     """Whether it is certain in which order the records of both streams come."""
-    return one.apart and not one.origins & other.origins and parallelism == 1
+    return one.apart and other.apart and not one.origins & other.origins and parallelism == 1
 
 
 KINDS: list[Kind] = []
@@ -788,7 +788,7 @@ def keyed_process_with_timers_in_processing_time(t: Text, s: StreamInfo, _: Stre
         process_element__r_ctx=body,
         on_timer__timestamp_ctx=on_timer,
     )
-    known = {"order": Order.KEYED, "exact": False, "late": True, "clocked": True}
+    known = {"order": Order.KEYED, "exact": False, "late": True, "clocked": True, "apart": False}
     t.add(f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **known)
 
 
@@ -1129,7 +1129,8 @@ def interval_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     t.add(text, s, factor=3, **_both(t, s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True, factor=3)
+# in Flink, too, windows over two streams read their union, whose inputs are channels of one input
+@kind(inputs=2, order=Order.KEYED, timed=True, factor=3, fits=lambda s, _: not s.idles)
 def window_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     a, b = s.shape, other.shape
     changed = [*t.change(a, "left", b.n("right")), *t.change(b, "right", "1")]
@@ -1145,7 +1146,7 @@ def window_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     t.add(text, s, factor=3, **_both(t, s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True, factor=2)
+@kind(inputs=2, order=Order.KEYED, timed=True, factor=2, fits=lambda s, _: not s.idles)
 def co_group(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     a, b = s.shape, other.shape
     body = [

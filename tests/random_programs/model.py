@@ -251,7 +251,7 @@ class Sources:
         return self._job.source(epochs)
 
     def idle(self, name: str, elements: list[Any], declared: Any) -> Stream:
-        """Each record is followed by a watermark, which is its time, and perhaps by the mark that the source is idle."""
+        """Each record is followed by a watermark, which is its time, and perhaps by a mark: the source is idle."""
         with_marks: list[Any] = []
         for element in elements:
             with_marks += [element, Mark(element.timestamp)] if isinstance(element, At) else [element]
@@ -274,9 +274,12 @@ class Sources:
         return self._calls(schema.deserialize, [[line.encode() for line in lines]], time)
 
     def _calls(self, function: Any, epochs: list[Any], time: Any) -> Stream:
-        return self._job.source(
-            [[At(time(made), made) for made in (copy.deepcopy(function(x)) for x in epoch)] for epoch in epochs]
-        )
+        marked: list[list[Any]] = []
+        for epoch in epochs:
+            made = [copy.deepcopy(function(x)) for x in epoch]
+            marked.append([At(time(one), one) for one in made])
+            marked[-1] += [Mark(max(map(time, made)) - 1)] if made else []
+        return self._job.source(marked)
 
 
 # --- state and contexts -----------------------------------------------------------------------------------------------
@@ -638,7 +641,8 @@ class IntervalJoin(FunctionNode):
             return
         sides = self._records[self.key]
         sides[index].append(At(timestamp, value))
-        for other in sides[1 - index]:
+        # Flink leaves the order open; in RocksDB it is that of time
+        for other in sorted(sides[1 - index], key=lambda at: at.timestamp):
             left, right = (At(timestamp, value), other) if index == 0 else (other, At(timestamp, value))
             if left.timestamp + self._lower <= right.timestamp <= left.timestamp + self._upper:
                 own = copy.deepcopy(left.value), copy.deepcopy(right.value)
@@ -758,7 +762,9 @@ class TriggeredModel:
 
     def _add(self, element: Element) -> None:
         latest = element.timestamp // self._slide * self._slide
-        starts = itertools.takewhile(lambda start: start > element.timestamp - self._size, itertools.count(latest, -self._slide))
+        starts = itertools.takewhile(
+            lambda start: start > element.timestamp - self._size, itertools.count(latest, -self._slide)
+        )
         taken = False
         for start in starts:
             last = start + self._size - 1

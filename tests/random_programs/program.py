@@ -7,6 +7,7 @@ taken away (`smaller`) is otherwise the same.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,7 +26,7 @@ class Step:
     seed: int
 
 
-#: At the end of an epoch: None. Marks: a number is a watermark, "idle" says that the source is idle until its next record.
+#: A record, or a mark: None is the end of an epoch, a number a watermark, and "idle" lasts until the next record.
 Element = tuple[int, str, int] | int | str | None
 
 
@@ -160,7 +161,9 @@ def _definition(one: Input) -> list[str]:
     lines = [f"class {name}{f'({base})' if base else ''}:", kept, "    bounded = True"]
     lines += [f"    produced_type = {one.shape.declared()}", "    def get_produced_type(self):"]
     lines += ["        return self.produced_type", "    def fetch(self, cursor):", "        at = cursor or 0"]
-    lines += [f"        return Page(list(range(at + 1, min(at + 4, {count}) + 1)), at + 4 if at + 4 < {count} else None)"]
+    lines += [
+        f"        return Page(list(range(at + 1, min(at + 4, {count}) + 1)), at + 4 if at + 4 < {count} else None)"
+    ]
     return [*lines, f"    def {head}:", *("        " + line for line in _made(one, value)), ""]
 
 
@@ -194,10 +197,10 @@ def random_program(seed: str, *, spark: bool = False, idle: bool = False) -> Pro
         idle: it is one whose sources are idle at times.
     """
     rng = random.Random(seed)
-    parallelism = rng.choice([1, 1, 2])
+    parallelism = 2 if spark else rng.choice([1, 1, 2])
     restarts = _random_restarts(rng) if rng.random() < 0.3 and not spark else ()
     if idle or rng.random() < 0.1:
-        program = Program(rng.choice([1, 1, 1, 2]), True, True, restarts, _apart_inputs(rng, idle), ())
+        program = Program(2 if spark else rng.choice([1, 1, 1, 2]), True, True, restarts, _apart_inputs(rng, idle), ())
     else:
         sources = rng.choice([1, 1, 1, 2])
         late = sources == 1 and rng.random() < 0.4
@@ -212,7 +215,22 @@ def random_program(seed: str, *, spark: bool = False, idle: bool = False) -> Pro
     for number in range(1, rng.choice([2, 3, 4, 5, 7]) + 1):
         program = _with_step(rng, program, number, spark)
     names = [name for name in program.streams if rng.random() < 0.3]
-    return replace(program, sinks=frozenset(names))
+    program = replace(program, sinks=frozenset(names))
+    return _for_spark(program, seed) if spark else program
+
+
+def _for_spark(program: Program, seed: str) -> Program:
+    """The program with one epoch, or another one, if functions keep objects: where a task runs next, and so what its
+    functions have kept, is known within an epoch only."""
+    if not re.search(r"\b(kept|self\.last)\b", "".join(line for text in program.texts for line in text.definitions)):
+        return program
+    if program.apart or any(one.form != "marks" for one in program.inputs):
+        return random_program(f"{seed}'", spark=True)
+    inputs = [
+        replace(one, elements=tuple(filter(lambda element: element is not None, one.elements)))
+        for one in program.inputs
+    ]
+    return replace(program, inputs=tuple(inputs))
 
 
 #: the phases of an epoch at which jobs fail, and "BETWEEN": before an epoch
@@ -272,7 +290,9 @@ def _with_step(rng: random.Random, program: Program, number: int, spark: bool) -
     """The program with one more operator. It reads the newest stream or another one: some have two consumers."""
     streams = list(program.streams.values())
     for _ in range(50):
-        kind = rng.choice(KINDS if rng.random() < 0.9 or not program.apart else [one for one in KINDS if one.inputs == 2])
+        kind = rng.choice(
+            KINDS if rng.random() < 0.9 or not program.apart else [one for one in KINDS if one.inputs == 2]
+        )
         first = streams[-1] if rng.random() < 0.6 else rng.choice(streams)
         second = rng.choice(streams) if kind.inputs == 2 else first
         if kind.clock and spark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import re
 import tempfile
 from collections import defaultdict
@@ -16,6 +17,7 @@ from typing import Any
 import flinkish.datastream as datastream
 from flinkish.common import Configuration, DeserializationSchema, Row, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.file_system.stream_format import StreamFormat
@@ -23,8 +25,17 @@ from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.core.sink import SinkWriter
 from flinkish.core.source import SplitSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, functions, state, window
-from flinkish.testing import End, Pause, Phase, ProgramTestHarness, SimulatedCrash, StreamRecord, TestingSink
-from flinkish.testing import TestingSource, Watermark
+from flinkish.testing import (
+    End,
+    Pause,
+    Phase,
+    ProgramTestHarness,
+    SimulatedCrash,
+    StreamRecord,
+    TestingSink,
+    TestingSource,
+    Watermark,
+)
 from tests.random_programs import model
 from tests.random_programs.kinds import Order
 from tests.random_programs.records import CLASSES
@@ -64,17 +75,15 @@ def names() -> dict[str, Any]:
 
 
 class MarksIdleness(WatermarkGenerator):
-    """The watermark is the time of the last record. ``idle``: the numbers of the records after which the source is
-    idle."""
+    """The watermark is the time of the last record. ``idle``: the records after which the source is idle."""
 
-    def __init__(self, idle: frozenset[int]) -> None:
-        self._idle, self._records = idle, 0
+    def __init__(self, idle: frozenset[Any]) -> None:
+        self._idle = idle
 
     def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
         output.emit_watermark(event_timestamp)
-        if self._records in self._idle:
+        if plain(event) in self._idle:
             output.mark_idle()
-        self._records += 1
 
 
 class _Sources:
@@ -87,14 +96,10 @@ class _Sources:
         return self._of(TestingSource(*elements, End(), type_info=declared), WatermarkStrategy.no_watermarks(), name)
 
     def idle(self, name: str, elements: list[Any], declared: Any) -> DataStream:
-        records = 0
-        idle = set()
-        for element in elements:
-            records += isinstance(element, StreamRecord)
-            if isinstance(element, model.Idle):
-                idle.add(records - 1)
+        pairs = itertools.pairwise(elements)
+        idle = frozenset(plain(one.value) for one, other in pairs if isinstance(other, model.Idle))
         kept = [element for element in elements if not isinstance(element, model.Idle)]
-        strategy = WatermarkStrategy.for_generator(functools.partial(MarksIdleness, frozenset(idle)))
+        strategy = WatermarkStrategy.for_generator(functools.partial(MarksIdleness, idle))
         return self._of(TestingSource(*kept, End(), type_info=declared), strategy, name)
 
     def generated(self, name: str, function: Any, count: int, per_epoch: int, time: Any, declared: Any) -> DataStream:
@@ -198,6 +203,49 @@ def in_minicluster(source: str) -> Results:
         finally:
             harness.close()
     return {name: sink.values for name, sink in sinks.items()}
+
+
+class OnSpark:
+    """Runs programs in the Spark session of this process.
+
+    Args:
+        folder: for the job directories.
+    """
+
+    _programs = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, source: str) -> Results:
+        """What each sink gets."""
+        number = next(self._programs)
+        folder = self._folder / f"program-{number}"
+        folder.mkdir()
+        configuration = Configuration()
+        settings = {
+            "pipeline.max-parallelism": "4",
+            "flinkish.job.dir": str(folder / "job"),
+            "flinkish.progress": "never",
+            "flinkish.history.enabled": "false",
+        }
+        for key, value in settings.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        found: Results = {}
+
+        def sink(name: str, changes: bool) -> CollectSink:
+            full = f"random-{number}-{name}"
+            register_collector(full, NAMED, found.setdefault(name, []).extend)
+            return CollectSink(full)
+
+        try:
+            build(source, env, sink, folder)
+            env.execute("random program")
+        finally:
+            for name in found:
+                unregister_collector(f"random-{number}-{name}", NAMED)
+        return found
 
 
 def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]]) -> None:
