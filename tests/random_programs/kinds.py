@@ -717,8 +717,8 @@ def keyed_process_with_timers(t: Text, s: StreamInfo, _: StreamInfo) -> None:
 
 
 def _ttl(t: Text, descriptor: str) -> list[str]:
-    builder = f"StateTtlConfig.new_builder(Time.milliseconds({t.rng.choice([500, 1000, 1500, 2500])}))"
-    renewed = ".update_ttl_on_read_and_write()" if t.rng.random() < 0.4 else ""
+    builder = f"StateTtlConfig.new_builder(Time.milliseconds({t.rng.choice([500, 1000, 1500, 1500, 2500])}))"
+    renewed = ".update_ttl_on_read_and_write()" if t.rng.random() < 0.5 else ""
     return [f"descriptor = {descriptor}", f"descriptor.enable_time_to_live({builder}{renewed}.build())"]
 
 

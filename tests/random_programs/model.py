@@ -250,6 +250,12 @@ class Sources:
             epochs.pop()
         return self._job.source(epochs)
 
+    def bare(self, name: str, elements: list[Any], declared: Any) -> Stream:
+        """Records without times."""
+        return self.marks(
+            name, [one if isinstance(one, Pause) else At(MIN_WATERMARK, one) for one in elements], declared
+        )
+
     def idle(self, name: str, elements: list[Any], declared: Any) -> Stream:
         """Each record is followed by a watermark, which is its time, and perhaps by a mark: the source is idle."""
         with_marks: list[Any] = []

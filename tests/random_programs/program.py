@@ -35,8 +35,9 @@ class Input:
     """A source: its records as (time in ms, key, number), and what is between them.
 
     Args:
-        form: marks (a TestingSource); idle (one whose records are followed by watermarks); generated, paged, lines: its
-            records are made by a function, with consecutive numbers, of one object that is changed each time.
+        form: marks (a TestingSource); bare (one whose records have no time); idle (one whose records are followed by
+            watermarks); generated, paged, lines: its records are made by a function, with consecutive numbers, of one
+            object that is changed each time.
     """
 
     name: str
@@ -91,7 +92,8 @@ class Program:
                 one.shape,
                 Order.TOTAL,
                 exact=one.form in ("marks", "idle"),
-                late=self.late,
+                # without times no operator is possible that depends on them
+                late=self.late or one.form == "bare",
                 keys=frozenset(one.keys),
                 size=one.records,
                 origins=frozenset([one.name]),
@@ -179,12 +181,14 @@ def _input(one: Input) -> list[str]:
         return [f"{head}{made}, {[str(number + 1) for number in range(one.records)]}, {time}, {declared})"]
     lines = [f"{head}["]
     for element in one.elements:
-        if isinstance(element, tuple):
+        if one.form == "bare" and isinstance(element, tuple):
+            lines.append(f"    {one.shape.new(repr(element[1]), str(element[2]))},")
+        elif isinstance(element, tuple):
             time_ms, key, number = element
             lines.append(f"    At({time_ms}, {one.shape.new(repr(key), str(number))}),")
         elif element == "idle":
             lines.append("    Idle(),")
-        else:
+        elif one.form != "bare" or element is None:
             lines.append("    Pause()," if element is None else f"    Mark({element}),")
     return [*lines, f"], {declared})"]
 
@@ -205,7 +209,9 @@ def random_program(seed: str, *, spark: bool = False, idle: bool = False) -> Pro
         sources = rng.choice([1, 1, 1, 2])
         late = sources == 1 and rng.random() < 0.4
         inputs = [_random_input(rng, f"in{number}", number, late) for number in range(sources)]
-        if not late and rng.random() < 0.15:
+        if rng.random() < 0.15:
+            inputs = [replace(one, form="bare") for one in inputs]
+        elif not late and rng.random() < 0.15:
             forms = ["generated", "lines", *([] if restarts else ["paged"])]
             if parallelism > 1:
                 forms.remove("lines")
@@ -224,7 +230,7 @@ def _for_spark(program: Program, seed: str) -> Program:
     functions have kept, is known within an epoch only."""
     if not re.search(r"\b(kept|self\.last)\b", "".join(line for text in program.texts for line in text.definitions)):
         return program
-    if program.apart or any(one.form != "marks" for one in program.inputs):
+    if program.apart or any(one.form not in ("marks", "bare") for one in program.inputs):
         return random_program(f"{seed}'", spark=True)
     inputs = [
         replace(one, elements=tuple(filter(lambda element: element is not None, one.elements)))
@@ -291,7 +297,7 @@ def _with_step(rng: random.Random, program: Program, number: int, spark: bool) -
     streams = list(program.streams.values())
     for _ in range(50):
         kind = rng.choice(
-            KINDS if rng.random() < 0.9 or not program.apart else [one for one in KINDS if one.inputs == 2]
+            KINDS if rng.random() < 0.7 or not program.apart else [one for one in KINDS if one.inputs == 2]
         )
         first = streams[-1] if rng.random() < 0.6 else rng.choice(streams)
         second = rng.choice(streams) if kind.inputs == 2 else first

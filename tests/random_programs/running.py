@@ -95,6 +95,8 @@ class _Sources:
     def marks(self, name: str, elements: list[Any], declared: Any) -> DataStream:
         return self._of(TestingSource(*elements, End(), type_info=declared), WatermarkStrategy.no_watermarks(), name)
 
+    bare = marks
+
     def idle(self, name: str, elements: list[Any], declared: Any) -> DataStream:
         pairs = itertools.pairwise(elements)
         idle = frozenset(plain(one.value) for one, other in pairs if isinstance(other, model.Idle))
