@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.random_programs.program import Program, random_program, smaller
-from tests.random_programs.running import Results, differences, expected, in_minicluster
+from tests.random_programs.running import OnSpark, Results, differences, expected, in_minicluster
 
 Runner = Callable[[str], Results]
 
@@ -49,11 +50,26 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--programs", type=int, default=200)
     parser.add_argument("--first", type=int, default=0, help="number of the first program")
     parser.add_argument("--file", type=Path, help="run the program in this file instead")
+    parser.add_argument("--idle", action="store_true", help="programs whose sources are idle at times")
     parser.add_argument("--spark", action="store_true", help="run in a local Spark session")
     parser.add_argument("--quiet", action="store_true", help="print no programs, only what their operators are")
     parser.add_argument("--show", action="store_true", help="print the programs, whatever comes of them")
     options = parser.parse_args(arguments)
-    run: Runner = in_minicluster
+    if not options.spark:
+        return run_all(options, in_minicluster)
+    # imported here: without Spark the command needs no PySpark
+    from tests.support.spark_session import COMPILED, start_session
+
+    with tempfile.TemporaryDirectory() as folder:
+        session = start_session(Path(folder), extra=COMPILED)
+        try:
+            return run_all(options, OnSpark(Path(folder)))
+        finally:
+            session.stop()
+
+
+def run_all(options: argparse.Namespace, run: Runner) -> int:
+    """Run the programs that the options ask for; returns whether any is wrong."""
     if options.file:
         wrong = check(options.file.read_text(), run)
         print("\n".join(wrong) or "right")
@@ -61,14 +77,15 @@ def main(arguments: list[str]) -> int:
     failed: list[int] = []
     blamed: Counter[str] = Counter()
     for number in range(options.first, options.first + options.programs):
-        program = random_program(f"{options.seed}/{number}")
+        program = random_program(f"{options.seed}/{number}", spark=options.spark, idle=options.idle)
         if options.show:
             print(program.source)
         wrong = check(program.source, run)
         if not wrong:
             continue
         failed.append(number)
-        program = shrunk(program, run)
+        # a run on Spark takes a second or more
+        program = shrunk(program, run, 20 if options.spark else 400)
         wrong = check(program.source, run) or wrong
         blamed["; ".join(step.kind.name for step in program.steps)] += 1
         if not options.quiet:

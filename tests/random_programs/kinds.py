@@ -47,6 +47,9 @@ class StreamInfo:
         late: whether there may be late records.
         keys: the letters with which keys begin.
         size: about how many records there are.
+        origins: the sources that it comes from. ``apart``: whether only one source has records in each epoch.
+        idles: whether sources say that they are idle.
+        clocked: whether records come from timers in processing time.
     """
 
     name: str
@@ -56,6 +59,10 @@ class StreamInfo:
     late: bool
     keys: frozenset[str]
     size: int
+    origins: frozenset[str] = frozenset()
+    apart: bool = False
+    idles: bool = False
+    clocked: bool = False
 
     @property
     def k(self) -> str:
@@ -96,10 +103,25 @@ class Text:
         return name
 
     def either(self, base: str, method: str, body: list[str]) -> str:
-        """A plain function or a function object, of one record ``r``."""
-        if self.rng.random() < 0.5:
+        """A function of one record ``r``, in any form in which Python has functions."""
+        form = self.rng.randrange(8)
+        if form < 3:
             return self.plain("r", body)
-        return self.define(base, **{f"{method}__r": body}) + "()"
+        if form < 6:
+            return self.define(base, **{f"{method}__r": body}) + "()"
+        return self.callable_with_kept(body)
+
+    def callable_with_kept(self, body: list[str]) -> str:
+        """A callable object, a bound method or a partial function of one record ``r``, which keeps a dict ``kept``."""
+        form = self.rng.randrange(3)
+        if form == 0:
+            return f"functools.partial({self.plain('kept, r', body)}, {{}})"
+        method = "__call__" if form == 1 else "called"
+        name = f"{self.function}Callable"
+        lines = [f"class {name}:", "    def __init__(self):", "        self.kept = {}", f"    def {method}(self, r):"]
+        lines += [f"        {line}" for line in ["kept = self.kept", *body]]
+        self.definitions.append("\n".join(lines))
+        return f"{name}()" if form == 1 else f"{name}().called"
 
     def change(self, shape: Shape, variable: str = "r", value: str | None = None) -> list[str]:
         return shape.changes(self.rng, variable, value or shape.n("r"))
@@ -137,6 +159,8 @@ class Kind(NamedTuple):
         inputs: number of inputs.
         order: the least order that it needs. ``second``: the least order of its second input.
         timed: whether its results depend on time. ``exact``: on exactly when watermarks come.
+        apart: whether its two inputs may not have records in the same epoch.
+        clock: whether it depends on processing time.
         factor: by how much it multiplies records.
         fits: further conditions.
     """
@@ -148,19 +172,29 @@ class Kind(NamedTuple):
     second: Order = Order.NONE
     timed: bool = False
     exact: bool = False
+    apart: bool = False
+    clock: bool = False
     factor: float = 1
     fits: Callable[[StreamInfo, int], bool] = lambda info, parallelism: True
 
     def possible(self, info: StreamInfo, other: StreamInfo, parallelism: int) -> bool:
         """Whether model and flinkish must agree on it behind these streams."""
         streams = (info, other)
-        if self.inputs == 2 and self.timed and any(stream.late for stream in streams):
+        apart = _apart(info, other, parallelism)
+        if self.inputs == 2 and not apart and (self.apart or self.timed and any(stream.late for stream in streams)):
             return False
-        if self.timed and not info.exact and info.late or self.exact and not info.exact:
+        if any(not stream.exact and (self.exact or self.timed and stream.late) for stream in streams):
+            return False
+        if self.clock and any(stream.clocked for stream in streams):
             return False
         if info.order < self.order or other.order < max(self.order, self.second):
             return False
         return sum(stream.size for stream in streams) * self.factor <= MANY and self.fits(info, parallelism)
+
+
+def _apart(one: StreamInfo, other: StreamInfo, parallelism: int) -> bool:
+    """Whether it is certain in which order the records of both streams come."""
+    return one.apart and other.apart and not one.origins & other.origins and parallelism == 1
 
 
 KINDS: list[Kind] = []
@@ -214,7 +248,7 @@ def map_that_keeps_contents(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     body = [
         f"{x} = self.kept.setdefault({t.kept(s)}, {s.shape.new_contents(n)})",
         grow.get(s.shape.contents, f"{x}.append([{n}])"),
-        *([f"del {x}[:-8]"] if s.shape.contents in ("list", "nested") else []),
+        *([f"del {x}[:-8]"] if s.shape.contents in ("list", "nested", "twin") else []),
         f"return {s.shape.make(s.shape.k('r'), n, s.shape.make_part('1', x))}",
     ]
     function = t.define("MapFunction", open__context="self.kept = {}", map__r=body)
@@ -243,6 +277,13 @@ def map_that_keeps_a_record(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     ]
     function = t.define("MapFunction", open__context="self.kept = {}", map__r=body)
     t.add(f"{s.name}.map({function}(), {{t}})", s)
+
+
+@kind(order=Order.KEYED)
+def map_by_a_callable_that_keeps(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """Partial functions, bound methods and callable objects have state, too."""
+    body = [f"last = kept.setdefault({s.shape.k('r')}, r)", *t.change(s.shape, "last"), "return last"]
+    t.add(f"{s.name}.map({t.callable_with_kept(body)}, {{t}})", s)
 
 
 @kind(order=Order.KEYED)
@@ -675,13 +716,89 @@ def keyed_process_with_timers(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     t.add(f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **{**_keyed(t, s), "order": Order.KEYED})
 
 
+def _ttl(t: Text, descriptor: str) -> list[str]:
+    builder = f"StateTtlConfig.new_builder(Time.milliseconds({t.rng.choice([500, 1000, 1500, 1500, 2500])}))"
+    renewed = ".update_ttl_on_read_and_write()" if t.rng.random() < 0.5 else ""
+    return [f"descriptor = {descriptor}", f"descriptor.enable_time_to_live({builder}{renewed}.build())"]
+
+
+@kind(order=Order.KEYED, clock=True, factor=3)
+def keyed_process_with_time_to_live(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """An epoch takes 1,000 ms."""
+    shape = s.shape
+    n, stored = shape.n("r"), _typed_state(t, shape)
+    how = t.rng.choice(["value", "list", "map", "reducing"])
+    if how == "value":
+        descriptor, get = f'ValueStateDescriptor("x", {stored})', "get_state"
+        body = ["x = self.state.value()", "if x is None:", "    x = r", "    self.state.update(x)"]
+        body += [f"elif {n} % 3:", *("    " + line for line in t.change(shape, "x")), "    self.state.update(x)"]
+        body += ["yield x", *t.maybe_change(shape, "x")]
+    elif how == "list":
+        descriptor, get = f'ListStateDescriptor("x", {stored})', "get_list_state"
+        body = [f"values = list(self.state.get()) if {n} % 3 else []", f"if {n} % 2:", "    self.state.add(r)"]
+        body += ["else:", "    yield r", "for x in values[-3:]:", *("    " + line for line in t.change(shape, "x"))]
+        body += ["    yield x", *([f"if {n} % 7 == 0:", "    self.state.update(values[:2])"])]
+    elif how == "map":
+        descriptor, get = f'MapStateDescriptor("x", Types.LONG(), {stored})', "get_map_state"
+        body = [f"x = self.state.get({n} % 3)", f"if x is None or {n} % 2:", f"    self.state.put({n} % 3, r)"]
+        body += ["if x is not None:", *("    " + line for line in t.change(shape, "x")), "    yield x"]
+        body += [f"if {n} % 4 == 0:", "    for _, x in sorted(self.state.items(), key=lambda item: item[0]):"]
+        body += ["        yield x", *t.maybe_change(shape)]
+    else:
+        descriptor, get = f'ReducingStateDescriptor("x", {_define_reduce(t, shape)}, {ANY})', "get_reducing_state"
+        body = ["self.state.add(r)", *t.change(shape), "x = self.state.get()", *t.change(shape, "x"), "yield x"]
+    name = t.function
+    opened = [*_ttl(t, descriptor), f"self.state = context.{get}(descriptor)"]
+    lines = [f"class {name}(KeyedProcessFunction):", "    def open(self, context):", *("        " + x for x in opened)]
+    lines += ["    def process_element(self, r, ctx):", *("        " + line for line in body)]
+    t.definitions.append("\n".join(lines))
+    t.add(f"{s.keyed}.process({name}(), {{t}})", s, factor=3, **_keyed(t, s))
+
+
+@kind(order=Order.KEYED, clock=True)
+def keyed_process_with_timers_in_processing_time(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """Those that wait when the input ends do not fire."""
+    shape = s.shape
+    service, wait = "ctx.timer_service()", t.rng.choice([500, 1000, 1500, 3000])
+    moved = [
+        "old = self.timer.value()",
+        "if old is not None:",
+        f"    {service}.delete_processing_time_timer(old)",
+        "self.timer.update(due)",
+    ]
+    body = [
+        "x = self.state.value() or r",
+        *t.change(shape, "x"),
+        "self.state.update(x)",
+        f"due = {service}.current_processing_time() + {wait}",
+        *(moved if t.rng.random() < 0.4 else []),
+        f"{service}.register_processing_time_timer(due)",
+        *t.change(shape, "x"),
+        *(["yield x"] if t.rng.random() < 0.4 else []),
+    ]
+    on_timer = ["x = self.state.value()", "if x is not None:"]
+    on_timer += [f"    {line}" for line in [*t.change(shape, "x", "timestamp"), "yield x", *t.change(shape, "x", "1")]]
+    on_timer += [t.rng.choice(["self.state.clear()", "self.timer.clear()", "    self.state.update(x)"])]
+    function = t.define(
+        "KeyedProcessFunction",
+        open__context=[
+            f'self.state = context.get_state(ValueStateDescriptor("x", {_typed_state(t, shape)}))',
+            'self.timer = context.get_state(ValueStateDescriptor("timer", Types.LONG()))',
+        ],
+        process_element__r_ctx=body,
+        on_timer__timestamp_ctx=on_timer,
+    )
+    known = {"order": Order.KEYED, "exact": False, "late": True, "clocked": True, "apart": False}
+    t.add(f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **known)
+
+
 # --- windows ----------------------------------------------------------------------------------------------------------
 
 
 def _windows(t: Text, s: StreamInfo, stream: str) -> tuple[str, bool]:
     """A windowed stream; says whether its windows merge."""
     time = "Time.milliseconds"
-    number = t.rng.randrange(6)
+    number = t.rng.randrange(9)
     if number == 0:
         return f"{stream}.count_window({t.rng.randint(1, 4)})", False
     if number == 1:
@@ -691,6 +808,15 @@ def _windows(t: Text, s: StreamInfo, stream: str) -> tuple[str, bool]:
         3: (f"SlidingEventTimeWindows.of({time}(20), {time}({t.rng.choice([10, 7, 20])}))", False),
     }.get(number, (f"TumblingEventTimeWindows.of({time}({t.rng.choice([5, 15, 40])}))", False))
     windowed = f"{stream}.window({assigner})"
+    if number == 6:
+        # nothing ends the windows, and nothing is late for them
+        windowed = f"{stream}.window(GlobalWindows.create())"
+        return windowed + _trigger(t, f"CountTrigger.of({t.rng.randint(1, 4)})") + _evictor(t), False
+    if number >= 7:
+        triggers = [f"CountTrigger.of({t.rng.randint(1, 3)})", "EventTimeTrigger.create()"]
+        if s.exact:
+            triggers.append(f"ContinuousEventTimeTrigger.of({time}({t.rng.choice([3, 7])}))")
+        windowed += _trigger(t, t.rng.choice(triggers)) + (_evictor(t) if t.rng.random() < 0.5 else "")
     if s.exact and s.late:
         if t.rng.random() < 0.5:
             windowed += f".allowed_lateness({t.rng.choice([1, 5, 30])})"
@@ -702,9 +828,18 @@ def _windows(t: Text, s: StreamInfo, stream: str) -> tuple[str, bool]:
     return windowed, merges
 
 
+def _trigger(t: Text, trigger: str) -> str:
+    return f".trigger({f'PurgingTrigger.of({trigger})' if t.rng.random() < 0.4 else trigger})"
+
+
+def _evictor(t: Text) -> str:
+    kept = f"CountEvictor.of({t.rng.randint(1, 3)}", f"TimeEvictor.of(Time.milliseconds({t.rng.choice([2, 9])})"
+    return f".evictor({t.rng.choice(kept)}{t.rng.choice(['', ', True'])}))"
+
+
 def _finish(t: Text, s: StreamInfo, text: str, factor: float, order: Order = Order.KEYED) -> None:
     known: dict[str, object] = {**_keyed(t, s), "order": order}
-    if "count_window" in text:
+    if "count_window" in text or "GlobalWindows" in text:
         # the timestamps of the results are the greatest ones: they are behind all time
         known |= {"exact": False, "late": True}
     t.add(text, s, factor=factor, **known)
@@ -815,28 +950,30 @@ def _to_shape(t: Text, stream: StreamInfo, shape: Shape) -> str:
     return f"{stream.name}.map(lambda r: {new}{declared})"
 
 
-def _order_of_both(one: StreamInfo, other: StreamInfo) -> Order:
-    if one.keys & other.keys:
-        return Order.NONE
-    return min(one.order, other.order, Order.KEYED)
-
-
-def _both(one: StreamInfo, other: StreamInfo, **known: object) -> dict[str, object]:
+def _both(t: Text, one: StreamInfo, other: StreamInfo, **known: object) -> dict[str, object]:
+    """What is known of the output of an operator with these inputs."""
+    apart = _apart(one, other, t.parallelism)
+    order = min(one.order, other.order, Order.KEYED) if apart else Order.NONE
     return {
-        "order": Order.NONE,
-        "exact": False,
+        "order": order,
+        "exact": apart and one.exact and other.exact,
         "late": one.late or other.late,
         "keys": one.keys | other.keys,
         "size": one.size + other.size,
+        "origins": one.origins | other.origins,
+        "clocked": one.clocked or other.clocked,
         **known,
     }
 
 
-@kind(inputs=2)
+@kind(inputs=2, fits=lambda s, _: not s.idles)
 def union_of_two(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     function = t.either("MapFunction", "map", [*t.change(s.shape), "return r"])
     text = f"{s.name}.union({_to_shape(t, other, s.shape)}).map({function}, {{t}})"
-    t.add(text, s, **_both(s, other, order=_order_of_both(s, other)))
+    known = _both(t, s, other)
+    if not s.keys & other.keys:
+        known["order"] = max(known["order"], min(s.order, other.order, Order.KEYED))  # type: ignore[call-overload]
+    t.add(text, s, **known)
 
 
 @kind(inputs=2)
@@ -862,7 +999,7 @@ def connected_map(t: Text, s: StreamInfo, other: StreamInfo) -> None:
                 "CoProcessFunction", process_element1__r_ctx=yields[0], process_element2__r_ctx=yields[1]
             )
         text = f"{s.name}.connect({other.name}).{method}({function}(), {{t}})"
-    t.add(text, s, factor=2, **_both(s, other))
+    t.add(text, s, factor=2, **_both(t, s, other))
 
 
 @kind(inputs=2, order=Order.KEYED)
@@ -879,7 +1016,7 @@ def keyed_connected_map_with_kept(t: Text, s: StreamInfo, other: StreamInfo) -> 
         map2__r=[f"kept = self.kept.setdefault((2, {b.k('r')}), r)", *t.change(b, "kept"), f"return {new}"],
     )
     text = f"{s.keyed}.connect({other.keyed}).map({function}(), {{t}})"
-    t.add(text, s, **_both(s, other))
+    t.add(text, s, **_both(t, s, other))
 
 
 @kind(inputs=2, order=Order.KEYED, timed=True)
@@ -921,7 +1058,28 @@ def keyed_connected_process(t: Text, s: StreamInfo, other: StreamInfo) -> None:
         ],
     )
     text = f"{s.keyed}.connect({other.keyed}).process({function}(), {{t}})"
-    t.add(text, s, factor=2, **_both(s, other))
+    t.add(text, s, factor=2, **_both(t, s, other))
+
+
+@kind(inputs=2, order=Order.KEYED, timed=True, exact=True, apart=True)
+def keyed_connected_with_watermarks(t: Text, s: StreamInfo, other: StreamInfo) -> None:
+    """Each result says what the watermark is."""
+    a, b = s.shape, other.shape
+    now, wait = "max(ctx.timer_service().current_watermark(), -1)", t.rng.choice([1, 4, 15])
+
+    def result(key: str, number: str) -> str:
+        return f"yield {a.make(key, number, a.make_part(now, a.new_contents(number)))}"
+
+    timer = f"ctx.timer_service().register_event_time_timer(ctx.timestamp() + {wait})"
+    function = t.define(
+        "KeyedCoProcessFunction",
+        process_element1__r_ctx=[result(a.k("r"), a.n("r")), timer],
+        process_element2__r_ctx=[result(b.k("r"), b.n("r")), timer],
+        on_timer__timestamp_ctx=[result("ctx.get_current_key()", "timestamp")],
+    )
+    text = f"{s.keyed}.connect({other.keyed}).process({function}(), {{t}})"
+    order = min(s.order, other.order, Order.KEYED)
+    t.add(text, s, factor=2, **_both(t, s, other, order=order, late=True))
 
 
 @kind(inputs=2, order=Order.KEYED, second=Order.TOTAL, timed=True)
@@ -956,7 +1114,7 @@ def keyed_broadcast(t: Text, s: StreamInfo, other: StreamInfo) -> None:
         on_timer__timestamp_ctx=on_timer,
     )
     text = f"{s.keyed}.connect({other.name}.broadcast({rules})).process({function}(), {{t}})"
-    t.add(text, s, factor=3, **_both(s, other))
+    t.add(text, s, factor=3, **_both(t, s, other))
 
 
 @kind(inputs=2, order=Order.KEYED, timed=True, factor=3)
@@ -968,10 +1126,11 @@ def interval_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     function = t.define("ProcessJoinFunction", process_element__left_right_ctx=result)
     between = f"between(Time.milliseconds({t.rng.choice([-10, -3, 0])}), Time.milliseconds({t.rng.choice([0, 5, 12])}))"
     text = f"{s.keyed}.interval_join({other.keyed}).{between}.process({function}(), {{t}})"
-    t.add(text, s, factor=3, **_both(s, other))
+    t.add(text, s, factor=3, **_both(t, s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True, factor=3)
+# in Flink, too, windows over two streams read their union, whose inputs are channels of one input
+@kind(inputs=2, order=Order.KEYED, timed=True, factor=3, fits=lambda s, _: not s.idles)
 def window_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     a, b = s.shape, other.shape
     changed = [*t.change(a, "left", b.n("right")), *t.change(b, "right", "1")]
@@ -984,10 +1143,10 @@ def window_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
         body = [*changed, "yield left", *t.change(a, "left", "1"), *(["yield right"] if a == b else [])]
         function = t.define("FlatJoinFunction", join__left_right=body) + "()"
     text = _of_both(t, s, other, "join") + f".apply({function}, {{t}})"
-    t.add(text, s, factor=3, **_both(s, other))
+    t.add(text, s, factor=3, **_both(t, s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True, factor=2)
+@kind(inputs=2, order=Order.KEYED, timed=True, factor=2, fits=lambda s, _: not s.idles)
 def co_group(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     a, b = s.shape, other.shape
     body = [
@@ -1001,7 +1160,7 @@ def co_group(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     ]
     function = t.define("CoGroupFunction", co_group__first_second=body)
     text = _of_both(t, s, other, "co_group") + f".apply({function}(), {{t}})"
-    t.add(text, s, factor=2, **_both(s, other))
+    t.add(text, s, factor=2, **_both(t, s, other))
 
 
 def _of_both(t: Text, s: StreamInfo, other: StreamInfo, method: str) -> str:

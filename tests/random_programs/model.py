@@ -5,20 +5,25 @@ function to each consumer, from user code to state and back. So nobody sees what
 
 An operator is a `Node`. A record goes through all operators behind a node before the node's function continues. Time is
 what the sources' marks say; the model has one subtask per operator.
+
+What micro-batches make different, and Flink leaves open: processing time stands still within an epoch, and timers in
+processing time fire before the epoch's records; the end of an input takes the place of a watermark of the same epoch
+after which the operator got no record (`Node.receive_watermark`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.random_programs.records import CLASSES
-from tests.support.window_model import MIN_WATERMARK, AlignedModel, Element, SessionModel, Watermark
+from tests.support.window_model import MIN_WATERMARK, AlignedModel, Element, Fired, SessionModel, Watermark
 
 MAX_WATERMARK = 2**63 - 1
 
@@ -38,6 +43,17 @@ class Mark(NamedTuple):
 
 class Pause(NamedTuple):
     """The epoch ends here."""
+
+
+class Idle(NamedTuple):
+    """The source is idle until its next record."""
+
+
+class Page(NamedTuple):
+    """A page of a PagedSource."""
+
+    values: list[Any]
+    next: Any
 
 
 class Row:
@@ -85,6 +101,8 @@ class Node:
         self.consumers: dict[str | None, list[tuple[Node, int]]] = defaultdict(list)
         self.watermarks = [MIN_WATERMARK] * max(1, len(inputs))
         self.watermark = MIN_WATERMARK
+        self.idle = [False] * len(self.watermarks)
+        self._waiting: tuple[int, int] | None = None
         job.nodes.append(self)
         for index, (node, tag) in enumerate(inputs):
             node.consumers[tag].append((self, index))
@@ -96,6 +114,7 @@ class Node:
             tag, value = value[0].tag_id, value[1]
         copies = [(node, index, copy.deepcopy(value)) for node, index in self.consumers[tag]]
         for node, index, own in copies:
+            node.take_waiting()
             node.process(own, timestamp, index)
 
     def emit_all(self, results: Iterable[Any] | None, timestamp: int) -> None:
@@ -103,8 +122,39 @@ class Node:
             self.emit(result, timestamp)
 
     def receive_watermark(self, watermark: int, index: int) -> None:
+        """A watermark waits for the next record, or for the end of the epoch. Instead of it the end of the same input
+        counts, if that comes first."""
+        if watermark != MAX_WATERMARK or self._waiting is not None and self._waiting[1] != index:
+            self.take_waiting()
+        self._waiting = (watermark, index)
+
+    def take_waiting(self) -> None:
+        """The watermark that waits takes effect."""
+        if self._waiting is not None:
+            (watermark, index), self._waiting = self._waiting, None
+            self._take_watermark(watermark, index)
+
+    def _take_watermark(self, watermark: int, index: int) -> None:
         self.watermarks[index] = max(self.watermarks[index], watermark)
-        lowest = min(self.watermarks)
+        self._rise_to_lowest()
+
+    def receive_status(self, idle: bool, index: int) -> None:
+        """An input is idle from here on, or is no longer. Idle inputs hold back nobody; one that comes back behind the
+        others does, as from then on."""
+        if idle == self.idle[index]:
+            return
+        self.take_waiting()
+        before = all(self.idle)
+        self.idle[index] = idle
+        self._rise_to_lowest()
+        if all(self.idle) != before:
+            for consumers in list(self.consumers.values()):
+                for node, at in consumers:
+                    node.receive_status(not before, at)
+
+    def _rise_to_lowest(self) -> None:
+        active = [mark for mark, idle in zip(self.watermarks, self.idle, strict=True) if not idle]
+        lowest = min(active, default=self.watermark)
         if lowest > self.watermark:
             self.watermark = lowest
             self.rise(lowest)
@@ -120,6 +170,10 @@ class Node:
 
     def new_time(self, time_ms: int) -> None:
         """An epoch begins, with this processing time."""
+
+    def end_epoch(self) -> None:
+        """The epoch ends: the watermark that waits takes effect; nodes in front of this one have done this before."""
+        self.take_waiting()
 
     def restart(self) -> None:
         """The job goes on from its state with new instances of all functions."""
@@ -137,21 +191,12 @@ class Job:
         self.sinks: dict[str, list[Any]] = {}
         self.time_ms = 0
 
-    def source(self, name: str, elements: list[Any], declared: Any) -> Stream:
+    def source(self, epochs: list[list[Any]]) -> Stream:
         node = Node(self)
-        epochs: list[list[Any]] = [[]]
-        for element in elements:
-            if isinstance(element, Pause):
-                epochs.append([])
-            else:
-                epochs[-1].append(element)
-        if epochs[-1] and isinstance(epochs[-1][-1], Mark):
-            # the end of the source, which is a watermark too, takes the place of one right before it
-            epochs[-1].pop()
         self.sources.append((node, epochs))
         return Stream(self, (node, None))
 
-    def sink(self, name: str, stream: Stream) -> None:
+    def sink(self, name: str, stream: Stream, changes: bool = False) -> None:
         found = self.sinks[name] = []
 
         class Sink(Node):
@@ -160,23 +205,113 @@ class Job:
 
         Sink(self, stream.tap)
 
-    def run(self, times_ms: Callable[[int], int]) -> None:
-        """Run all epochs. ``times_ms``: the processing time of each epoch."""
+    def run(self, times_ms: Callable[[int], int], restarts: Container[int]) -> None:
+        """Run all epochs. ``times_ms``: the processing time of each epoch. ``restarts``: the epochs before which the
+        job restarts."""
         for number in range(max(len(epochs) for _, epochs in self.sources)):
             self.time_ms = times_ms(number)
+            if number in restarts:
+                for node in self.nodes:
+                    node.restart()
             for node in self.nodes:
                 node.new_time(self.time_ms)
             for node, epochs in self.sources:
                 for element in epochs[number] if number < len(epochs) else ():
                     if isinstance(element, Mark):
                         node.receive_watermark(element.timestamp, 0)
+                    elif isinstance(element, Idle):
+                        node.receive_status(True, 0)
                     else:
+                        node.receive_status(False, 0)
+                        node.take_waiting()
                         node.emit(element.value, element.timestamp)
                 if number == len(epochs) - 1:
+                    node.receive_status(False, 0)
                     node.receive_watermark(MAX_WATERMARK, 0)
+            for node in self.nodes:
+                node.end_epoch()
+
+
+class Sources:
+    """The sources that a program can have."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def marks(self, name: str, elements: list[Any], declared: Any) -> Stream:
+        epochs: list[list[Any]] = [[]]
+        for element in elements:
+            if isinstance(element, Pause):
+                epochs.append([])
+            else:
+                epochs[-1].append(element)
+        if elements and isinstance(elements[-1], Pause):
+            # the source knows that it ends there
+            epochs.pop()
+        return self._job.source(epochs)
+
+    def bare(self, name: str, elements: list[Any], declared: Any) -> Stream:
+        """Records without times."""
+        return self.marks(
+            name, [one if isinstance(one, Pause) else At(MIN_WATERMARK, one) for one in elements], declared
+        )
+
+    def idle(self, name: str, elements: list[Any], declared: Any) -> Stream:
+        """Each record is followed by a watermark, which is its time, and perhaps by a mark: the source is idle."""
+        with_marks: list[Any] = []
+        for element in elements:
+            with_marks += [element, Mark(element.timestamp)] if isinstance(element, At) else [element]
+        return self.marks(name, with_marks, declared)
+
+    def generated(self, name: str, function: Any, count: int, per_epoch: int, time: Any, declared: Any) -> Stream:
+        """A DataGeneratorSource. ``time``: the timestamp of a record."""
+        return self._calls(function, [range(at, min(at + per_epoch, count)) for at in range(0, count, per_epoch)], time)
+
+    def paged(self, name: str, source: Any, time: Any, declared: Any) -> Stream:
+        pages, cursor = [], None
+        while not pages or cursor is not None:
+            page = source.fetch(cursor)
+            pages.append(page.values)
+            cursor = page.next
+        return self._calls(source.record, [[value for page in pages for value in page]], time)
+
+    def lines(self, name: str, schema: Any, lines: list[str], time: Any, declared: Any) -> Stream:
+        """A file, whose lines a DeserializationSchema reads."""
+        return self._calls(schema.deserialize, [[line.encode() for line in lines]], time)
+
+    def _calls(self, function: Any, epochs: list[Any], time: Any) -> Stream:
+        marked: list[list[Any]] = []
+        for epoch in epochs:
+            made = [copy.deepcopy(function(x)) for x in epoch]
+            marked.append([At(time(one), one) for one in made])
+            marked[-1] += [Mark(max(map(time, made)) - 1)] if made else []
+        return self._job.source(marked)
 
 
 # --- state and contexts -----------------------------------------------------------------------------------------------
+
+
+class Ttl(NamedTuple):
+    """A time-to-live. ``on_read``: reading renews it, too."""
+
+    time_ms: int
+    on_read: bool
+
+
+class StateTtlConfig:
+    """Builds a `Ttl`."""
+
+    def __init__(self, time_ms: int) -> None:
+        self._time_ms, self._on_read = time_ms, False
+
+    new_builder = classmethod(lambda cls, time_ms: cls(time_ms))
+
+    def update_ttl_on_read_and_write(self) -> StateTtlConfig:
+        self._on_read = True
+        return self
+
+    def build(self) -> Ttl:
+        return Ttl(self._time_ms, self._on_read)
 
 
 @dataclass
@@ -185,117 +320,144 @@ class Descriptor:
 
     name: str
     of: Any = None
-    type_info: Any = None
+    ttl: Ttl | None = None
+
+    def enable_time_to_live(self, ttl: Ttl) -> None:
+        self.ttl = ttl
+
+
+@dataclass
+class Stamped:
+    """A stored value, or an element of a stored list or map, and when it was written or read last."""
+
+    value: Any
+    time_ms: int
 
 
 class _Handle:
     """Access to a state of the current key (or of nothing, for operator state). What is stored is never what user code
     has."""
 
-    def __init__(self, entries: dict[Any, Any], key: Callable[[], Any], descriptor: Descriptor) -> None:
+    def __init__(
+        self, entries: dict[Any, Any], key: Callable[[], Any], descriptor: Descriptor, now: Callable[[], int]
+    ) -> None:
         self._entries, self._key, self._of = entries, key, descriptor.of
-
-    @property
-    def _stored(self) -> Any:
-        return self._entries.get(self._key())
-
-    @_stored.setter
-    def _stored(self, value: Any) -> None:
-        self._entries[self._key()] = value
+        self._ttl, self._now = descriptor.ttl, now
 
     def clear(self) -> None:
         self._entries.pop(self._key(), None)
 
+    def _new(self, value: Any) -> Stamped:
+        return Stamped(copy.deepcopy(value), self._now())
+
+    def _lives(self, stamped: Stamped) -> bool:
+        return self._ttl is None or self._now() < stamped.time_ms + self._ttl.time_ms
+
+    def _read(self, stamped: Stamped) -> Any:
+        if self._ttl is not None and self._ttl.on_read:
+            stamped.time_ms = self._now()
+        return copy.deepcopy(stamped.value)
+
 
 class ValueHandle(_Handle):
     def value(self) -> Any:
-        return copy.deepcopy(self._stored)
+        stored = self._entries.get(self._key())
+        return self._read(stored) if stored is not None and self._lives(stored) else None
 
     def update(self, value: Any) -> None:
-        self._stored = copy.deepcopy(value)
+        self._entries[self._key()] = self._new(value)
 
 
 class ListHandle(_Handle):
+    def _living(self) -> list[Stamped]:
+        return [stamped for stamped in self._entries.get(self._key(), ()) if self._lives(stamped)]
+
     def get(self) -> list[Any]:
-        return [copy.deepcopy(value) for value in self._stored or []]
+        return [self._read(stamped) for stamped in self._living()]
 
     __iter__ = lambda self: iter(self.get())  # noqa: E731
 
     def add(self, value: Any) -> None:
-        self._stored = [*(self._stored or []), copy.deepcopy(value)]
+        self._entries[self._key()] = [*self._living(), self._new(value)]
 
     def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
             self.add(value)
 
     def update(self, values: Iterable[Any]) -> None:
-        self._stored = [copy.deepcopy(value) for value in values]
+        self._entries[self._key()] = [self._new(value) for value in values]
 
 
 class MapHandle(_Handle):
+    def _living(self) -> dict[Any, Stamped]:
+        return {key: stamped for key, stamped in self._entries.get(self._key(), {}).items() if self._lives(stamped)}
+
     def get(self, key: Any) -> Any:
-        return copy.deepcopy((self._stored or {}).get(key))
+        stamped = self._living().get(key)
+        return None if stamped is None else self._read(stamped)
 
     def put(self, key: Any, value: Any) -> None:
-        self._stored = {**(self._stored or {}), key: copy.deepcopy(value)}
+        self._entries[self._key()] = {**self._living(), key: self._new(value)}
 
     def put_all(self, values: dict[Any, Any]) -> None:
         for key, value in values.items():
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        self._stored = {one: value for one, value in (self._stored or {}).items() if one != key}
+        self._entries[self._key()] = {one: value for one, value in self._living().items() if one != key}
 
     def contains(self, key: Any) -> bool:
-        return key in (self._stored or {})
+        return key in self._living()
 
     def is_empty(self) -> bool:
-        return not self._stored
+        return not self._living()
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        return [(key, copy.deepcopy(value)) for key, value in (self._stored or {}).items()]
+        return [(key, self._read(stamped)) for key, stamped in self._living().items()]
 
     def keys(self) -> Iterable[Any]:
-        return list(self._stored or {})
+        return list(self._living())
 
     def values(self) -> Iterable[Any]:
         return [value for _, value in self.items()]
 
 
-class ReducingHandle(_Handle):
+class ReducingHandle(ValueHandle):
     def get(self) -> Any:
-        return copy.deepcopy(self._stored)
+        return self.value()
 
     def add(self, value: Any) -> None:
-        new = copy.deepcopy(value)
-        self._stored = new if self._stored is None else copy.deepcopy(_method(self._of, "reduce")(self.get(), new))
+        old, new = self.value(), copy.deepcopy(value)
+        self.update(new if old is None else _method(self._of, "reduce")(old, new))
 
 
-class AggregatingHandle(_Handle):
+class AggregatingHandle(ValueHandle):
     def get(self) -> Any:
-        return None if self._stored is None else copy.deepcopy(self._of.get_result(copy.deepcopy(self._stored)))
+        accumulator = self.value()
+        return None if accumulator is None else self._of.get_result(accumulator)
 
     def add(self, value: Any) -> None:
-        accumulator = self._of.create_accumulator() if self._stored is None else copy.deepcopy(self._stored)
-        self._stored = copy.deepcopy(self._of.add(copy.deepcopy(value), accumulator))
+        accumulator = self.value()
+        if accumulator is None:
+            accumulator = self._of.create_accumulator()
+        self.update(self._of.add(copy.deepcopy(value), accumulator))
 
 
 class Store:
-    """The states of an operator. ``scope``: what states belong to, such as the current key."""
+    """The states of an operator. ``scope``: what states belong to, such as the current key. ``now``: the processing
+    time."""
 
-    def __init__(self, scope: Callable[[], Any]) -> None:
-        self.scope = scope
+    def __init__(self, scope: Callable[[], Any], now: Callable[[], int]) -> None:
+        self.scope, self.now = scope, now
         self.tables: dict[str, dict[Any, Any]] = defaultdict(dict)
 
     def scoped(self, prefix: str, scope: Callable[[], Any]) -> Store:
-        store = Store(scope)
-        store.tables = defaultdict(dict)
-        self.tables = self.tables
+        store = Store(scope, self.now)
         store.tables = _Prefixed(self.tables, prefix)
         return store
 
     def _handle(self, cls: type, descriptor: Descriptor) -> Any:
-        return cls(self.tables[descriptor.name], self.scope, descriptor)
+        return cls(self.tables[descriptor.name], self.scope, descriptor, self.now)
 
     def get_state(self, descriptor: Descriptor) -> ValueHandle:
         return self._handle(ValueHandle, descriptor)
@@ -343,8 +505,8 @@ class FunctionNode(Node):
         self.keys = keys
         self.key: Any = None
         self.timestamp_ms = 0
-        self.state = Store(lambda: self.key)
-        self.operator_state = Store(lambda: None)
+        self.state = Store(lambda: self.key, lambda: job.time_ms)
+        self.operator_state = Store(lambda: None, lambda: job.time_ms)
         self.timers: dict[bool, dict[tuple[int, Any], None]] = {True: {}, False: {}}
         self.program = function
         self._opened = False
@@ -356,6 +518,11 @@ class FunctionNode(Node):
             self.function.initialize_state(self)
         if hasattr(self.function, "open"):
             self.function.open(self.state)
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        if hasattr(self.function, "snapshot_state"):
+            self.function.snapshot_state(self)
 
     def process(self, value: Any, timestamp: int, index: int) -> None:
         if self.keys is not None:
@@ -405,7 +572,9 @@ class FunctionNode(Node):
         self._fire(True, watermark)
 
     def new_time(self, time_ms: int) -> None:
-        self._fire(False, time_ms)
+        # an operator whose input has ended drops its timers in processing time, as Flink's do
+        if self.watermark < MAX_WATERMARK:
+            self._fire(False, time_ms)
 
     def _fire(self, event_time: bool, until: int) -> None:
         while True:
@@ -442,7 +611,7 @@ class Filter(FunctionNode):
 
 class Reduce(FunctionNode):
     def call(self, value: Any, timestamp: int, index: int) -> None:
-        state = ReducingHandle(self.state.tables["reduce"], lambda: self.key, Descriptor("reduce", self.function))
+        state = self.state.get_reducing_state(Descriptor("reduce", self.function))
         state.add(value)
         self.emit(state.get(), timestamp)
 
@@ -474,13 +643,23 @@ class IntervalJoin(FunctionNode):
         super().__init__(*args)
 
     def call(self, value: Any, timestamp: int, index: int) -> None:
+        if timestamp < self.watermark:
+            return
         sides = self._records[self.key]
         sides[index].append(At(timestamp, value))
-        for other in sides[1 - index]:
+        # Flink leaves the order open; in RocksDB it is that of time
+        for other in sorted(sides[1 - index], key=lambda at: at.timestamp):
             left, right = (At(timestamp, value), other) if index == 0 else (other, At(timestamp, value))
             if left.timestamp + self._lower <= right.timestamp <= left.timestamp + self._upper:
                 own = copy.deepcopy(left.value), copy.deepcopy(right.value)
                 self.emit_all(self.function.process_element(*own, self), max(left.timestamp, right.timestamp))
+
+    def rise(self, watermark: int) -> None:
+        """Records that no later one can join are dropped, as Flink does: also those that one with the time of the
+        watermark could join."""
+        for sides in self._records.values():
+            for side, reach in zip(sides, (self._upper, -self._lower), strict=True):
+                side[:] = [at for at in side if at.timestamp + max(reach, 0) > watermark]
 
 
 # --- windows ----------------------------------------------------------------------------------------------------------
@@ -504,6 +683,158 @@ class SlidingEventTimeWindows:
 
 class EventTimeSessionWindows:
     with_gap = staticmethod(lambda gap: Assigner("session", gap, 0))
+
+
+class GlobalWindows:
+    create = staticmethod(lambda: Assigner("global", MAX_WATERMARK + 1, MAX_WATERMARK + 1))
+
+
+class Trigger(NamedTuple):
+    """``kind``: event, count or continuous (each ``size`` ms); ``purges``: the window is emptied when it has fired."""
+
+    kind: str = "event"
+    size: int = 0
+    purges: bool = False
+
+
+class EventTimeTrigger:
+    create = staticmethod(Trigger)
+
+
+class CountTrigger:
+    of = staticmethod(lambda size: Trigger("count", size))
+
+
+class ContinuousEventTimeTrigger:
+    of = staticmethod(lambda size: Trigger("continuous", size))
+
+
+class PurgingTrigger:
+    of = staticmethod(lambda trigger: trigger._replace(purges=True))
+
+
+class Evictor(NamedTuple):
+    """Keeps the last ``size`` elements, or those of the last ``size`` ms. ``after``: when the function has seen all."""
+
+    kind: str
+    size: int
+    after: bool
+
+    def kept(self, elements: list[Element]) -> list[Element]:
+        if self.kind == "count":
+            return elements[-self.size :]
+        newest = max((element.timestamp for element in elements), default=0)
+        return [element for element in elements if element.timestamp > newest - self.size]
+
+
+class CountEvictor:
+    of = staticmethod(lambda size, after=False: Evictor("count", size, after))
+
+
+class TimeEvictor:
+    of = staticmethod(lambda size, after=False: Evictor("time", size, after))
+
+
+@dataclass
+class Open:
+    """A window of a key with what its trigger knows."""
+
+    key: Any
+    start: int
+    last: int
+    elements: list[Element] = field(default_factory=list)
+    count: int = 0
+    next_ms: int | None = None
+    timers: set[int] = field(default_factory=set)
+
+
+class TriggeredModel:
+    """Windows that do not merge, with any trigger and evictor. It gives what the models of windows give."""
+
+    def __init__(self, assigner: Assigner, lateness: int, trigger: Trigger, evictor: Evictor | None) -> None:
+        self._size, self._slide = assigner.size, assigner.slide
+        self._lateness, self._trigger, self._evictor = lateness, trigger, evictor
+        self._watermark = MIN_WATERMARK
+        self._open: dict[tuple[int, Any], Open] = {}
+        self.fired: list[Fired] = []
+        self.late: list[Element] = []
+
+    def run(self, events: list[Element | Watermark]) -> None:
+        for event in events:
+            if isinstance(event, Watermark):
+                self._rise(event.timestamp)
+            else:
+                self._add(event)
+
+    def _add(self, element: Element) -> None:
+        latest = element.timestamp // self._slide * self._slide
+        starts = itertools.takewhile(
+            lambda start: start > element.timestamp - self._size, itertools.count(latest, -self._slide)
+        )
+        taken = False
+        for start in starts:
+            last = start + self._size - 1
+            if last + self._lateness <= self._watermark:
+                continue
+            taken = True
+            window = self._open.setdefault((start, element.key), Open(element.key, start, last))
+            window.elements.append(element)
+            if self._fires_with(window, element):
+                self._fire(window)
+            window.timers.add(last + self._lateness)
+        if not taken and element.timestamp + self._lateness <= self._watermark:
+            self.late.append(element)
+
+    def _fires_with(self, window: Open, element: Element) -> bool:
+        kind, size, _ = self._trigger
+        if kind == "count":
+            window.count += 1
+            fires = window.count >= size
+            window.count %= size
+            return fires
+        if window.last <= self._watermark:
+            return True
+        window.timers.add(window.last)
+        if kind == "continuous" and window.next_ms is None:
+            self._next(window, element.timestamp - element.timestamp % size)
+        return False
+
+    def _next(self, window: Open, after_ms: int) -> None:
+        window.next_ms = min(after_ms + self._trigger.size, window.last)
+        window.timers.add(window.next_ms)
+
+    def _rise(self, watermark: int) -> None:
+        self._watermark = watermark
+        while True:
+            due = [(timer, window) for window in self._open.values() for timer in window.timers if timer <= watermark]
+            if not due:
+                return
+            timer, window = min(due, key=lambda one: one[0])
+            window.timers.remove(timer)
+            if self._fires_at(window, timer):
+                self._fire(window)
+            if timer == window.last + self._lateness:
+                del self._open[window.start, window.key]
+
+    def _fires_at(self, window: Open, timer: int) -> bool:
+        if self._trigger.kind == "count" or timer == window.last:
+            return self._trigger.kind != "count"
+        if self._trigger.kind == "event" or timer != window.next_ms:
+            return False
+        self._next(window, timer)
+        return True
+
+    def _fire(self, window: Open) -> None:
+        if not window.elements:
+            return
+        seen = window.elements
+        if self._evictor is not None:
+            window.elements = self._evictor.kept(window.elements)
+            seen = seen if self._evictor.after else window.elements
+        values = tuple(element.value for element in seen)
+        self.fired.append(Fired(window.key, window.start, window.start + self._size, values))
+        if self._trigger.purges:
+            window.elements = []
 
 
 class Window(NamedTuple):
@@ -531,7 +862,10 @@ class WindowNode(FunctionNode):
         self._counted: dict[Any, list[Any]] = defaultdict(list)
         self._fired = 0
         self._windows: Any = None
-        if assigner.kind == "session":
+        if windowed.with_trigger is not None or windowed.with_evictor is not None:
+            trigger = windowed.with_trigger or Trigger()
+            self._windows = TriggeredModel(assigner, lateness, trigger, windowed.with_evictor)
+        elif assigner.kind == "session":
             self._windows = SessionModel(lambda value: assigner.size, lateness)
         elif assigner.kind != "count":
             self._windows = AlignedModel(assigner.size, assigner.slide, lateness=lateness)
@@ -595,6 +929,16 @@ class Windowed:
         self.stream, self.assigner, self.keys = stream, assigner, keys
         self.lateness = 0
         self.late_tag: OutputTag | None = None
+        self.with_trigger: Trigger | None = None
+        self.with_evictor: Evictor | None = None
+
+    def trigger(self, trigger: Trigger) -> Windowed:
+        self.with_trigger = trigger
+        return self
+
+    def evictor(self, evictor: Evictor) -> Windowed:
+        self.with_evictor = evictor
+        return self
 
     def allowed_lateness(self, time_ms: int) -> Windowed:
         self.lateness = time_ms
@@ -606,7 +950,7 @@ class Windowed:
 
     def reduce(self, function: Any, window_function: Any = None, output_type: Any = None) -> Stream:
         def evaluate(node: Any, key: Any, window: Any, elements: list[Any]) -> Any:
-            state = ReducingHandle({}, lambda: None, Descriptor("", function))
+            state = Store(lambda: None, lambda: 0).get_reducing_state(Descriptor("", function))
             for _, element in elements:
                 state.add(element)
             return self._result(node, key, window, state.get())
@@ -617,7 +961,7 @@ class Windowed:
         self, function: Any, window_function: Any = None, accumulator_type: Any = None, output_type: Any = None
     ) -> Stream:
         def evaluate(node: Any, key: Any, window: Any, elements: list[Any]) -> Any:
-            state = AggregatingHandle({}, lambda: None, Descriptor("", function))
+            state = Store(lambda: None, lambda: 0).get_aggregating_state(Descriptor("", function))
             for _, element in elements:
                 state.add(element)
             return self._result(node, key, window, state.get())
@@ -886,7 +1230,7 @@ FUNCTIONS = (
     "MapFunction FlatMapFunction FilterFunction ProcessFunction KeyedProcessFunction ReduceFunction AggregateFunction "
     "WindowFunction ProcessWindowFunction AllWindowFunction ProcessAllWindowFunction CoMapFunction CoFlatMapFunction "
     "CoProcessFunction KeyedCoProcessFunction BroadcastProcessFunction KeyedBroadcastProcessFunction AsyncFunction "
-    "JoinFunction CoGroupFunction ProcessJoinFunction CheckpointedFunction"
+    "JoinFunction CoGroupFunction ProcessJoinFunction CheckpointedFunction PagedSource DeserializationSchema"
 ).split()
 
 
@@ -902,7 +1246,10 @@ def names() -> dict[str, Any]:
             for cls in (At, Mark, Pause, Row, OutputTag, Time, AsyncDataStream, AsyncRetryStrategy, FlatJoinFunction)
         },
         **{cls.__name__: cls for cls in (TumblingEventTimeWindows, SlidingEventTimeWindows, EventTimeSessionWindows)},
+        **{cls.__name__: cls for cls in (GlobalWindows, EventTimeTrigger, CountTrigger, ContinuousEventTimeTrigger)},
+        **{cls.__name__: cls for cls in (PurgingTrigger, CountEvictor, TimeEvictor, StateTtlConfig, Idle, Page)},
         "Types": _Anything(),
+        "functools": functools,
     }
 
 
@@ -911,11 +1258,11 @@ def _descriptor(state: str) -> Callable[..., Descriptor]:
     return lambda name, *rest: Descriptor(name, rest[0] if functional else None)
 
 
-def results_of(source: str, times_ms: Callable[[int], int]) -> dict[str, list[Any]]:
-    """Run a program; returns what each sink gets, in order."""
+def results_of(source: str, times_ms: Callable[[int], int], restarts: Container[int] = ()) -> dict[str, list[Any]]:
+    """Run a program; returns what each sink gets, in order. ``times_ms``, ``restarts``: see `Job.run`."""
     namespace = names()
     exec(compile(source, "<program>", "exec"), namespace)
     job = Job()
-    namespace["build"](job.source, job.sink)
-    job.run(times_ms)
+    namespace["build"](Sources(job), job.sink)
+    job.run(times_ms, restarts)
     return job.sinks

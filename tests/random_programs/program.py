@@ -7,6 +7,7 @@ taken away (`smaller`) is otherwise the same.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -25,14 +26,25 @@ class Step:
     seed: int
 
 
+#: A record, or a mark: None is the end of an epoch, a number a watermark, and "idle" lasts until the next record.
+Element = tuple[int, str, int] | int | str | None
+
+
 @dataclass(frozen=True)
 class Input:
-    """A source: its records as (time in ms, key, number), and marks: None ends an epoch, a number is a watermark."""
+    """A source: its records as (time in ms, key, number), and what is between them.
+
+    Args:
+        form: marks (a TestingSource); bare (one whose records have no time); idle (one whose records are followed by
+            watermarks); generated, paged, lines: its records are made by a function, with consecutive numbers, of one
+            object that is changed each time.
+    """
 
     name: str
     shape: Shape
     keys: str
-    elements: tuple[tuple[int, str, int] | int | None, ...]
+    elements: tuple[Element, ...]
+    form: str = "marks"
 
     @property
     def records(self) -> int:
@@ -41,10 +53,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Program:
-    """A program, whose text is `source`."""
+    """A program, whose text is `source`.
+
+    Args:
+        apart: whether only one source has records in each epoch.
+        restarts: the epochs in which the job fails, and at which phase, or "BETWEEN" epochs.
+    """
 
     parallelism: int
     late: bool
+    apart: bool
+    restarts: tuple[tuple[int, str], ...]
     inputs: tuple[Input, ...]
     steps: tuple[Step, ...]
     #: streams that have a sink though operators read them
@@ -68,7 +87,21 @@ class Program:
 
     def _of_sources(self) -> dict[str, StreamInfo]:
         return {
-            one.name: StreamInfo(one.name, one.shape, Order.TOTAL, True, self.late, frozenset(one.keys), one.records)
+            one.name: StreamInfo(
+                one.name,
+                one.shape,
+                Order.TOTAL,
+                exact=one.form in ("marks", "idle"),
+                # without times no operator is possible that depends on them
+                late=self.late or one.form == "bare",
+                keys=frozenset(one.keys),
+                size=one.records,
+                origins=frozenset([one.name]),
+                apart=self.apart,
+                idles=one.form == "idle",
+                # it is not known which pages an epoch reads
+                clocked=one.form == "paged",
+            )
             for one in self.inputs
         }
 
@@ -86,48 +119,139 @@ class Program:
     @property
     def source(self) -> str:
         """The text of the program."""
-        lines = [f"# parallelism: {self.parallelism}"]
+        restarts = ", ".join(f"{phase} {epoch}" for epoch, phase in self.restarts)
+        lines = [f"# parallelism: {self.parallelism}", *([f"# restarts: {restarts}"] if restarts else [])]
         lines += [f"#   {step.number}: {step.kind.name}" for step in self.steps] + [""]
+        for one in self.inputs:
+            lines += _definition(one)
         for text in self.texts:
             lines += [*text.definitions, ""] if text.definitions else []
         lines += ["def build(source, sink):"]
         body = [line for one in self.inputs for line in _input(one)]
         body += [line for text in self.texts for line in text.call.split("\n")]
         for name, info in self.sunk.items():
-            body.append(f'sink("{name}", {name})  # order: {info.order.name}, key: {info.shape.k("r")}')
+            # some sinks change the records that they get
+            changes = ", changes=True" if len(name) + int(name[-1], 36) & 1 else ""
+            body.append(f'sink("{name}", {name}{changes})  # order: {info.order.name}, key: {info.shape.k("r")}')
         return "\n".join([*lines, *("    " + line for line in body), ""])
 
 
+def _made(one: Input, value: str) -> list[str]:
+    """Statements that make the record of a number: the object that was made before is changed and returned."""
+    key = f"{one.keys!r}[{value} % {len(one.keys)}]"
+    return [
+        "r = self.kept",
+        f"number = {value}",
+        *one.shape.refilled("r", key.replace(value, "number"), "number"),
+        "self.kept = r",
+        "return r",
+    ]
+
+
+def _definition(one: Input) -> list[str]:
+    """The class that makes the records of a source, if there is one."""
+    name, count = f"{one.name.capitalize()}Records", one.records
+    kept = f"    kept = {one.shape.new(repr(one.keys[0]), '0')}"
+    if one.form == "generated":
+        base, head, value = "", "__call__(self, i)", "i + 1"
+    elif one.form == "lines":
+        base, head, value = "DeserializationSchema", "deserialize(self, message)", "int(message)"
+    elif one.form == "paged":
+        base, head, value = "PagedSource", "record(self, value)", "value"
+    else:
+        return []
+    lines = [f"class {name}{f'({base})' if base else ''}:", kept, "    bounded = True"]
+    lines += [f"    produced_type = {one.shape.declared()}", "    def get_produced_type(self):"]
+    lines += ["        return self.produced_type", "    def fetch(self, cursor):", "        at = cursor or 0"]
+    lines += [
+        f"        return Page(list(range(at + 1, min(at + 4, {count}) + 1)), at + 4 if at + 4 < {count} else None)"
+    ]
+    return [*lines, f"    def {head}:", *("        " + line for line in _made(one, value)), ""]
+
+
 def _input(one: Input) -> list[str]:
-    lines = [f'{one.name} = source("{one.name}", [']
+    declared = one.shape.declared()
+    made, time = f"{one.name.capitalize()}Records()", f"lambda r: 3 * {one.shape.n('r')}"
+    head = f'{one.name} = source.{one.form}("{one.name}", '
+    if one.form == "generated":
+        return [f"{head}{made}, {one.records}, {1 + one.records // 3}, {time}, {declared})"]
+    if one.form == "paged":
+        return [f"{head}{made}, {time}, {declared})"]
+    if one.form == "lines":
+        return [f"{head}{made}, {[str(number + 1) for number in range(one.records)]}, {time}, {declared})"]
+    lines = [f"{head}["]
     for element in one.elements:
-        if isinstance(element, tuple):
+        if one.form == "bare" and isinstance(element, tuple):
+            lines.append(f"    {one.shape.new(repr(element[1]), str(element[2]))},")
+        elif isinstance(element, tuple):
             time_ms, key, number = element
             lines.append(f"    At({time_ms}, {one.shape.new(repr(key), str(number))}),")
-        else:
+        elif element == "idle":
+            lines.append("    Idle(),")
+        elif one.form != "bare" or element is None:
             lines.append("    Pause()," if element is None else f"    Mark({element}),")
-    return [*lines, f"], {one.shape.declared()})"]
+    return [*lines, f"], {declared})"]
 
 
-def random_program(seed: str) -> Program:
-    """The program of a seed."""
+def random_program(seed: str, *, spark: bool = False, idle: bool = False) -> Program:
+    """The program of a seed.
+
+    Args:
+        spark: it can run on Spark, where nobody sets the clock and nothing fails.
+        idle: it is one whose sources are idle at times.
+    """
     rng = random.Random(seed)
-    parallelism = rng.choice([1, 1, 2])
-    sources = rng.choice([1, 1, 1, 2])
-    late = sources == 1 and rng.random() < 0.4
-    inputs = [_random_input(rng, f"in{number}", number, late) for number in range(sources)]
-    program = Program(parallelism, late, tuple(inputs), ())
+    parallelism = 2 if spark else rng.choice([1, 1, 2])
+    restarts = _random_restarts(rng) if rng.random() < 0.3 and not spark else ()
+    if idle or rng.random() < 0.1:
+        program = Program(2 if spark else rng.choice([1, 1, 1, 2]), True, True, restarts, _apart_inputs(rng, idle), ())
+    else:
+        sources = rng.choice([1, 1, 1, 2])
+        late = sources == 1 and rng.random() < 0.4
+        inputs = [_random_input(rng, f"in{number}", number, late) for number in range(sources)]
+        if rng.random() < 0.15:
+            inputs = [replace(one, form="bare") for one in inputs]
+        elif not late and rng.random() < 0.15:
+            forms = ["generated", "lines", *([] if restarts else ["paged"])]
+            if parallelism > 1:
+                forms.remove("lines")
+            inputs = [replace(one, form=rng.choice(forms)) for one in inputs]
+            inputs = [replace(one, form="generated" if parallelism > 1 else one.form) for one in inputs]
+        program = Program(parallelism, late, False, restarts, tuple(inputs), ())
     for number in range(1, rng.choice([2, 3, 4, 5, 7]) + 1):
-        program = _with_step(rng, program, number)
+        program = _with_step(rng, program, number, spark)
     names = [name for name in program.streams if rng.random() < 0.3]
-    return replace(program, sinks=frozenset(names))
+    program = replace(program, sinks=frozenset(names))
+    return _for_spark(program, seed) if spark else program
+
+
+def _for_spark(program: Program, seed: str) -> Program:
+    """The program with one epoch, or another one, if functions keep objects: where a task runs next, and so what its
+    functions have kept, is known within an epoch only."""
+    if not re.search(r"\b(kept|self\.last)\b", "".join(line for text in program.texts for line in text.definitions)):
+        return program
+    if program.apart or any(one.form not in ("marks", "bare") for one in program.inputs):
+        return random_program(f"{seed}'", spark=True)
+    inputs = [
+        replace(one, elements=tuple(filter(lambda element: element is not None, one.elements)))
+        for one in program.inputs
+    ]
+    return replace(program, inputs=tuple(inputs))
+
+
+#: the phases of an epoch at which jobs fail, and "BETWEEN": before an epoch
+PHASES = ("BETWEEN", "PLANNED", "EPOCH_PREPARED")
+
+
+def _random_restarts(rng: random.Random) -> tuple[tuple[int, str], ...]:
+    return tuple((epoch, rng.choice(PHASES)) for epoch in range(5) if rng.random() < 0.4)
 
 
 def _random_input(rng: random.Random, name: str, number: int, late: bool) -> Input:
     keys = rng.choice(["abc", "ab", "a"]) if number == 0 else rng.choice(["abc", "xy"])
     count = rng.choice([6, 10, 16, 24])
     times = [max(0, 3 * index + rng.choice([0, 0, -4, -9, 2])) for index in range(count)]
-    elements: list[tuple[int, str, int] | int | None] = []
+    elements: list[Element] = []
     watermark = -1
     for index, time_ms in enumerate(times):
         elements.append((time_ms, rng.choice(keys), index + 1 + 100 * number))
@@ -141,13 +265,44 @@ def _random_input(rng: random.Random, name: str, number: int, late: bool) -> Inp
     return Input(name, random_shape(rng), keys, tuple(elements))
 
 
-def _with_step(rng: random.Random, program: Program, number: int) -> Program:
+def _apart_inputs(rng: random.Random, idles: bool) -> tuple[Input, ...]:
+    """Two sources that have records in different epochs, and end in different ones. ``idles``: at times they are idle;
+    an epoch then has one record."""
+    keys = rng.choice(["abc", "ab", "a"])
+    elements: tuple[list[Element], list[Element]] = ([], [])
+    latest, marks, number = [0, 0], [-1, -1], 0
+    for _ in range(rng.choice([4, 8, 14]) * (2 if idles else 1)):
+        one = rng.randrange(2)
+        for _ in range(1 if idles else rng.randint(1, 4)):
+            number += 1
+            latest[one] += rng.choice([0, 1, 5, 20])
+            elements[one].append((max(0, latest[one] - rng.choice([0, 0, 4, 9])), rng.choice(keys), number))
+            mark = latest[one] - rng.choice([1, 5])
+            if not idles and rng.random() < 0.4 and mark > marks[one]:
+                marks[one] = mark
+                elements[one].append(mark)
+        if idles and rng.random() < 0.3:
+            elements[one].append("idle")
+        for each in elements:
+            each.append(None)
+    # the sources end in epochs of their own
+    for index, each in enumerate(elements):
+        each += [None] * (1 + index)
+    form = "idle" if idles else "marks"
+    return tuple(Input(f"in{index}", random_shape(rng), keys, tuple(elements[index]), form) for index in (0, 1))
+
+
+def _with_step(rng: random.Random, program: Program, number: int, spark: bool) -> Program:
     """The program with one more operator. It reads the newest stream or another one: some have two consumers."""
     streams = list(program.streams.values())
     for _ in range(50):
-        kind = rng.choice(KINDS)
+        kind = rng.choice(
+            KINDS if rng.random() < 0.7 or not program.apart else [one for one in KINDS if one.inputs == 2]
+        )
         first = streams[-1] if rng.random() < 0.6 else rng.choice(streams)
         second = rng.choice(streams) if kind.inputs == 2 else first
+        if kind.clock and spark:
+            continue
         if kind.possible(first, second, program.parallelism):
             step = Step(number, kind, (first.name, second.name), rng.getrandbits(32))
             return replace(program, steps=(*program.steps, step))
@@ -169,6 +324,12 @@ def smaller(program: Program) -> Iterator[Program]:
         yield replace(program, sinks=program.sinks - {name})
     if program.parallelism > 1:
         yield replace(program, parallelism=1)
+    if program.restarts:
+        yield replace(program, restarts=())
+        for restart in program.restarts:
+            yield replace(program, restarts=tuple(one for one in program.restarts if one != restart))
+    if program.apart:
+        return
     for index, one in enumerate(program.inputs):
         length = len(one.elements)
         for size in (length // 2, length // 4, 1):

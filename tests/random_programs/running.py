@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import itertools
 import re
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import flinkish.datastream as datastream
-from flinkish.common import Configuration, Row, Time, Types, WatermarkStrategy
-from flinkish.datastream import StreamExecutionEnvironment, functions, state, window
-from flinkish.testing import End, Pause, ProgramTestHarness, StreamRecord, TestingSink, TestingSource, Watermark
+from flinkish.common import Configuration, DeserializationSchema, Row, Time, Types, WatermarkStrategy
+from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
+from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
+from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.connectors.paged_source import Page, PagedSource
+from flinkish.core.sink import SinkWriter
+from flinkish.core.source import SplitSource
+from flinkish.datastream import DataStream, StreamExecutionEnvironment, functions, state, window
+from flinkish.testing import (
+    End,
+    Pause,
+    Phase,
+    ProgramTestHarness,
+    SimulatedCrash,
+    StreamRecord,
+    TestingSink,
+    TestingSource,
+    Watermark,
+)
 from tests.random_programs import model
 from tests.random_programs.kinds import Order
 from tests.random_programs.records import CLASSES
@@ -20,7 +45,7 @@ Results = dict[str, list[Any]]
 #: processing time of the first epoch, and from one epoch to the next, in ms
 START_MS, EPOCH_MS = 1_000_000, 1_000
 
-_SINK = re.compile(r'sink\("(\w+)", \w+\)  # order: (\w+), key: (.+)')
+_SINK = re.compile(r'sink\("(\w+)", [^#]*\)  # order: (\w+), key: (.+)')
 
 
 def time_of_epoch(number: int) -> int:
@@ -29,7 +54,14 @@ def time_of_epoch(number: int) -> int:
 
 def expected(source: str) -> Results:
     """What the model says that each sink gets."""
-    return model.results_of(source, time_of_epoch)
+    # what fails behind the last phase before the commit goes on with the next epoch
+    restarts = {epoch + (phase == "EPOCH_PREPARED") for phase, epoch in _restarts(source)}
+    return model.results_of(source, time_of_epoch, restarts)
+
+
+def _restarts(source: str) -> list[tuple[str, int]]:
+    line = re.search(r"# restarts: (.+)", source)
+    return [(phase, int(epoch)) for phase, epoch in re.findall(r"(\w+) (\d+)", line[1])] if line else []
 
 
 def names() -> dict[str, Any]:
@@ -37,36 +69,198 @@ def names() -> dict[str, Any]:
     found: dict[str, Any] = {"__name__": "__main__", **CLASSES}
     for module in (functions, state, window, datastream):
         found.update({name: getattr(module, name) for name in module.__all__})
-    found.update(At=lambda time_ms, value: StreamRecord(value, time_ms), Mark=Watermark, Pause=Pause)
-    return {**found, "Row": Row, "Time": Time, "Types": Types}
+    found.update(At=lambda time_ms, value: StreamRecord(value, time_ms), Mark=Watermark, Pause=Pause, Idle=model.Idle)
+    found.update(PagedSource=PagedSource, Page=Page, DeserializationSchema=DeserializationSchema)
+    return {**found, "Row": Row, "Time": Time, "Types": Types, "functools": functools}
 
 
-def build(source: str, env: StreamExecutionEnvironment, sink: Callable[[str], Any], pauses: bool = True) -> None:
-    """Build a program in an environment. ``sink``: the sink of a name. ``pauses``: whether there may be more than one
-    epoch."""
+class MarksIdleness(WatermarkGenerator):
+    """The watermark is the time of the last record. ``idle``: the records after which the source is idle."""
+
+    def __init__(self, idle: frozenset[Any]) -> None:
+        self._idle = idle
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        output.emit_watermark(event_timestamp)
+        if plain(event) in self._idle:
+            output.mark_idle()
+
+
+class _Sources:
+    """The sources that a program can have. ``folder``: for files."""
+
+    def __init__(self, env: StreamExecutionEnvironment, folder: Path) -> None:
+        self._env, self._folder = env, folder
+
+    def marks(self, name: str, elements: list[Any], declared: Any) -> DataStream:
+        return self._of(TestingSource(*elements, End(), type_info=declared), WatermarkStrategy.no_watermarks(), name)
+
+    bare = marks
+
+    def idle(self, name: str, elements: list[Any], declared: Any) -> DataStream:
+        pairs = itertools.pairwise(elements)
+        idle = frozenset(plain(one.value) for one, other in pairs if isinstance(other, model.Idle))
+        kept = [element for element in elements if not isinstance(element, model.Idle)]
+        strategy = WatermarkStrategy.for_generator(functools.partial(MarksIdleness, idle))
+        return self._of(TestingSource(*kept, End(), type_info=declared), strategy, name)
+
+    def generated(self, name: str, function: Any, count: int, per_epoch: int, time: Any, declared: Any) -> DataStream:
+        source = DataGeneratorSource(function, count, declared, records_per_epoch=per_epoch)
+        return self._of(source, _times(time), name)
+
+    def paged(self, name: str, source: PagedSource, time: Any, declared: Any) -> DataStream:
+        source.poll_interval_ms = 0
+        return self._of(source, _times(time), name)
+
+    def lines(self, name: str, schema: DeserializationSchema, lines: list[str], time: Any, declared: Any) -> DataStream:
+        file = self._folder / f"{name}.txt"
+        file.write_text("".join(f"{line}\n" for line in lines))
+        return self._of(FileSource(StreamFormat(schema), [str(file)]), _times(time), name)
+
+    def _of(self, source: SplitSource, strategy: WatermarkStrategy, name: str) -> DataStream:
+        return self._env.from_source(source, strategy, name)
+
+
+@dataclass(frozen=True)
+class _Time(TimestampAssigner):
+    """Takes the time of a record by a function of the program."""
+
+    function: Callable[[Any], int]
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return self.function(value)
+
+
+def _times(function: Callable[[Any], int]) -> WatermarkStrategy:
+    return WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Time(function))
+
+
+def build(source: str, env: StreamExecutionEnvironment, sink: Callable[[str, bool], Any], folder: Path) -> None:
+    """Build a program in an environment.
+
+    Args:
+        sink: makes the sink of a name; whether it changes the records that it gets.
+        folder: for files of sources.
+    """
     found = re.search(r"# parallelism: (\d+)", source)
     env.set_parallelism(int(found[1]) if found else 1)
     namespace = names()
     exec(compile(source, "<program>", "exec"), namespace)
 
-    def add_source(name: str, elements: list[Any], declared: Any) -> Any:
-        kept = [element for element in elements if pauses or not isinstance(element, Pause)]
-        read = TestingSource(*kept, End(), type_info=declared)
-        return env.from_source(read, WatermarkStrategy.no_watermarks(), name)
+    def add_sink(name: str, stream: DataStream, changes: bool = False) -> None:
+        stream.sink_to(sink(name, changes)).name(f"sink {name}")
 
-    namespace["build"](add_source, lambda name, stream: stream.sink_to(sink(name)).name(f"sink {name}"))
+    namespace["build"](_Sources(env, folder), add_sink)
+
+
+class ChangingSink(TestingSink):
+    """Keeps the records as they came, and then changes them, as sinks may."""
+
+    def create_writer(self) -> SinkWriter:
+        return _ChangingWriter(super().create_writer())
+
+
+class _ChangingWriter(SinkWriter):
+    def __init__(self, inner: SinkWriter) -> None:
+        self._inner = inner
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        self._inner.write(copy.deepcopy(values), timestamps)
+        for value in values:
+            change_all(value)
+        return []
+
+    def prepare_commit(self) -> list[Any]:
+        return self._inner.prepare_commit()
+
+
+def change_all(value: Any) -> None:
+    """Change whatever can be changed of a record, at every depth."""
+    if isinstance(value, dict):
+        for one in value.values():
+            change_all(one)
+        value.clear()
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            change_all(one)
+        if isinstance(value, list):
+            value.append(-1)
+    elif isinstance(value, set):
+        value.add(-1)
+    elif isinstance(value, Row) or hasattr(value, "__dataclass_fields__"):
+        for one in value if isinstance(value, Row) else map(value.__getattribute__, value.__dataclass_fields__):
+            change_all(one)
 
 
 def in_minicluster(source: str) -> Results:
     """What each sink gets from flinkish in this process."""
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     sinks: dict[str, TestingSink] = {}
-    build(source, env, lambda name: sinks.setdefault(name, TestingSink()))
-    with ProgramTestHarness(env) as harness:
-        while not harness.finished:
-            harness.set_processing_time(time_of_epoch(harness.next_epoch))
-            harness.run_epoch()
+    with tempfile.TemporaryDirectory() as folder:
+        kinds = {False: TestingSink, True: ChangingSink}
+        build(source, env, lambda name, changes: sinks.setdefault(name, kinds[changes]()), Path(folder))
+        harness = ProgramTestHarness(env)
+        try:
+            _run(harness, _restarts(source))
+        finally:
+            harness.close()
     return {name: sink.values for name, sink in sinks.items()}
+
+
+class OnSpark:
+    """Runs programs in the Spark session of this process.
+
+    Args:
+        folder: for the job directories.
+    """
+
+    _programs = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, source: str) -> Results:
+        """What each sink gets."""
+        number = next(self._programs)
+        folder = self._folder / f"program-{number}"
+        folder.mkdir()
+        configuration = Configuration()
+        settings = {
+            "pipeline.max-parallelism": "4",
+            "flinkish.job.dir": str(folder / "job"),
+            "flinkish.progress": "never",
+            "flinkish.history.enabled": "false",
+        }
+        for key, value in settings.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration)
+        found: Results = {}
+
+        def sink(name: str, changes: bool) -> CollectSink:
+            full = f"random-{number}-{name}"
+            register_collector(full, NAMED, found.setdefault(name, []).extend)
+            return CollectSink(full)
+
+        try:
+            build(source, env, sink, folder)
+            env.execute("random program")
+        finally:
+            for name in found:
+                unregister_collector(f"random-{number}-{name}", NAMED)
+        return found
+
+
+def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]]) -> None:
+    for phase, epoch in restarts:
+        if phase != "BETWEEN":
+            harness.crash_at(Phase[phase], epoch=epoch)
+    while not harness.finished:
+        epoch = harness.next_epoch
+        harness.set_processing_time(time_of_epoch(epoch))
+        if ("BETWEEN", epoch) in restarts:
+            harness.crash()
+        with suppress(SimulatedCrash):
+            harness.run_epoch()
 
 
 def differences(source: str, found: Results, wanted: Results) -> list[str]:

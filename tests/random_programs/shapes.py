@@ -19,7 +19,8 @@ KINDS = {
     "Named": False,
     "Frozen": False,
 }
-CONTENTS = ("list", "dict", "set", "nested")
+#: twin: a list that has one list twice
+CONTENTS = ("list", "dict", "set", "nested", "twin")
 _FIELDS = {"record": ("k", "n", "p"), "part": ("a", "c")}
 
 
@@ -73,9 +74,13 @@ class Shape:
         return _make(self.part, "part", (a, c))
 
     def new_contents(self, value: str) -> str:
-        return {"list": f"[{value}]", "dict": f"{{{_bracketed(value)} % 5: {value}}}", "set": f"{{{value}}}"}.get(
-            self.contents, f"[[{value}]]"
-        )
+        return {
+            "list": f"[{value}]",
+            "dict": f"{{{_bracketed(value)} % 5: {value}}}",
+            "set": f"{{{value}}}",
+            "nested": f"[[{value}]]",
+            "twin": f"[[{value}]] * 2",
+        }[self.contents]
 
     def new(self, k: str, n: str) -> str:
         """A new record that shares nothing."""
@@ -96,6 +101,7 @@ class Shape:
             "dict": [f"{self.c(variable)}[{number} % 5] = {value}", f"{self.c(variable)}.pop({number} % 5, None)"],
             "set": [f"{self.c(variable)}.add({value})", f"{self.c(variable)}.discard({value} - 1)"],
             "nested": [f"{self.c(variable)}.append([{value}])", f"{self.c(variable)}[0].append({value})"],
+            "twin": [f"{self.c(variable)}[0].append({value})", f"{self.c(variable)}.append({self.c(variable)}[0])"],
         }[self.contents]
         possible = contents * 2
         if KINDS[self.part]:
@@ -104,6 +110,18 @@ class Shape:
             possible.append(f"{self.n(variable)} += 1")
             possible.append(f"{self.p(variable)} = {self.make_part(value, self.new_contents(value))}")
         return rng.sample(possible, rng.choice((1, 1, 2, 3)))
+
+    def refilled(self, variable: str, key: str, value: str) -> list[str]:
+        """Statements that make ``variable`` a record with other contents, and change all that can be changed of the
+        record that it was."""
+        contents, fresh = self.c(variable), self.new_contents(value)
+        lists = self.contents in ("list", "nested", "twin")
+        lines = [f"{contents}[:] = {fresh}"] if lists else [f"{contents}.clear()", f"{contents}.update({fresh})"]
+        if KINDS[self.part]:
+            lines.append(f"{self.a(variable)} = {value}")
+        if KINDS[self.record]:
+            return [*lines, f"{self.k(variable)} = {key}", f"{self.n(variable)} = {value}"]
+        return [*lines, f"{variable} = {self.make(key, value, self.p(variable))}"]
 
     def combined(self, into: str, other: str) -> list[str]:
         """Statements that combine two records in place where that is possible; the result is in the variable ``into``.
