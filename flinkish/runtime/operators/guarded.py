@@ -17,6 +17,7 @@ from itertools import repeat
 from typing import Any
 
 from flinkish.common.accumulators import LongCounter
+from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import detached, handed_over
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
@@ -310,7 +311,7 @@ class GuardedOperator(StreamOperator):
         return ErrorBudgetError(
             f"too many calls of the function fail, the last one with {what}",
             user_traceback=traceback,
-            where=f"operator {context.name!r} (uid {context.uid!r}), key {key!r}, epoch {context.epoch.epoch}",
+            where=f"operator {context.name!r} (uid {context.uid!r}), key {abbreviated(key)}, epoch {context.epoch.epoch}",
             expected=f"at most {allowed.max_failures} failures in a row, and in the long run {allowed.max_rate:.2%} "
             "of the calls of a subtask",
             hint="mend the function and start the job again, or allow more in on_error(...)",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import detached, handed_over
 from flinkish.core.functions import ReduceFunction
 from flinkish.runtime.list_keys import keys_of
@@ -49,7 +50,7 @@ class ReduceOperator(UserFunctionOperator):
                     backend.current_key = key
                 result = reduce(left, value)
                 if result is None:
-                    raise self.none_error(f"the reduce function (key {key!r})")
+                    raise self.none_error(f"the reduce function (key {abbreviated(key)})")
             if result.__class__ in shared:
                 reduced[key] = result
             else:

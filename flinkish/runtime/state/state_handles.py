@@ -125,7 +125,7 @@ class StateHandle:
             pass
         raise TypeMismatchError(
             f"state {self._name!r} was given {abbreviated(value)}",
-            where=f"{self._backend.where}, key {self._backend.current_key!r}",
+            where=f"{self._backend.where}, key {abbreviated(self._backend.current_key)}",
             expected=f"a value of the declared type, {declared!r}",
             hint="call clear() to remove the value" if value is None else "declare the type that values have",
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import all_detached, detached
 from flinkish.core.functions import Function, RuntimeContext, WindowFunction
 from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
@@ -67,7 +68,7 @@ class JoinWindowFunction(_OfBoth):
                     yield from result or ()
                 elif result is None:
                     raise TypeMismatchError(
-                        f"the join function returned None (key {key!r})",
+                        f"the join function returned None (key {abbreviated(key)})",
                         expected="a value",
                         hint="use a FlatJoinFunction to drop pairs",
                     )
