@@ -287,7 +287,7 @@ class GuardedOperator(StreamOperator):
         if self._on_error.tag is None:
             name = f"operator {context.name!r} (uid {context.uid!r})"
             skipped = "record" if not is_timer else "timer" if window is None else f"timer of {window}"
-            _LOG.warning("%s skips a %s, key %r: %s", name, skipped, key, what)
+            _LOG.warning("%s skips a %s, key %s: %s", name, skipped, abbreviated(key), what)
             return
         epoch = context.epoch.epoch
         letter = DeadLetter(
@@ -308,10 +308,11 @@ class GuardedOperator(StreamOperator):
 
     def _too_many(self, what: str, key: Any, traceback: str) -> ErrorBudgetError:
         context, allowed = self.context, self._on_error
+        operator = f"operator {context.name!r} (uid {context.uid!r})"
         return ErrorBudgetError(
             f"too many calls of the function fail, the last one with {what}",
             user_traceback=traceback,
-            where=f"operator {context.name!r} (uid {context.uid!r}), key {abbreviated(key)}, epoch {context.epoch.epoch}",
+            where=f"{operator}, key {abbreviated(key)}, epoch {context.epoch.epoch}",
             expected=f"at most {allowed.max_failures} failures in a row, and in the long run {allowed.max_rate:.2%} "
             "of the calls of a subtask",
             hint="mend the function and start the job again, or allow more in on_error(...)",
