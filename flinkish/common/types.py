@@ -11,7 +11,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any
 
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, TypeMismatchError
 
 __all__ = ["Row", "RowKind"]

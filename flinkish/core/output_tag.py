@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.detach import share
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 

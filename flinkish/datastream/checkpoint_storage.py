@@ -5,7 +5,7 @@ Rule upheld here: a checkpoint is a Delta table, in the job directory or in the 
 
 from __future__ import annotations
 
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.errors import ArgumentValueError
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import total_ordering
 
 from flinkish.common.arguments import check_at_least, check_instance
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
 
 __all__ = ["MemorySize", "SlotSharingGroup"]

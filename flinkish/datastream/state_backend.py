@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from flinkish.common.java_objects import no_java_object
-from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.no_effect import no_java_object, warn_without_effect
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
 __all__ = [

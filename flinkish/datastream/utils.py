@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.common.typeinfo import TypeInformation
 
 __all__ = [

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.java_objects import no_java_object
+from flinkish.common.no_effect import no_java_object
 from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:

@@ -64,9 +64,10 @@ class Counted(dict[str, Any]):
 
 
 IMMUTABLE: list[Any] = [
-    None, True, 1, 1.5, 1j, "a", b"a", Decimal("1.5"), datetime(2026, 1, 1, tzinfo=timezone.utc), Colour.RED, RowKind.DELETE, int, len,
-    (), ("a", 1), ("a", (1, ("b",))), frozenset({1}), Frozen("a"), Frozen("a", (1, "b")), (Frozen("a"), 1),
-    OutputTag("late"), np.int64(1), np.float32(1.5), pa.scalar(1), pa.array([1]), Pair("a", 1), range(3),
+    None, True, 1, 1.5, 1j, "a", b"a", Decimal("1.5"), datetime(2026, 1, 1, tzinfo=timezone.utc),
+    Colour.RED, RowKind.DELETE, int, len, (), ("a", 1), ("a", (1, ("b",))), frozenset({1}), Frozen("a"),
+    Frozen("a", (1, "b")), (Frozen("a"), 1), OutputTag("late"), np.int64(1), np.float32(1.5), pa.scalar(1),
+    pa.array([1]), Pair("a", 1), range(3),
 ]  # fmt: skip
 
 
