@@ -30,6 +30,7 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.input_gate import origin_name
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.guarded_factory import GuardedFactory
+from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import (
     ForwardPartitioner,
@@ -281,7 +282,7 @@ class JobGraphGenerator:
 
     def _inputs(self, head: StreamNode) -> tuple[InputDescriptor, ...]:
         inputs = []
-        for edge in self._in[head.id]:
+        for position, edge in enumerate(self._in[head.id]):
             source = self._heads[edge.source.id].source
             vertex = self._vertex_ids[self._heads[edge.source.id].id]
             inputs.append(
@@ -293,6 +294,7 @@ class JobGraphGenerator:
                     edge=self._edge_number(edge),
                     from_source=source is not None,
                     comes_last=consumes_broadcast_first(head) and edge.input_index == 0,
+                    watermark_index=position if _joins_two_streams(head.factory) else None,
                 )
             )
         return tuple(inputs)
@@ -325,6 +327,13 @@ def _remembers(node: StreamNode) -> bool:
     """Whether the operator keeps anything from epoch to epoch that belongs to no key: operator state, or the error
     budget of ``on_error``."""
     return node.factory.has_operator_state or node.on_error is not None
+
+
+def _joins_two_streams(factory: OperatorFactory) -> bool:
+    """Whether an operator with one input joins the two streams that are united in it: their watermarks are combined as
+    those of two inputs are, which Flink's operator has."""
+    inner = factory.factory if isinstance(factory, GuardedFactory) else factory
+    return isinstance(inner, IntervalJoinFactory)
 
 
 def _splits(source: Source | None) -> Sequence[str]:

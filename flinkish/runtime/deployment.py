@@ -90,6 +90,13 @@ class InputDescriptor:
     from_source: bool = True
     #: in each epoch its records come after those of the other inputs, unless watermarks say otherwise
     comes_last: bool = False
+    #: the input of the operator whose watermarks the edge belongs to; None: ``input_index``
+    watermark_index: int | None = None
+
+    @property
+    def valve_index(self) -> int:
+        """The input whose watermarks are combined with those of this edge before those of all inputs."""
+        return self.input_index if self.watermark_index is None else self.watermark_index
 
     def expected_origins(self, subtask: int) -> tuple[str, ...]:
         """The origins that will send to this subtask, as far as they are known."""

@@ -165,7 +165,7 @@ class InputGate:
         self._idle = idle
         self._arrivals = SortedBuffers(())
         groups = _groups(self._descriptors)
-        inputs = len({descriptor.input_index for descriptor in descriptors})
+        inputs = len({descriptor.valve_index for descriptor in descriptors})
         self.valve = (
             WatermarkValves(watermark_ms, lambda name: groups[_edge_of(name[0])], inputs > 1, group_watermarks_ms)
             if any(groups.values())
@@ -456,8 +456,8 @@ def _groups(descriptors: dict[str, InputDescriptor]) -> dict[str, Group]:
     input of ``connect``, and in it one for each source that is united with other streams."""
     groups: dict[str, Group] = {}
     for edge, descriptor in descriptors.items():
-        united = [other for other in descriptors.values() if other.input_index == descriptor.input_index]
-        of_input: Group = (descriptor.input_index,) if len(united) < len(descriptors) else ()
+        united = [other for other in descriptors.values() if other.valve_index == descriptor.valve_index]
+        of_input: Group = (descriptor.valve_index,) if len(united) < len(descriptors) else ()
         groups[edge] = (*of_input, edge) if descriptor.from_source and len(united) > 1 else of_input
     return groups
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common.time import Duration
+from flinkish.common.time import Duration, Time
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -18,8 +18,10 @@ from flinkish.datastream import (
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
+    OnError,
     RuntimeContext,
 )
+from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
@@ -146,6 +148,37 @@ def test_an_idle_input_that_resumes_behind_holds_back_the_other_input(
     seen = {(number, time): watermark for number, time, watermark in sink.values}
     assert [seen[2, time] for time in (20, 150, 160)] == [99, 99, 149]
     assert [seen[1, time] for time in (300, 400)] == [149, 159], "the input that is behind is read first"
+
+
+class Times(ProcessJoinFunction):
+    def process_element(self, left: Event, right: Event, ctx: ProcessJoinFunction.Context) -> Any:
+        yield left[-1], right[-1]
+
+
+@pytest.mark.parametrize("restart_every_epoch", [False, True])
+@pytest.mark.parametrize("guarded", [False, True])
+def test_the_watermark_of_an_interval_join_stays_if_both_streams_are_idle(
+    guarded: bool, restart_every_epoch: bool
+) -> None:
+    env, sink = environment(2), TestingSink()
+    strategy = bounded().with_idleness(Duration.of_millis(50))
+    sources = _with_pauses([40, 44, None, 50, 51], "a"), _with_pauses([72, None, None, None, 52], "b")
+    first, second = (
+        env.from_source(source, strategy, "s").rebalance().map(lambda value: value).key_by(lambda value: 0)
+        for source in sources
+    )
+    joined = first.interval_join(second).between(Time.milliseconds(-5), Time.milliseconds(5)).process(Times())
+    (joined.on_error(OnError.skip()) if guarded else joined).sink_to(sink)
+    job, clock, store = job_of(env), ManualClock(), StateStore()
+    cluster = MiniCluster(job, clock, store, 1)
+    for _ in range(5):
+        cluster.run_epoch()
+        clock.advance(100)
+        if restart_every_epoch:
+            cluster.dispose()
+            cluster = MiniCluster(job, clock, store, 1)
+    cluster.dispose()
+    assert sorted(sink.values) == [(50, 52), (51, 52)]
 
 
 class Number(CoMapFunction):
