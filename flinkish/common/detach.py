@@ -65,7 +65,16 @@ def detached(value: Any) -> Any:
     >>> a = (1, [2]); detached(a) == a, detached(a)[1] is a[1], detached(("b", 1.5)), detached("c")
     (True, False, ('b', 1.5), 'c')
     """
-    return value if value.__class__ in SHARED else _copied(value, {})
+    cls = value.__class__
+    if cls in SHARED:
+        return value
+    if cls is tuple:
+        for item in value:
+            if item.__class__ not in SHARED:
+                break
+        else:
+            return value
+    return _copied(value, {})
 
 
 def all_detached(values: Iterable[Any]) -> list[Any]:

@@ -116,6 +116,15 @@ class KeepsAll(MapFunction):
         return self.all
 
 
+class ChangesTheOneBefore(MapFunction):
+    before: list[Any] = []
+
+    def map(self, value: Any) -> Any:
+        self.before.append("changed")
+        self.before = value
+        return value
+
+
 def one_dict_again_and_again(value: Any) -> Iterator[Any]:
     record: dict[str, Any] = {"parts": []}
     for number in range(value):
@@ -261,6 +270,10 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "one dict that is renumbered, by key": (
         lambda s: one_key(s.flat_map(renumbered).key_by(lambda r: r["key"]).map(lambda r: r["key"])).sum(),
         [0, 0, 1, 1, 2, 4],
+    ),
+    "flat_map that returns one object twice": (
+        lambda s: s.map(lambda n: [n]).flat_map(lambda r: [r, r]).map(ChangesTheOneBefore()),
+        [[1], [1], [2], [2], [3], [3]],
     ),
     "two consumers": (two_consumers, [([1], 1), ([2], 2), ([3], 3)]),
 }
