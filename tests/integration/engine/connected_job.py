@@ -220,7 +220,8 @@ def results(folder: Path) -> dict[str, list[str]]:
     """What was put out, by the name of the result, in an order that does not depend on subtasks and epochs."""
     found: dict[str, list[str]] = {}
     for path in (folder / "out").glob("[!.]*"):
-        found.setdefault(path.name.rsplit("-", 2)[0], []).extend(path.read_text().splitlines())
+        # <name>-<uuid>-<subtask>-<epoch>, and the uuid has five parts
+        found.setdefault(path.name.rsplit("-", 7)[0], []).extend(path.read_text().splitlines())
     return {name: sorted(lines) for name, lines in sorted(found.items())}
 
 

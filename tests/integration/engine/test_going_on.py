@@ -182,21 +182,21 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
 
 
 def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark: SparkSession, tmp_path: Path) -> None:
-    def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> None:
+    def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> StreamExecutionEnvironment:
         env = environment(tmp_path / "job", parallelism__default=parallelism)
-        source = DataGeneratorSource(lambda i: i, 10, splits=splits)
+        source = DataGeneratorSource(lambda i: i, splits=splits, records_per_epoch=10)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         counted(stream).uid(uid).sink_to(collected.sink())
-        env.execute("changing")
+        return env
 
     with collecting() as collected:
-        job()
+        run_until(job(), collected.rows["out"], 10)
         with pytest.raises(IncompatibleJobError, match=r"'counts' is gone; operator 'sums' is new.*take a savepoint"):
-            job("sums")
+            job("sums").execute("counting")
         with pytest.raises(IncompatibleJobError, match="parallelism of 'counts' was 2 and is 4"):
-            job(parallelism=4)
+            job(parallelism=4).execute("counting")
         with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(parallelism 2, 2 splits\)'\]"):
-            job(splits=3)
+            job(splits=3).execute("counting")
 
 
 def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_path: Path) -> None:
