@@ -404,7 +404,7 @@ def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
     with collecting() as collected:
         build(env, collected)
         with pytest.raises(SavepointError, match="has begun with the savepoint .*copy and has state of its own"):
-            env.execute("third")
+            env.execute("second")
 
 
 def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_can_be_restored_in_turn(

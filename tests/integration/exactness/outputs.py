@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.integration.exactness.events import SOURCES
 from tests.support.exactness import Output
 
-_FILE = re.compile(r"(?P<kind>windows|late)-(?P<subtask>\d+)-(?P<epoch>\d+)")
+_FILE = re.compile(r"(?P<kind>windows|late)-[0-9a-f-]{36}-(?P<subtask>\d+)-(?P<epoch>\d+)")
 
 
 def make_table(folder: Path) -> None:
