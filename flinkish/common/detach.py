@@ -84,10 +84,19 @@ def all_detached(values: Iterable[Any]) -> list[Any]:
     ([[1], [1], 2], False, False)
     """
     values = list(values)
-    kinds = set(map(type, values))
-    if SHARED.issuperset(kinds) or kinds == {tuple} and SHARED.issuperset(map(type, chain.from_iterable(values))):
+    if cannot_change(values):
         return values
     return [value if value.__class__ in SHARED else _copied(value, {}) for value in values]
+
+
+def cannot_change(values: list[Any]) -> bool:
+    """Whether it is easily seen that nothing in the values can change.
+
+    >>> cannot_change([("a", 1), ("b", 2)]), cannot_change([("a", 1), ("b", [])])
+    (True, False)
+    """
+    kinds = set(map(type, values))
+    return SHARED.issuperset(kinds) or kinds == {tuple} and SHARED.issuperset(map(type, chain.from_iterable(values)))
 
 
 def _copied(value: Any, memo: _Memo) -> Any:

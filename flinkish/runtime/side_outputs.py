@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.common.detach import SHARED, SHARED_IF_FLAT, flat_handed_over, handed_over
+from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.output_tag import OutputTag
 from flinkish.runtime.operator import Output
 
 #: Converts the values of a whole batch to the declared type of the main output.
 Converter = Callable[[list[Any]], list[Any]]
+
+
+def hand_over_rule(converter: Converter | None, output: Output) -> tuple[set[type], Callable[..., Any]]:
+    """The classes of results that are handed over as they are, and what hands over the others: with a declared type
+    whose parts cannot change, tuples need no look. Results for side outputs are not converted."""
+    if isinstance(converter, BatchConverter) and converter.type_info.is_flat and not output.has_sides:
+        return SHARED_IF_FLAT, flat_handed_over
+    return SHARED, handed_over
 
 
 def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, cast
 
-from flinkish.common.detach import detached, handed_over
+from flinkish.common.detach import detached
 from flinkish.common.typeinfo import Types
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.metrics import Counter
@@ -115,12 +115,14 @@ class IntervalJoinOperator(UserFunctionOperator):
             mine.put(VOID_NAMESPACE, key, {timestamp_ms: [value] if same is None else [*same[1], value]})
             kept[side].setdefault(self._forget_ms(side, timestamp_ms), {})[key] = None
             below_ms, above_ms = self._bounds[side]
+            value_cannot_change = detached(value) is value
             for other_ms, others in buffers[1 - side].between(
                 VOID_NAMESPACE, key, timestamp_ms + below_ms, timestamp_ms + above_ms
             ):
                 pair.left_ms, pair.right_ms = (other_ms, timestamp_ms) if side else (timestamp_ms, other_ms)
                 for other in others:
-                    mine_now, other_now = detached(value), detached(other)
+                    # either is in other pairs, too
+                    mine_now, other_now = value if value_cannot_change else detached(value), detached(other)
                     self._join(*((other_now, mine_now) if side else (mine_now, other_now)), results)
                 times.extend(repeat(max(other_ms, timestamp_ms), len(results) - len(times)))
         timers = backend.timers(TIMERS)
@@ -137,8 +139,11 @@ class IntervalJoinOperator(UserFunctionOperator):
         return min(last_ms - last_ms % _SHARED_TIMER_MS, MAX_WATERMARK_MS)
 
     def _join(self, left: Any, right: Any, results: list[Any]) -> None:
+        shared, hand_over = self.shared, self.handed_over
         for result in self.call(left, right, self._pair) or ():
-            results.append(handed_over(result))
+            if result.__class__ not in shared:
+                result = hand_over(result)
+            results.append(result)
         if self._pair.sides:
             results.extend(side for side in self._pair.sides if self.output.has_side(side[0].tag_id))
             self._pair.sides.clear()

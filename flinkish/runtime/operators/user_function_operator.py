@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.detach import SHARED, SHARED_IF_FLAT, flat_handed_over, handed_over
-from flinkish.common.typeinfo.base import BatchConverter
+from flinkish.common.detach import SHARED, handed_over
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -23,7 +22,7 @@ from flinkish.runtime.code_scan import keeps_nothing
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
@@ -52,18 +51,16 @@ class UserFunctionOperator(StreamOperator):
         #: for each input, whether results are handed over as they are, since the function keeps none of them
         self.keeps_nothing = tuple(map(keeps_nothing, self.calls))
         self.converter = converter
-        #: the classes of results that are handed over as they are, and what hands over the others
-        self.shared, self.handed_over = SHARED, handed_over
+        #: the rule by which results are handed over (`hand_over_rule`); set by `setup`
+        self.shared: set[type] = SHARED
+        self.handed_over: Callable[..., Any] = handed_over
         self._must_close = False
         #: the last epoch in which this instance has reached the barrier
         self._ended_epoch: int | None = None
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
-        converter = self.converter
-        if isinstance(converter, BatchConverter) and converter.type_info.is_flat and not output.has_sides:
-            # results for side outputs are not converted
-            self.shared, self.handed_over = SHARED_IF_FLAT, flat_handed_over
+        self.shared, self.handed_over = hand_over_rule(self.converter, output)
 
     def initialize_state(self) -> None:
         if isinstance(self.function, CheckpointedFunction):

@@ -183,10 +183,20 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         backend = self._backend
         if self._generation != backend.generation:
             self._bind()
-        value = self._values.get(backend.current_key)
+        value: Any = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        return value if value.__class__ in SHARED else detached(value)
+        cls = value.__class__
+        if cls in SHARED:
+            return value
+        if cls is tuple:
+            # as `detached` does, but without a call
+            for item in value:
+                if item.__class__ not in SHARED:
+                    break
+            else:
+                return value
+        return detached(value)
 
     def update(self, value: Any) -> None:
         backend = self._backend

@@ -160,7 +160,10 @@ class AggregatingContents(WindowContents):
         return new_keys
 
     def read(self, stored_value: Any) -> Any:
-        return self.last(detached(stored_value))
+        accumulator = detached(stored_value)
+        result = self._get_result(accumulator)
+        # an accumulator that is its own copy cannot change
+        return result if result is stored_value else handed_over(result)
 
     def last(self, stored_value: Any) -> Any:
         result = self._get_result(stored_value)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.detach import all_detached, detached
+from flinkish.common.detach import all_detached, cannot_change, detached
 from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
@@ -81,9 +81,10 @@ class AlignedEventTimeOperator(WindowOperator):
         self.enter_group(self.context.epoch.watermark_ms)
         keys = keys_of(self.key_selector, values)
         unfired: dict[int, _Elements] = {}
+        # the windows of an element must not share it if adding another one may change it
+        can_change = self.contents.folds and self._slide_ms < self._size_ms and not cannot_change(values)
         for pane, begin, end in self._stretches(timestamps, unfired):
-            # the windows of an element must not share it if adding another one may change it
-            shared = self.contents.folds and len(pane.fired) + len(pane.unfired) > 1
+            shared = can_change and len(pane.fired) + len(pane.unfired) > 1
             # if the slide is greater than the size, an element may be in no window at all
             if pane.fired or pane.in_no_other:
                 for position in range(begin, end):

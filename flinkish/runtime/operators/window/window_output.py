@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flinkish.common.detach import SHARED, handed_over
 from flinkish.runtime.operator import Output
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
 
 #: A watermark may fire millions of windows; their results must not all wait in memory.
 _FLUSH_SIZE = 10_000
@@ -32,6 +31,7 @@ class WindowOutput:
         self._output = output
         self._converter = converter
         self._tagged = tagged
+        self._shared, self._hand_over = hand_over_rule(converter, output)
         self._late_tag_id = late_tag_id
         self._values: list[Any] = []
         self._timestamps: list[int] = []
@@ -45,10 +45,10 @@ class WindowOutput:
             return
         values, timestamps = self._values, self._timestamps
         # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
-        tagged = self._tagged
+        shared, hand_over, tagged = self._shared, self._hand_over, self._tagged
         for result in results:
-            if tagged and result.__class__ not in SHARED:
-                result = handed_over(result)
+            if tagged and result.__class__ not in shared:
+                result = hand_over(result)
             values.append(result)
             timestamps.append(timestamp_ms)
         if len(values) >= _FLUSH_SIZE:
