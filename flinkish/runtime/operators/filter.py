@@ -19,23 +19,24 @@ class FilterOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         call = self.per_record(values, input_index)
-        keeps_nothing = self.keeps_nothing[input_index]
-        if timestamps is None and keeps_nothing:
-            self.collect([value for value in values if call(value)], None)
-            return
-        chosen: list[bool] = []
-        kept: list[Any] = []
-        try:
-            for value in values:
-                # the truth of each answer is tested once, as Python's `filter` does
-                is_chosen = bool(call(value))
-                chosen.append(is_chosen)
-                if is_chosen:
-                    if not keeps_nothing and value.__class__ not in SHARED:
-                        value = handed_over(value, 1)  # noqa: PLW2901 - `values` refers to it, too
-                    kept.append(value)
-        except StopIteration as error:
-            raise self.stop_error("the filter function") from error
+        # the truth of each answer is tested once, as Python's `filter` does
+        if self.keeps_nothing[input_index]:
+            chosen = list(map(bool, map(call, values)))
+            if len(chosen) != len(values):
+                raise self.stop_error("the filter function")
+            kept = list(compress(values, chosen))
+        else:
+            chosen, kept = [], []
+            try:
+                for value in values:
+                    is_chosen = bool(call(value))
+                    chosen.append(is_chosen)
+                    if is_chosen:
+                        if value.__class__ not in SHARED:
+                            value = handed_over(value, 1)  # noqa: PLW2901 - `values` refers to it, too
+                        kept.append(value)
+            except StopIteration as error:
+                raise self.stop_error("the filter function") from error
         self.collect(kept, None if timestamps is None else list(compress(timestamps, chosen)))
 
 

@@ -94,6 +94,7 @@ class IntervalJoinOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         backend, watermark_ms, pair = self.keyed_state, self.context.epoch.watermark_ms, self._pair
+        join, shared, hand_over = self.call, self.shared, self.handed_over
         keys = keys_of(self.context.key_selectors[0], values)
         backend.prefetch(keys)
         buffers = self._buffers()
@@ -123,7 +124,15 @@ class IntervalJoinOperator(UserFunctionOperator):
                 for other in others:
                     # either is in other pairs, too
                     mine_now, other_now = value if value_cannot_change else detached(value), detached(other)
-                    self._join(*((other_now, mine_now) if side else (mine_now, other_now)), results)
+                    found: Any = join(other_now, mine_now, pair) if side else join(mine_now, other_now, pair)
+                    if found:
+                        for result in found:
+                            if result.__class__ not in shared:
+                                result = hand_over(result)
+                            results.append(result)
+                    if pair.sides:
+                        results.extend(one for one in pair.sides if self.output.has_side(one[0].tag_id))
+                        pair.sides.clear()
                 times.extend(repeat(max(other_ms, timestamp_ms), len(results) - len(times)))
         timers = backend.timers(TIMERS)
         for name, by_time in zip(BUFFERS, kept, strict=True):
@@ -137,16 +146,6 @@ class IntervalJoinOperator(UserFunctionOperator):
         can be joined with it, and rounded up, so that records of a key share a timer."""
         last_ms = timestamp_ms + self._kept_ms[side] + _SHARED_TIMER_MS - 1
         return min(last_ms - last_ms % _SHARED_TIMER_MS, MAX_WATERMARK_MS)
-
-    def _join(self, left: Any, right: Any, results: list[Any]) -> None:
-        shared, hand_over = self.shared, self.handed_over
-        for result in self.call(left, right, self._pair) or ():
-            if result.__class__ not in shared:
-                result = hand_over(result)
-            results.append(result)
-        if self._pair.sides:
-            results.extend(side for side in self._pair.sides if self.output.has_side(side[0].tag_id))
-            self._pair.sides.clear()
 
     def _emit_late(self, late: tuple[list[Any], list[Any]]) -> None:
         for tag_id, records in zip(self._late_tags, late, strict=True):

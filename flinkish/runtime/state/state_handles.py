@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.detach import SHARED, all_detached, detached, handed_over
+from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, detached, handed_over
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType
@@ -166,13 +166,16 @@ class _TypedHandle(StateHandle):
 class ValueHandle(_TypedHandle, ValueState[Any]):
     """The handle of ValueState: one value per key."""
 
-    __slots__ = ("_marked",)
+    __slots__ = ("_marked", "_shared")
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
     ) -> None:
         super().__init__(backend, name, "value", namespace, None if descriptor is None else descriptor.type_info)
         self._marked = NONE_MARKED
+        #: the classes of values in state that user code gets as they are: with tuples, if their declared type says that
+        #: nothing in them can change, and `update` has made sure of it
+        self._shared = SHARED_IF_FLAT if self._declared is not None and self._declared.is_flat else SHARED
 
     def _bind(self) -> None:
         super()._bind()
@@ -186,17 +189,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         value: Any = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        cls = value.__class__
-        if cls in SHARED:
-            return value
-        if cls is tuple:
-            # as `detached` does, but without a call
-            for item in value:
-                if item.__class__ not in SHARED:
-                    break
-            else:
-                return value
-        return detached(value)
+        return value if value.__class__ in self._shared else detached(value)
 
     def update(self, value: Any) -> None:
         backend = self._backend
@@ -214,7 +207,13 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         key, marked = backend.current_key, self._marked
         if not marked.whole and key not in marked:
             self._table.mark(self._namespace, key)
-        self._values[key] = value if value.__class__ in SHARED else detached(value)
+        if value.__class__ not in SHARED:
+            own = detached(value)
+            if own is not value and value.__class__ is tuple and self._shared is SHARED_IF_FLAT:
+                # a part of it can change, so it is not of the declared type
+                own = self._fitting(own, self._declared)
+            value = own
+        self._values[key] = value
 
 
 class ListHandle(_TypedHandle, ListState[Any]):

@@ -330,6 +330,18 @@ def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused
     assert (value.value(), list(values.get()), sorted(entries.keys())) == (3.0, [1, 2, 0, 5], ["a", "b", "c"])
 
 
+def test_a_tuple_with_a_part_that_can_change_is_refused_by_a_type_without_such_parts() -> None:
+    store = Store()
+    declared = Types.TUPLE([Types.STRING(), Types.LONG()])
+    state = store.backend.partitioned_state(ValueStateDescriptor("pair", declared))
+    store.backend.current_key = "k"
+    state.update(("a", 1))
+    assert state.value() == ("a", 1)
+    with pytest.raises(TypeMismatchError, match="state 'pair' was given"):
+        state.update(("a", [1]))
+    assert state.value() == ("a", 1)
+
+
 def test_numbers_beyond_the_declared_type_are_narrowed_when_they_are_put_into_state() -> None:
     backend = KeyedStateBackend("operator 'counts'")
     backend.current_key = "k"
