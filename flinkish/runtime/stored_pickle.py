@@ -1,8 +1,12 @@
 """The stored form of values: pickles that hold data and names of classes, never code.
 
-Rule: reading executes nothing that the stored bytes choose. `loads` builds plain data (the list below) and instances of
-the program's classes (`ProgramClasses`), and refuses every other name that a pickle holds: functions, modules, classes
-of the standard library or of installed packages. `dumps` refuses the same, so that whatever was written can be read.
+Rule: reading executes nothing that the stored bytes choose. It builds plain data and instances of the program's classes
+(`stored_names`), and refuses every other name that a pickle holds: functions, modules, classes of the standard library
+or of installed packages. `dumps` refuses the same, so that whatever was written can be read.
+
+There are two readers. The state of a job, which only the job itself writes, is read by the unpickler of C, which holds
+constructors in place of classes and functions. Texts of savepoints, which anybody may edit, are read by
+`stored_reader`, which also bounds what reading costs.
 
 A stored value begins with two bytes, a mark and the version of its format. Values that were written by another version,
 or before there was a mark, are refused with an error that says so.
@@ -12,91 +16,44 @@ Values that only travel between the processes of a running job are pickled by `f
 
 from __future__ import annotations
 
-import builtins
-import datetime
+import copyreg
 import enum
-import importlib
 import io
 import pickle
 import types
 import zoneinfo
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, repeat
 from typing import Any
 
-from flinkish import errors
-from flinkish.common import typeinfo
-from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError, UnsafeStateError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, dotted, stored_name
+from flinkish.runtime.stored_names import (
+    CONSTRUCTORS,
+    DATA_NAMES,
+    Constructors,
+    OldFormError,
+    array,
+    call,
+    call_with_classes,
+    data_name,
+    make,
+    make_with_names,
+    member,
+    objects,
+    reconstruct,
+    refused_name,
+    scalar,
+    zone,
+)
+from flinkish.runtime.stored_reader import read_value
 
 #: The first byte of every stored value. The pickles that were stored before there was a mark begin with 0x80.
 _MARK = 0xF1
 _ALONE = bytes((_MARK,))
 _PICKLE = 0x80
-
-_NUMBERS_AND_TEXTS = "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple"
-
-
-def _subclasses_in(module: types.ModuleType, base: type) -> dict[str, set[str]]:
-    """The subclasses of ``base`` that a module holds, as defining module -> names."""
-    found: dict[str, set[str]] = {}
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, base):
-            found.setdefault(value.__module__, set()).add(value.__qualname__)
-    return found
-
-
-#: Module -> names in it that a stored pickle may hold: types of data, and functions that only make data.
-_DATA: dict[str, frozenset[str]] = {
-    module: frozenset(names.split())
-    for module, names in {
-        "builtins": f"{_NUMBERS_AND_TEXTS}",
-        "array": "array _array_reconstructor",
-        "collections": "ChainMap Counter OrderedDict UserDict UserList UserString defaultdict deque",
-        # these three make an instance of a class that the pickle has named before
-        "copyreg": "__newobj__ __newobj_ex__ _reconstructor",
-        "datetime": "date datetime time timedelta timezone",
-        "decimal": "Decimal",
-        "fractions": "Fraction",
-        "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
-        "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
-        "types": "SimpleNamespace",
-        "uuid": "SafeUUID UUID",
-        "pandas._libs.tslibs.nattype": "__nat_unpickle _nat_unpickle",
-        "pandas._libs.tslibs.timedeltas": "_timedelta_unpickle",
-        "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
-        "pytz": "_UTC _p",
-        "flinkish.common.time": "Duration Instant Time",
-        "flinkish.common.accumulators": (
-            "AverageAccumulator DoubleCounter Histogram IntCounter ListAccumulator LongCounter"
-        ),
-        "flinkish.core.error_handling": "DeadLetter",
-        "flinkish.core.output_tag": "OutputTag",
-        "flinkish.common.typeinfo.basic": "BasicType",
-        "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",
-        "flinkish.common.types": "Row RowKind _create_row",
-        "flinkish.core.time_domain": "TimeDomain",
-        "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
-        # errors, reports and other values that the processes of a job exchange through files
-        "flinkish.errors": "_rebuild",
-        "flinkish.runtime.list_keys": "ListKey TupleKey",
-        "flinkish.runtime.committing": "CommitReport",
-        "flinkish.runtime.epoch_report": "EpochReport",
-        "flinkish.runtime.report": "TaskPlace TaskReport",
-        "flinkish.runtime.state.state_rows": "StateRow",
-        "flinkish.runtime.state.declared_state": "DeclaredState",
-        "flinkish.runtime.state.stored_values": "StoredState",
-        __name__: "_member _zone _array _objects _scalar",
-    }.items()
-}
-for _found in (
-    _subclasses_in(builtins, BaseException),
-    _subclasses_in(errors, FlinkishError),
-    _subclasses_in(typeinfo, typeinfo.TypeInformation),
-):
-    for _module, _names in _found.items():
-        _DATA[_module] = _DATA.get(_module, frozenset()) | _names
 
 
 def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> bytes:
@@ -125,7 +82,10 @@ def loads(data: bytes, version: int, what: str, where: str = "", classes: Progra
     stream = io.BytesIO(data)
     stream.seek(2)
     with _reading(f"{what} ({len(data)} bytes)", where):
-        return _Unpickler(stream, classes).load()
+        try:
+            return _Unpickler(stream, classes).load()
+        except OldFormError:
+            return read_value(data[2:], classes)
 
 
 def _check_version(data: bytes, version: int, what: str, where: str) -> None:
@@ -147,9 +107,10 @@ def _check_version(data: bytes, version: int, what: str, where: str) -> None:
 
 
 def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
-    """Decode a pickle without a mark, as the texts of savepoints hold it. Raises what `loads` raises, except that
-    pickle's own errors for damaged data are not converted."""
-    return _Unpickler(io.BytesIO(pickled), classes).load()
+    """Decode a pickle without a mark, as the texts of savepoints hold it, with the reader for what anybody may have
+    written (`flinkish.runtime.stored_reader`). Raises what `loads` raises, except that errors for damaged data are not
+    converted."""
+    return read_value(pickled, classes)
 
 
 def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
@@ -266,7 +227,10 @@ def loads_all(
         return [_loaded_alone(data, what, where, classes) for data in stored]
     load = _Unpickler(io.BytesIO(b"".join(stored)), classes).load
     with _reading(what, where):
-        return [load() for _ in stored]
+        try:
+            return [load() for _ in stored]
+        except OldFormError:
+            return [read_value(data, classes) for data in stored]
 
 
 def _loaded_alone(data: bytes, what: str, where: str, classes: ProgramClasses) -> Any:
@@ -296,33 +260,39 @@ def _reading(what: str, where: str) -> Iterator[None]:
 
 
 class _Pickler(pickle.Pickler):
-    """A pickler that checks all objects but numbers, texts and containers, which stay as fast as in plain pickle."""
+    """A pickler that reduces all objects but numbers, texts and containers to calls of constructors, in which classes
+    are names. Plain values stay as fast as in plain pickle."""
 
     def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
         super().__init__(stream, protocol=5)
-        self._classes = classes
-        self._reducers = _Reducers()
+        self.constructors = Constructors(classes)
+        self._reducers = _Reducers(self.constructors)
+        #: the class or function of data that the next name stands for
+        self.called: Any = None
 
     def reducer_override(self, obj: Any) -> Any:
         """The reduced form of an object; NotImplemented if pickle's own is used."""
         reducer = self._reducers[type(obj)]
-        return NotImplemented if reducer is None else reducer(obj, self._classes)
+        return NotImplemented if reducer is None else reducer(obj, self)
 
 
-_Reducer = Callable[[Any, ProgramClasses], Any]
+_Reducer = Callable[[Any, _Pickler], Any]
 
 
 class _Reducers(dict[type, "_Reducer | None"]):
     """A cache of type -> function that reduces its instances, or None if pickle's own reduction is used."""
 
+    def __init__(self, constructors: Constructors) -> None:
+        self._constructors = constructors
+
     def __missing__(self, cls: type) -> _Reducer | None:
-        reducer = self[cls] = _reducer_of(cls)
+        reducer = self[cls] = _reducer_of(cls, self._constructors)
         return reducer
 
 
-def _reducer_of(cls: type) -> _Reducer | None:
+def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
     if issubclass(cls, enum.Enum):
-        return _reduce_flag if issubclass(cls, enum.Flag) else _reduce_member
+        return partial(_reduce_flag if issubclass(cls, enum.Flag) else _reduce_member, constructors.name_of(cls))
     if issubclass(cls, type):
         return _reduce_class
     if issubclass(cls, (types.FunctionType, types.BuiltinFunctionType)) or cls.__name__ == "cython_function_or_method":
@@ -332,29 +302,86 @@ def _reducer_of(cls: type) -> _Reducer | None:
     if cls is zoneinfo.ZoneInfo:
         return _reduce_zone
     if cls.__module__ == "numpy" or cls.__module__.startswith("numpy."):
-        return _reducer_of_numpy(cls)
-    return None
+        import numpy
+
+        if cls is numpy.ndarray or issubclass(cls, numpy.generic):
+            return _reduce_array if cls is numpy.ndarray else _reduce_scalar
+    if cls in _PLAIN:
+        return None
+    return _reduce_by_table if cls in copyreg.dispatch_table else _reduce
 
 
-def _reducer_of_numpy(cls: type) -> _Reducer | None:
-    import numpy
-
-    if cls is numpy.ndarray:
-        return _reduce_array
-    return _reduce_scalar if issubclass(cls, numpy.generic) else None
+#: What pickle has opcodes for, or refuses itself.
+_PLAIN = frozenset({type(Ellipsis), type(NotImplemented), type(None), types.ModuleType})
 
 
-def _reduce_class(cls: type, classes: ProgramClasses) -> Any:
-    if _is_data(cls):
+def _reduce(obj: Any, pickler: _Pickler) -> Any:
+    return _by_names(obj, obj.__reduce_ex__(5), pickler)
+
+
+def _reduce_by_table(obj: Any, pickler: _Pickler) -> Any:
+    return _by_names(obj, copyreg.dispatch_table[type(obj)](obj), pickler)
+
+
+def _by_names(obj: Any, reduced: Any, pickler: _Pickler) -> Any:
+    """The reduced form of an object with a constructor in place of what makes it, and names in place of classes."""
+    if not isinstance(reduced, tuple) or len(reduced) > 5:
+        raise StoredClassError(
+            f"a {type(obj).__qualname__} cannot be stored: its __reduce__ returns {str(reduced)[:100]}",
+            expected="a class, its arguments and the state of the object",
+        )
+    function, arguments, *rest = reduced
+    constructors = pickler.constructors
+    if function is _NEW_OBJECT:
+        cls, *arguments = arguments
+        return (make, (constructors.name_of(cls), *arguments), *rest)
+    if function is _NEW_OBJECT_EX:
+        cls, arguments, named = arguments
+        return (make_with_names, (constructors.name_of(cls), arguments, named), *rest)
+    if function is _RECONSTRUCTOR:
+        cls, base, value = arguments
+        return (reconstruct, (constructors.name_of(cls), constructors.name_of(base), value), *rest)
+    name = data_name(function)
+    at = tuple(index for index, argument in enumerate(arguments) if isinstance(argument, type))
+    if name is None:
+        if not isinstance(function, type):
+            _refuse_function(function, pickler)
+        name = constructors.name_of(function)
+    elif pickler.fast and not at and constructors.named(stored_name(function)) is not None:
+        # without a memo this is the shortest form, and the next object that pickle saves is the function
+        pickler.called = function
+        return reduced
+    if not at:
+        return (call, (name, *arguments), *rest)
+    named_arguments = [
+        constructors.name_of(argument) if index in at else argument for index, argument in enumerate(arguments)
+    ]
+    return (call_with_classes, (name, at, *named_arguments), *rest)
+
+
+_NEW_OBJECT: Any = vars(copyreg)["__newobj__"]
+_NEW_OBJECT_EX: Any = vars(copyreg)["__newobj_ex__"]
+_RECONSTRUCTOR: Any = vars(copyreg)["_reconstructor"]
+
+
+def _reduce_class(cls: type, pickler: _Pickler) -> Any:
+    called, pickler.called = pickler.called, None
+    if cls is called:
         return NotImplemented
-    return program_class, (classes.name_of(cls),)
+    name = pickler.constructors.name_of(cls)
+    raise StoredClassError(
+        f"the class {dotted(name)} cannot be stored as a value: stored values hold no code",
+        expected="data, and instances of the program's classes",
+        hint="store the name of the class",
+    )
 
 
-def _reduce_function(function: Any, _: ProgramClasses) -> Any:
-    return NotImplemented if function is program_class or _is_data(function) else _refuse_function(function, _)
+def _reduce_function(function: Any, pickler: _Pickler) -> Any:
+    called, pickler.called = pickler.called, None
+    return NotImplemented if function is called or function in CONSTRUCTORS else _refuse_function(function, pickler)
 
 
-def _refuse_function(function: Any, _: ProgramClasses) -> Any:
+def _refuse_function(function: Any, _: _Pickler) -> Any:
     raise StoredClassError(
         f"the function {getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)} cannot "
         "be stored: stored values hold no code",
@@ -363,40 +390,34 @@ def _refuse_function(function: Any, _: ProgramClasses) -> Any:
     )
 
 
-def _is_data(found: Any) -> bool:
-    """Whether a class or function is in the list of data, and not just one of the same name."""
-    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
-    return name in _DATA.get(str(module), ()) and getattr(importlib.import_module(str(module)), str(name)) is found
+def _reduce_member(name: str, found: enum.Enum, _: _Pickler) -> Any:
+    return member, (name, found.name)
 
 
-def _reduce_member(member: enum.Enum, _: ProgramClasses) -> Any:
-    return _member, (type(member), member.name)
+def _reduce_flag(name: str, flags: enum.Flag, _: _Pickler) -> Any:
+    return member, (name, flags.value)
 
 
-def _reduce_flag(flags: enum.Flag, _: ProgramClasses) -> Any:
-    return _member, (type(flags), flags.value)
-
-
-def _reduce_zone(zone: zoneinfo.ZoneInfo, _: ProgramClasses) -> Any:
-    if zone.key is None:
+def _reduce_zone(found: zoneinfo.ZoneInfo, _: _Pickler) -> Any:
+    if found.key is None:
         raise StoredClassError("a time zone without a name cannot be stored", hint="use ZoneInfo('Area/City')")
-    return _zone, (zone.key,)
+    return zone, (found.key,)
 
 
-def _reduce_array(array: Any, _: ProgramClasses) -> Any:
-    if array.dtype.hasobject:
-        if array.dtype.names is not None:
+def _reduce_array(found: Any, _: _Pickler) -> Any:
+    if found.dtype.hasobject:
+        if found.dtype.names is not None:
             raise StoredClassError(
                 "a structured numpy array of objects cannot be stored", hint="store a list of tuples"
             )
-        return _objects, (array.shape, array.ravel().tolist())
-    return _array, (_layout(array.dtype), array.shape, array.tobytes())
+        return objects, (found.shape, found.ravel().tolist())
+    return array, (_layout(found.dtype), found.shape, found.tobytes())
 
 
-def _reduce_scalar(scalar: Any, _: ProgramClasses) -> Any:
-    if scalar.dtype.hasobject:
+def _reduce_scalar(found: Any, _: _Pickler) -> Any:
+    if found.dtype.hasobject:
         raise StoredClassError("a numpy scalar of objects cannot be stored", hint="store a tuple")
-    return _scalar, (_layout(scalar.dtype), scalar.tobytes())
+    return scalar, (_layout(found.dtype), found.tobytes())
 
 
 def _layout(dtype: Any) -> Any:
@@ -407,91 +428,33 @@ def _layout(dtype: Any) -> Any:
 
 
 class _Unpickler(pickle.Unpickler):
-    """An unpickler that knows only the names in the list of data and those of the program's classes."""
+    """An unpickler that knows only the constructors of `stored_names`, for what the job itself has stored."""
 
     def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
         super().__init__(stream)
-        self._classes = classes
+        self._constructors = Constructors(classes)
+        self._found: dict[tuple[str, str], Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:
-        """The object that a name stands for.
+        """What is on the stack for a name: an object without attributes that could be set, which makes data.
 
         Raises:
+            OldFormError: the name is one of data, or `program_class`, and no constructor.
             UnsafeStateError: the name is not in the list of data.
         """
-        if module == __name__ and name == program_class.__name__:
-            return self._classes.find
-        if name not in _DATA.get(module, ()):
-            raise UnsafeStateError(
-                f"it holds the name {module}.{name}"[:300] + ", which is neither data nor a class of the program",
-                expected="data that this version of flinkish has stored",
-                hint="do not use it unless you know where it comes from; nothing of it was executed",
+        found = self._found.get((module, name))
+        if found is None:
+            text = f"{module}:{name}"
+            function = self._constructors.named(text)
+            if function is None:
+                if text in DATA_NAMES or module in (__name__, "copyreg"):
+                    raise OldFormError(text)
+                raise refused_name(module, name)
+            # a wrapper of C without a __dict__: pickle would set attributes of a class or a function
+            found = self._found[module, name] = (
+                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__  # noqa: B004
             )
-        return getattr(importlib.import_module(module), name)
+        return found
 
 
-def program_class(name: str) -> type:
-    """The placeholder in pickles for the class of that name; `_Unpickler` replaces it by `ProgramClasses.find`."""
-    raise UnsafeStateError(f"the class {name} is looked for outside of a program", hint="please report this")
-
-
-def _member(cls: Any, value: Any) -> Any:
-    """The member of an enum with that name, or the flags with that value."""
-    if type(cls) is type or not isinstance(cls, enum.EnumMeta):
-        raise UnsafeStateError(f"{cls!r} is no enum")
-    if issubclass(cls, enum.Flag):
-        return cls(value)
-    members: dict[str, Any] = dict(vars(cls)["_member_map_"])
-    member = members.get(value)
-    if member is None or member.name != value:
-        raise StoredClassError(
-            f"the stored member {value} is not in the enum {cls.__module__}.{cls.__qualname__}",
-            expected=", ".join(members),
-            hint="bring it back under its name: as a key it lies in the key group of its name",
-        )
-    return member
-
-
-def _zone(key: str) -> datetime.tzinfo:
-    return zoneinfo.ZoneInfo(key)
-
-
-def _checked_dtype(layout: Any) -> Any:
-    """The dtype of a numpy value. A dtype that holds pointers is refused, since stored bytes could make these point
-    anywhere."""
-    import numpy
-
-    dtype = numpy.dtype(layout) if isinstance(layout, (str, list)) else None
-    if dtype is None or dtype.hasobject:
-        raise UnsafeStateError(f"{str(layout)[:100]} is not the layout of plain numbers or texts")
-    return dtype
-
-
-def _array(layout: Any, shape: tuple[int, ...], data: bytes) -> Any:
-    import numpy
-
-    dtype = _checked_dtype(layout)
-    if not data:
-        return numpy.empty(shape, dtype)
-    return numpy.frombuffer(bytearray(data), dtype).reshape(shape)
-
-
-def _scalar(layout: Any, data: bytes) -> Any:
-    import numpy
-
-    dtype = _checked_dtype(layout)
-    # texts and bytes are made by their own types: numpy's buffers cannot hold empty ones, nor zeros at the end
-    if dtype.kind == "S":
-        return numpy.bytes_(data[: dtype.itemsize])
-    if dtype.kind == "U":
-        encoding = "utf-32-be" if dtype.str.startswith(">") else "utf-32-le"
-        return numpy.str_(data[: dtype.itemsize].decode(encoding, "surrogatepass"))
-    return numpy.frombuffer(data, dtype)[0] if data else dtype.type()
-
-
-def _objects(shape: tuple[int, ...], values: list[Any]) -> Any:
-    import numpy
-
-    array = numpy.empty(len(values), object)
-    array[:] = values
-    return array.reshape(shape)
+_CALL_OF_A_CLASS: Any = vars(type)["__call__"].__get__

@@ -159,7 +159,7 @@ def test_reading_executes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name, gadget in GADGETS.items():
-        with pytest.raises(UnsafeStateError, match="neither data nor a class of the program"):
+        with pytest.raises(UnsafeStateError, match="neither data nor a class|no stored value does"):
             READERS[reader](bytes((0xF1, VERSIONS.get(reader, 2))) + gadget, program)
         assert not list(tmp_path.iterdir()), name
     for name, gadget in REFERENCES.items():
@@ -201,7 +201,7 @@ def test_arrays_of_pointers_are_not_made_of_bytes() -> None:
     for layout in ("O", [("a", "O")], 7):
         data = pickle.dumps((layout, (1,), b"\0" * 8))[2:]
         forged = b"\xf1\x02\x80\x05" + b"cflinkish.runtime.stored_pickle\n_array\n" + data[:-1] + b"R."
-        with pytest.raises(UnsafeStateError, match="not the layout"):
+        with pytest.raises(UnsafeStateError, match="not the layout|no stored value does"):
             loads(forged, VERSION, "a value")
 
 
