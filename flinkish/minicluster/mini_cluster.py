@@ -27,7 +27,6 @@ from flinkish.runtime.committing import CommitReport, check_sinks, commit_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
-from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
@@ -35,7 +34,7 @@ from flinkish.runtime.sources.alignment import Watermarks
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
-from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.task import EpochStamp, Row, heartbeats
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 
 #: (vertex, subtask)

@@ -29,9 +29,8 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
-from flinkish.runtime.joined_batches import ALONE, CACHED, Joined, JoinedBatches
 from flinkish.runtime.list_keys import KeyedBatch
-from flinkish.runtime.steps import Records, StatusStep, Step, WatermarkStep
+from flinkish.runtime.steps import ALONE, CACHED, Joined, JoinedBatches, Records, StatusStep, Step, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
 

@@ -15,7 +15,9 @@ stored data names.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import sysconfig
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
@@ -86,6 +88,8 @@ class ProgramClasses:
         Raises:
             StoredClassError: the program has no class of that name, or its instances must not be stored.
         """
+        if type(name) is not str:
+            raise StoredClassError(f"a {type(name).__name__} stands in place of the name of a class")
         found, (reason, _) = self._look_up(name)
         if found is None:
             text = dotted(name)
@@ -207,9 +211,18 @@ def _is_of_program(name: str, module: ModuleType | None, packages: Iterable[str]
     return isinstance(path, str) and not _is_installed(path)
 
 
+#: Where the modules of Python itself lie; not all of them are named in ``sys.stdlib_module_names``.
+_STANDARD_LIBRARY = frozenset(
+    os.path.realpath(path) for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path
+)
+
+
 def _is_installed(path: str) -> bool:
-    parts = path.replace("\\", "/").split("/")
-    return "site-packages" in parts or "dist-packages" in parts
+    folder = os.path.dirname(os.path.realpath(path))
+    parts = folder.replace("\\", "/").split("/")
+    if "site-packages" in parts or "dist-packages" in parts:
+        return True
+    return any(folder == library or folder.startswith(library + os.sep) for library in _STANDARD_LIBRARY)
 
 
 def _not_of_program(module: str) -> tuple[str, str]:

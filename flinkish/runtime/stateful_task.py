@@ -23,7 +23,6 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
 )
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
-from flinkish.runtime.joined_batches import CACHED, LOOKED_UP
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -35,7 +34,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
-from flinkish.runtime.steps import Records, Step, WatermarkStep
+from flinkish.runtime.steps import CACHED, LOOKED_UP, Records, Step, WatermarkStep
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState

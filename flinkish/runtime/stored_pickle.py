@@ -63,10 +63,7 @@ def dumps(value: Any, version: int, classes: ProgramClasses = NO_CLASSES) -> byt
         StoredClassError: the value holds a function, or an instance of a class that could not be found again.
         Exception: any error of pickle or of the value's own methods.
     """
-    stream = io.BytesIO()
-    stream.write(bytes((_MARK, version)))
-    _Pickler(stream, classes).dump(value)
-    return stream.getvalue()
+    return bytes((_MARK, version)) + dumps_data(value, classes)
 
 
 def loads(data: bytes, version: int, what: str, where: str = "", classes: ProgramClasses = NO_CLASSES) -> Any:
@@ -114,9 +111,16 @@ def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
 
 
 def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
-    """The inverse of `loads_data`."""
+    """The inverse of `loads_data`. Raises what `dumps` raises."""
     stream = io.BytesIO()
-    _Pickler(stream, classes).dump(value)
+    try:
+        _Pickler(stream, classes).dump(value)
+    except RecursionError:
+        raise StoredClassError(
+            f"a {type(value).__qualname__} is nested too deeply to be stored",
+            expected="values of at most a few hundred levels",
+            hint="store its parts as entries of a list or map state, or flatten it",
+        ) from None
     return stream.getvalue()
 
 
@@ -246,8 +250,12 @@ def _reading(what: str, where: str) -> Iterator[None]:
     except FlinkishError as error:
         error.where = "; ".join(part for part in (f"{what}, {where}" if where else what, error.where) if part)
         raise
-    except MemoryError:
-        raise
+    except MemoryError as error:
+        raise CorruptStateError(
+            f"{what} cannot be decoded: it needs more memory than there is",
+            where=where,
+            hint="give the process more memory, or go back to the last completed checkpoint",
+        ) from error
     except Exception as error:
         raise CorruptStateError(
             f"{what} cannot be decoded: {type(error).__name__}: {error}",

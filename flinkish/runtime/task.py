@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,3 +176,13 @@ class Task:
             "commit_requested": self.commit_requested,
             "log": self.log.take(),
         }
+
+
+def heartbeats(job: JobDescriptor) -> Iterator[Row]:
+    """One HEARTBEAT buffer for each clocked subtask of the first level, which must run in each epoch even without data,
+    because of processing-time timers or idle sources; these call the subtasks downstream of them."""
+    for vertex in job.vertices:
+        if vertex.level == 1 and vertex.clocked:
+            for subtask in range(vertex.parallelism):
+                header = BufferHeader(BufferKind.HEARTBEAT, vertex.id, subtask, 0, "", 0, 0, 0)
+                yield vertex.id, subtask, encode(header, b"")

@@ -28,14 +28,13 @@ from flinkish.core.source import RecordDecoder, SourceLimits
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.heartbeat import heartbeats
 from flinkish.runtime.planner_files import EpochRequest, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.task import EpochStamp, Row, heartbeats
 from flinkish.runtime.task_manager import TaskManager
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place

@@ -16,10 +16,9 @@ from flinkish.runtime.buffer import (
 )
 from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers
-from flinkish.runtime.joined_batches import CACHED, Joined
 from flinkish.runtime.partitioners import Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
-from flinkish.runtime.steps import Records, StatusStep, WatermarkStep
+from flinkish.runtime.steps import CACHED, Joined, Records, StatusStep, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import Group
 

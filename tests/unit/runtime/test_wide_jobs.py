@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.wide_jobs import Simulation
-from flinkish.runtime.joined_batches import CACHED, LOOKED_UP
-from flinkish.runtime.steps import Records
+from flinkish.runtime.steps import CACHED, LOOKED_UP, Records
 
 from .senders import buffer, gate
 
