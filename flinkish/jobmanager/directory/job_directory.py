@@ -26,13 +26,13 @@ import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
-from flinkish.common.sealed_json import sealed, typed, unsealed
+from flinkish.common.sealed_json import sealed, typed
 from flinkish.common.storage import NameForm, check_private, local_path, make_private, place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
-from flinkish.jobmanager.directory.damaged_files import damaged_file
+from flinkish.jobmanager.directory.damaged_files import content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
@@ -57,8 +57,8 @@ T = TypeVar("T")
 class QueryFile:
     """The content of `QUERY_FILE`. ``moved_from``: the move of the query from there has begun."""
 
-    name: Annotated[str, QUERY_NAME] = "spark"
-    first_epoch: int = 0
+    name: Annotated[str, QUERY_NAME]
+    first_epoch: int
     moved_from: Annotated[str | None, QUERY_NAME] = None
 
 
@@ -104,7 +104,7 @@ class JobDirectory:
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
-        kept = self.query_file() or QueryFile()
+        kept = self.query_file() or QueryFile("spark", 0)
         return QueryLocation(self.path_of(QUERY_NAME, kept.name, QUERY_FILE), kept.first_epoch)
 
     def query_file(self) -> QueryFile | None:
@@ -181,7 +181,7 @@ class JobDirectory:
         except OSError as error:
             raise storage_error(error, "read", posixpath.join(self.path, name)) from error
         try:
-            return typed(kind, unsealed(data))
+            return typed(kind, content_of(name, data))
         except ValueError as error:
             raise damaged_file(self.path, name, error) from error
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import OperationError
+from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.job_directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
 
 _SUFFIX = re.compile(r"-owner-\d+$")
@@ -34,7 +35,7 @@ def move_query_away(directory: JobDirectory) -> None:
     """Move the query's checkpoint to where only this driver and later ones look. Called after the claim. A job that has
     no query yet gets the new location, and nothing is moved."""
     for _ in range(_TRIES):
-        kept = directory.query_file() or QueryFile()
+        kept = directory.query_file() or QueryFile("spark", 0)
         old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
         directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch, "moved_from": old})
@@ -57,6 +58,8 @@ def finish_move(directory: JobDirectory) -> None:
         return
     old, new = kept.moved_from, kept.name
     system, root = directory.storage()
+    if old == new:
+        raise damaged_file(directory.path, QUERY_FILE, f"the query was moved from {old} to the same place")
     for name in (old, new):
         directory.path_of(QUERY_NAME, name, QUERY_FILE)
     source, target = posixpath.join(root, old), posixpath.join(root, new)
