@@ -9,9 +9,10 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from flinkish.common.sealed_json import typed, unsealed
+from flinkish.common.storage import NameForm
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.runtime.state.declared_state import DeclaredState
@@ -31,6 +32,9 @@ _HINTS = {
     "states.json": "delete the file and start the job again: the job's tasks write it anew",
 }
 
+
+#: The path of a savepoint as `files.absolute` gives it.
+_ABSOLUTE = NameForm(r"(/|[A-Za-z][A-Za-z0-9+.-]*://)(?!.*/\.\.(/|$))[^\x00-\x1f]*")
 
 # What the fields of each file may be. Fields with a default are missing in files of earlier versions, or in some files.
 
@@ -102,7 +106,7 @@ class _Query:
 @dataclass(frozen=True)
 class _Restored:
     savepoint: str | None = None
-    path: str | None = None
+    path: Annotated[str | None, _ABSOLUTE] = None
     claim_mode: str | None = None
     rows: str = "restore"
     sources: dict[str, str] = field(default_factory=dict)
