@@ -1,15 +1,39 @@
-"""JSON that carries its own digest, so that a file whose content has changed is never accepted."""
+"""JSON that carries its own digest, so that a file whose content has changed is never accepted; and JSON whose fields
+have declared types, so that content of any other shape is never used.
+
+Digests tell damage, not forgery: whoever can write the file can write its digest. What the fields may hold is declared
+by a dataclass for each kind of file.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
-from typing import Any
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from flinkish.common.storage import NameForm
 
 _SEAL = "digest"
 
 #: The first version of the job directory's files that carries a digest.
 _SEALED_SINCE = 2
+
+T = TypeVar("T")
+
+#: What the types of fields are called in errors.
+_CALLED: dict[Any, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a whole number of 64 bits",
+    float: "a number",
+    bytes: "a text in base64",
+    type(None): "null",
+}
 
 
 def sealed(value: dict[str, Any]) -> bytes:
@@ -25,9 +49,7 @@ def unsealed(data: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the content is not what was written; the message gives the reason.
     """
-    if not data.strip():
-        raise ValueError("it is empty")
-    value = json.loads(data)
+    value = _parsed(data)
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     digest = value.pop(_SEAL, None)
@@ -38,6 +60,137 @@ def unsealed(data: bytes) -> dict[str, Any]:
     return value
 
 
+def unsealed_as(kind: type[T], data: bytes) -> T:
+    """The value that `sealed` wrote, as an instance of a dataclass that declares its fields (see `typed`). Fields that
+    the class does not have, such as those of other versions, are left out.
+
+    Raises:
+        ValueError: the content is not what was written, or a field is not of its type; the message gives the reason.
+    """
+    return typed(kind, unsealed(data))
+
+
+def json_as(kind: type[T], data: bytes | str) -> T:
+    """JSON without a digest, as a value of this type (see `typed`).
+
+    >>> json_as(dict[str, int], '{"a": 1}')
+    {'a': 1}
+
+    Raises:
+        ValueError: the text is no JSON, or not of that type; the message gives the reason.
+    """
+    return typed(kind, _parsed(data))
+
+
+def _parsed(data: bytes | str) -> Any:
+    if not data.strip():
+        raise ValueError("it is empty")
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+    except MemoryError:
+        raise ValueError("it does not fit into memory") from None
+
+
 def _digest(value: dict[str, Any]) -> str:
     content = {key: entry for key, entry in value.items() if key != _SEAL}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    try:
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    except RecursionError:
+        raise ValueError("its values are nested too deeply") from None
+
+
+def typed(kind: type[T], value: object) -> T:
+    """A value of JSON as the value of a type: a dataclass made of an object (fields without a default must be there),
+    ``str``, ``bool``, ``int``, ``float``, ``None``, ``bytes`` (in base64), ``dict[str, ...]``, ``list[...]``,
+    ``tuple[...]``, unions of these, ``Any``, and names of files: ``Annotated[str, NameForm(...)]``.
+
+    Raises:
+        ValueError: the value is not of that type; the message names the field.
+    """
+    made: T = _typed(kind, value, "it")
+    return made
+
+
+def _typed(kind: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any or kind is object:
+        return value
+    if origin is Annotated:
+        value = _typed(arguments[0], value, where)
+        for form in arguments[1:]:
+            if isinstance(form, NameForm) and value is not None:
+                form.checked(value)
+        return value
+    if origin in (Union, types.UnionType):
+        return _one_of(arguments, value, where)
+    if origin in (dict, Mapping):
+        _check(isinstance(value, dict), "an object", value, where)
+        return {key: _typed(arguments[1], entry, f"{where}[{key[:60]!r}]") for key, entry in value.items()}
+    if origin in (list, tuple):
+        _check(isinstance(value, list), "a list", value, where)
+        each = arguments[:1] * len(value) if origin is list or arguments[1:] == (...,) else arguments
+        _check(len(each) == len(value), f"a list of {len(each)}", value, where)
+        return origin(_typed(one, entry, f"{where}[{n}]") for n, (one, entry) in enumerate(zip(each, value)))
+    if is_dataclass(kind):
+        return _made(kind, value, where)
+    return _plain(kind, value, where)
+
+
+def _one_of(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
+    for kind in kinds:
+        try:
+            return _typed(kind, value, where)
+        except ValueError as error:
+            last = error
+    if len(kinds) == 2 and type(None) in kinds and value is not None:
+        kinds = tuple(kind for kind in kinds if kind is not type(None))
+        return _typed(kinds[0], value, where)
+    raise last
+
+
+def _made(kind: Any, value: Any, where: str) -> Any:
+    _check(isinstance(value, dict), "an object", value, where)
+    hints, given = _hints(kind), {}
+    for field in fields(kind):
+        if field.name in value:
+            given[field.name] = _typed(hints[field.name], value[field.name], f"{where}.{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"{where}.{field.name} is missing")
+    return kind(**given)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _plain(kind: Any, value: Any, where: str) -> Any:
+    if kind is bytes:
+        _check(isinstance(value, str), _CALLED[kind], value, where)
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            raise ValueError(f"{where} is no text in base64") from None
+    if kind is float:
+        _check(type(value) in (int, float), _CALLED[kind], value, where)
+        return value
+    fits = type(value) is kind and (kind is not int or -(1 << 63) <= value < 1 << 63)
+    _check(fits, _CALLED.get(kind, kind.__name__), value, where)
+    return value
+
+
+def _check(condition: bool, expected: str, value: Any, where: str) -> None:
+    if not condition:
+        raise ValueError(f"{where} is {_shown(value)}, expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    """A value as text, without what is nested in it."""
+    if isinstance(value, (dict, list)):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    try:
+        return repr(value)[:100]
+    except ValueError:
+        return "a number with too many digits"

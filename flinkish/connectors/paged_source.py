@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import re
 import time
 import uuid
 from abc import abstractmethod
@@ -27,7 +28,8 @@ from typing import Any, NamedTuple
 from flinkish.common.arguments import result_of_each
 from flinkish.common.detach import handing_over
 from flinkish.common.durable_files import create_durably
-from flinkish.common.storage import place
+from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import NameForm, place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.core.source import (
     SourceSplit,
@@ -210,7 +212,7 @@ class _PageReader(SplitReader):
         self._kept: tuple[str, list[Any]] = ("", [])
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        path = wanted.split.info["file"]
+        path = _page_file(wanted.split)
         if self._kept[0] != path:
             self._kept = (path, _read_page(path, wanted.split.info.get("sha256")))
         values = self._kept[1]
@@ -218,6 +220,20 @@ class _PageReader(SplitReader):
         for begin in range(wanted.start, stop, batch_size):
             page = values[begin : min(begin + batch_size, stop)]
             yield SplitRecords(result_of_each(handing_over(self._record), page, "PagedSource.record()"), None)
+
+
+def _page_file(split: SourceSplit) -> str:
+    """The path of the file of a page. A savepoint names it, from which a job may go on in another job directory: so the
+    file may lie in any directory, but only a file that has the name of this page is read."""
+    path = split.info.get("file") if isinstance(split.info, dict) else None
+    if not isinstance(path, str):
+        raise _lost(f"page {split.id}", "has no file")
+    directory, name = posixpath.split(path)
+    try:
+        NameForm(rf"{re.escape(split.id)}-[0-9a-f]{{32}}\.json").path(directory, name)
+    except ValueError as error:
+        raise _lost(path, f"is none of this source: {error}") from error
+    return path
 
 
 def _read_page(path: str, sha256: str | None) -> list[Any]:
@@ -231,8 +247,10 @@ def _read_page(path: str, sha256: str | None) -> list[Any]:
             raise _lost(path, "is not there any more") from error
     if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
         raise _lost(path, "is damaged")
-    values: list[Any] = json.loads(data)
-    return values
+    try:
+        return json_as(list[Any], data)
+    except ValueError as error:
+        raise _lost(path, f"is damaged ({error})") from error
 
 
 def _lost(path: str, how: str) -> FinalOperationError:

@@ -346,6 +346,7 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
     temporary = settings.job_dir is None
     given = settings.job_dir
     directory = JobDirectory(temporary_directory() if given is None else directory_of_job(given, name))
+    directory.check_private()
     if temporary:
         directory.claim(name)
     else:

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import pkgutil
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 
+from flinkish.common.storage import check_private, make_private
 from flinkish.launch.options import read_properties
 
 _DEFAULTS = "spark-defaults.conf"
@@ -31,8 +34,21 @@ class Home:
         self._configuration = environment.get("FLINKISH_CONF")
         # a FLINKISH_HOME that is not writable belongs to someone else, and nothing is written to it
         writable = bool(home) and os.access(str(home), os.W_OK)
-        #: The directory for files that are made once and used by many starts, and for Spark's log.
-        self.cache = Path(str(home), ".cache") if writable else Path.home() / ".cache" / "flinkish"
+        self._cache = Path(str(home), ".cache") if writable else Path.home() / ".cache" / "flinkish"
+
+    @cached_property
+    def cache(self) -> Path:
+        """The directory for files that are made once and used by many starts, and for Spark's log. It decides which
+        jars and archives run, so it is made for this user alone.
+
+        Raises:
+            FinalOperationError: somebody else can write to it.
+        """
+        with suppress(OSError):
+            # what cannot be made is an error of whoever needs it
+            make_private(str(self._cache))
+        check_private(str(self._cache), "flinkish's directory of archives and jars")
+        return self._cache
 
     @property
     def configuration_file(self) -> str | None:
@@ -54,7 +70,7 @@ class Home:
     @property
     def spark_log(self) -> Path:
         """The path of the file to which Spark's warnings and errors are written."""
-        return self.cache / "spark.log"
+        return self._cache / "spark.log"
 
     def _own(self, name: str) -> Path | None:
         return _existing(self._conf / name) if self._conf else None

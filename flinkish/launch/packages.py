@@ -89,9 +89,12 @@ def _sparks_own(options: SparkOptions) -> list[str]:
 
 def _remembered(known: Path) -> list[str] | None:
     """The jars that an earlier resolution found; None if there was none, or a jar does not exist any more."""
-    if not known.exists():
+    try:
+        jars = json.loads(known.read_text())
+    except (OSError, ValueError, RecursionError):
         return None
-    jars: list[str] = json.loads(known.read_text())
+    if not isinstance(jars, list) or not all(isinstance(jar, str) for jar in jars):
+        return None
     return jars if all(os.path.exists(path_of(jar)) for jar in jars) else None
 
 

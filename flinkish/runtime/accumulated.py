@@ -18,11 +18,12 @@ import base64
 import posixpath
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
 from flinkish.common.durable_files import create_durably, delete, exists
-from flinkish.common.sealed_json import sealed, unsealed
+from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.core.fence import Fence
@@ -228,6 +229,13 @@ def accumulators_directory(job_dir: str) -> str:
     return posixpath.join(job_dir, "accumulators")
 
 
+@dataclass(frozen=True)
+class _Totals:
+    """The content of a file of totals."""
+
+    totals: bytes
+
+
 def _content(epoch: int, totals: bytes) -> bytes:
     text = base64.b64encode(totals).decode()
     return sealed({"version": _FILE_VERSION, "epoch": epoch, "totals": text})
@@ -266,8 +274,8 @@ class AccumulatorFiles:
         with storage_errors("read", path), filesystem.open_input_stream(root) as stream:
             data = stream.read()
         try:
-            return base64.b64decode(unsealed(data)["totals"])
-        except (ValueError, KeyError, TypeError) as error:
+            return unsealed_as(_Totals, data).totals
+        except ValueError as error:
             raise CorruptStateError(
                 f"the accumulators of the job are damaged ({error})",
                 where=path,

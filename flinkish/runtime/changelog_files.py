@@ -16,17 +16,28 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import uuid
+from dataclasses import dataclass
+from typing import Annotated
 
 import pyarrow as pa
 
-from flinkish.common.sealed_json import sealed, unsealed
-from flinkish.common.storage import place
+from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import NameForm, place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.errors import CorruptStateError
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 _LIST = "_parts.json"
 _SUFFIX = ".parquet"
+
+_PART = NameForm(r"part-[0-9a-f]{1,64}(-[0-9a-f]{64})?\.parquet")
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The content of a list of parts."""
+
+    parts: tuple[Annotated[str, _PART], ...]
 
 
 def changelog_directory(job_dir: str) -> str:
@@ -123,9 +134,9 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
     filesystem, root = place(directory)
     try:
         with filesystem.open_input_stream(posixpath.join(root, _LIST)) as stream:
-            content = unsealed(stream.read())
+            found = unsealed_as(_Parts, stream.read())
+        return [_PART.path(directory, name) for name in found.parts]
     except FileNotFoundError:
         return []
     except ValueError as error:
         raise _damaged(posixpath.join(directory, _LIST), str(error)) from error
-    return [posixpath.join(directory, str(name)) for name in content["parts"]]

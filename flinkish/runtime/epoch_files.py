@@ -20,8 +20,11 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
 from flinkish.common.durable_files import OutputFile, delete, open_durable, read_slice
+from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import NameForm
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.accumulated import accumulators_directory
@@ -41,11 +44,15 @@ INLINE_BYTES_MIN, INLINE_BYTES_MAX = 4 * 1024, 64 * 1024
 CHANGES_INLINE, CHANGES_IN_FILE = b"\0", b"\1"
 
 
+#: The names of the files with committables: epoch and token.
+_OUTPUT_FILE = NameForm(r"[0-9]+/[0-9a-f]{32}")
+
+
 @dataclass(frozen=True)
 class Slice:
     """A reference to a part of a file, and its digest. ``file`` is relative to the directory of the prepared epochs."""
 
-    file: str
+    file: Annotated[str, _OUTPUT_FILE]
     offset: int
     length: int
     sha256: str
@@ -56,8 +63,15 @@ class Slice:
 
     @staticmethod
     def decode(data: bytes) -> Slice:
-        """The inverse of `encode`."""
-        return Slice(**json.loads(data))
+        """The inverse of `encode`.
+
+        Raises:
+            ValueError: the payload is no reference.
+        """
+        found = json_as(Slice, data)
+        if min(found.offset, found.length) < 0:
+            raise ValueError("offset and length of the part are less than 0")
+        return found
 
 
 @dataclass(frozen=True)
@@ -89,8 +103,11 @@ class EpochFiles:
         """
         if buffer.header.kind is not BufferKind.COMMITTABLES_IN_FILE:
             return buffer.payload
-        part = Slice.decode(buffer.payload)
-        path = posixpath.join(self.prepared, part.file)
+        try:
+            part = Slice.decode(buffer.payload)
+            path = _OUTPUT_FILE.path(self.prepared, part.file)
+        except ValueError as error:
+            raise damaged_output(self.prepared, f"referred to by an unreadable reference: {error}") from error
         try:
             data = read_slice(path, part.offset, part.length)
         except (FileNotFoundError, NotADirectoryError):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import posixpath
 
+from flinkish.common.sealed_json import json_as
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.runtime.sources.alignment import Watermarks
@@ -61,7 +62,6 @@ class ReachedWatermarks:
         with storage_errors("read", self._path):
             try:
                 with filesystem.open_input_file(root) as stream:
-                    found: dict[str, dict[str, int]] = json.loads(stream.read() or b"{}")
+                    return json_as(dict[str, dict[str, int]], stream.read() or b"{}")
             except (FileNotFoundError, ValueError):
                 return {}
-        return found

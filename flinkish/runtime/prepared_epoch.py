@@ -18,7 +18,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from flinkish.common.durable_files import create_durably, delete, replace_durably, synchronise
-from flinkish.common.sealed_json import sealed, unsealed
+from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.core.fence import Fence
@@ -115,7 +115,7 @@ class PreparedEpochs:
             raise storage_error(error, "read", path) from error
         try:
             return _decoded(data, epoch)
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise damaged_output(path, f"damaged ({error})") from error
 
     def write(self, prepared: PreparedEpoch, fence: Fence, replacing: bool = False) -> None:
@@ -210,17 +210,18 @@ def _delete_directory(path: str) -> None:
 
 
 def _decoded(data: bytes, epoch: int) -> PreparedEpoch:
-    content = unsealed(data)
-    if content["version"] != FORMAT_VERSION or content["epoch"] != epoch:
-        raise ValueError(f"it is version {content['version']} of epoch {content['epoch']}")
-    return PreparedEpoch(
-        epoch,
-        int(content["time_ms"]),
-        bool(content["end_of_input"]),
-        tuple(map(base64.b64decode, content["reports"])),
-        tuple(map(base64.b64decode, content["committables"])),
-        tuple(map(str, content["sinks"])),
-    )
+    version = unsealed_as(_Version, data)
+    if version.version != FORMAT_VERSION or version.epoch != epoch:
+        raise ValueError(f"it is version {version.version} of epoch {version.epoch}")
+    return unsealed_as(PreparedEpoch, data)
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What the file of a prepared epoch of any version says of itself."""
+
+    version: int
+    epoch: int
 
 
 def _texts(values: tuple[bytes, ...]) -> list[str]:

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "exit_codes": set(),
-    "launch": {"exit_codes", "error_display"},
+    "launch": {"common", "exit_codes", "error_display"},
     "commands": {"jobmanager"},
     "cli": {"common", "launch", "commands"},
 }

@@ -17,6 +17,7 @@ import posixpath
 import re
 from collections.abc import Callable
 
+from flinkish.common.sealed_json import json_as
 from flinkish.jobmanager.directory.files import (
     absolute,
     child_names,
@@ -56,8 +57,8 @@ class CheckpointDirectory:
         """Reserve a number that no checkpoint of the job has had; returns it."""
         data = read_bytes(posixpath.join(self.path, _COUNTER))
         try:
-            counted = 0 if data is None else int(json.loads(data)["last"])
-        except (ValueError, KeyError, TypeError):
+            counted = 0 if data is None else json_as(dict[str, int], data).get("last", 0)
+        except ValueError:
             # the counter is damaged: numbers only have to rise
             counted = 0
         number = max([counted, *self._ids()]) + 1

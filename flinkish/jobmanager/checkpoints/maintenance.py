@@ -16,6 +16,7 @@ import posixpath
 from contextlib import suppress
 from typing import Any
 
+from flinkish.common.sealed_json import json_as
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.directory.files import read_bytes, write_bytes
@@ -58,8 +59,9 @@ class Maintenance:
         data = read_bytes(self._path)
         if data is not None:
             # damaged: nothing is lost but when the next compaction is due
-            with suppress(ValueError, AttributeError):
-                counts.update({name: int(value) for name, value in json.loads(data).items() if name in counts})
+            with suppress(ValueError):
+                found = json_as(dict[str, int], data)
+                counts.update({name: value for name, value in found.items() if name in counts})
         return counts
 
     def _save(self) -> None:

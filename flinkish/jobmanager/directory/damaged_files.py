@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
+from flinkish.common.sealed_json import typed, unsealed
+from flinkish.common.storage import NameForm
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.files import child_names
+from flinkish.runtime.state.declared_state import DeclaredState
 
 #: Files that are written before the first epoch.
 _BEFORE_EPOCHS = ("job.json", "query.json")
@@ -26,6 +31,181 @@ _HINTS = {
     "attempts.json": "delete the file and start the job again: it only counts starts",
     "states.json": "delete the file and start the job again: the job's tasks write it anew",
 }
+
+
+#: The path of a savepoint as `files.absolute` gives it.
+_ABSOLUTE = NameForm(r"(/|[A-Za-z][A-Za-z0-9+.-]*://)(?!.*/\.\.(/|$))[^\x00-\x1f]*")
+
+# What the fields of each file may be. Fields with a default are missing in files of earlier versions, or in some files.
+
+
+@dataclass(frozen=True)
+class _Owner:
+    token: str
+    host: str
+    pid: int
+    fencing_token: int = 0
+    machine: str = ""
+    started: str | None = None
+    renewals: int = 0
+    remote: bool = False
+    renewed_s: float = 0.0
+    released: bool = False
+
+
+@dataclass(frozen=True)
+class _Vertex:
+    id: int
+    uid: str
+    level: int
+    parallelism: int
+    max_parallelism: int
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class _Structure:
+    partitions: int
+    sources: list[str]
+    vertices: list[_Vertex]
+    sinks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Job:
+    job_id: str
+    name: str
+    structure: _Structure
+    state_format: int = 1
+
+
+@dataclass(frozen=True)
+class _Program:
+    name: str
+    operators: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Finished:
+    program: _Program | None = None
+    last_epoch: int | None = None
+    savepoint: str | None = None
+
+
+@dataclass(frozen=True)
+class _Attempts:
+    attempts: int
+
+
+@dataclass(frozen=True)
+class _Query:
+    packing: dict[str, str]
+    restored: bool = False
+
+
+@dataclass(frozen=True)
+class _Restored:
+    savepoint: str | None = None
+    path: Annotated[str | None, _ABSOLUTE] = None
+    claim_mode: str | None = None
+    rows: str = "restore"
+    sources: dict[str, str] = field(default_factory=dict)
+    watermarks: dict[str, int] = field(default_factory=dict)
+    checkpoint: str = ""
+    subsumed: bool = False
+
+
+@dataclass(frozen=True)
+class _States:
+    states: list[DeclaredState]
+
+
+@dataclass(frozen=True)
+class _Sources:
+    sources: dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class _Changelog:
+    location: str
+    since: int | None
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class _Drain:
+    epoch: int
+    positions: dict[str, str]
+    savepoint_directory: str | None
+    levels: int
+
+
+@dataclass(frozen=True)
+class _EndOfInput:
+    query: int | None = None
+
+
+@dataclass(frozen=True)
+class _FarEnd:
+    token: str
+    error: bytes = b""
+
+
+@dataclass(frozen=True)
+class _ForDriver:
+    sink: str
+    subtask: int
+    buffers: list[bytes]
+
+
+@dataclass(frozen=True)
+class _Report:
+    epoch: int
+    time_ms: int
+    records_in: int
+    records_out: int
+    watermark_ms: int | None
+    end_of_input: bool
+    tasks: list[bytes]
+    sink_records: dict[str, int] = field(default_factory=dict)
+    accumulators: bytes = b""
+
+
+@dataclass(frozen=True)
+class _EpochReport:
+    report: _Report
+    for_driver: list[_ForDriver]
+
+
+#: The names of files, as patterns -> what their fields may be. Files of other names may hold anything.
+_KINDS: dict[str, Any] = {
+    r"owner\.json": _Owner,
+    r"job\.json": _Job,
+    r"finished\.json": _Finished,
+    r"attempts\.json": _Attempts,
+    r"query\.json": _Query,
+    r"restored(-[0-9]+)?\.json": _Restored,
+    r"states\.json": _States,
+    r"sources\.json": _Sources,
+    r"changelog\.json": _Changelog,
+    r"drain\.json": _Drain,
+    r"end-of-input\.json": _EndOfInput,
+    r"far-end\.json": _FarEnd,
+    r"report-[0-9]+\.json": _EpochReport,
+}
+
+
+def content_of(name: str, data: bytes) -> dict[str, Any]:
+    """The content of a file of the job directory, whose fields are of the types that the file's name stands for.
+
+    Raises:
+        ValueError: it is not what was written, or a field has another type; the message gives the reason.
+    """
+    content = unsealed(data)
+    for pattern, kind in _KINDS.items():
+        if re.fullmatch(pattern, name):
+            typed(kind, content)
+    return content
 
 
 def damaged_file(directory: str, name: str, why: object) -> FinalOperationError:

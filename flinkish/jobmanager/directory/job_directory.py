@@ -24,15 +24,15 @@ import posixpath
 import threading
 import uuid
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeVar, overload
 
-from flinkish.common.sealed_json import sealed, unsealed
-from flinkish.common.storage import local_path, place
+from flinkish.common.sealed_json import sealed, typed
+from flinkish.common.storage import NameForm, check_private, local_path, make_private, place
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
-from flinkish.jobmanager.directory.damaged_files import damaged_file
+from flinkish.jobmanager.directory.damaged_files import content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
@@ -45,6 +45,21 @@ FINISHED_FILE = "finished.json"
 
 #: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
+
+
+#: The names of the directories of queries.
+QUERY_NAME = NameForm(r"spark(-drain|-[0-9]+)?(-owner-[0-9]+)?")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class QueryFile:
+    """The content of `QUERY_FILE`. ``moved_from``: the move of the query from there has begun."""
+
+    name: Annotated[str, QUERY_NAME]
+    first_epoch: int
+    moved_from: Annotated[str | None, QUERY_NAME] = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class JobDirectory:
         if local is not None:
             local = os.path.abspath(local)
             with storage_errors("create the job directory", local):
-                os.makedirs(local, exist_ok=True)
+                make_private(local)
             self.path = local
         else:
             self.path = path
@@ -89,8 +104,33 @@ class JobDirectory:
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
-        kept = self.read(QUERY_FILE) or {"name": "spark", "first_epoch": 0}
-        return QueryLocation(posixpath.join(self.path, str(kept["name"])), int(kept["first_epoch"]))
+        kept = self.query_file() or QueryFile("spark", 0)
+        return QueryLocation(self.path_of(QUERY_NAME, kept.name, QUERY_FILE), kept.first_epoch)
+
+    def query_file(self) -> QueryFile | None:
+        """The content of the file that says where the query is; None: it is where it began. Raises as `read` does."""
+        return self.read(QUERY_FILE, QueryFile)
+
+    def path_of(self, form: NameForm, name: object, file: str) -> str:
+        """The path of a directory that a file of the job directory (``file``) names.
+
+        Raises:
+            FinalOperationError: the name is none that flinkish gives; the error names the file.
+        """
+        try:
+            return form.path(self.path, name)
+        except ValueError as error:
+            raise damaged_file(self.path, file, error) from error
+
+    def check_private(self) -> None:
+        """Check that nobody but this user can write to the directory, if it is on a local file system: whoever can is
+        trusted like the program.
+
+        Raises:
+            FinalOperationError: somebody else can.
+        """
+        if self.is_local:
+            check_private(self.path, "the job directory")
 
     def move_query(self, name: str, first_epoch: int) -> None:
         """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on."""
@@ -120,8 +160,19 @@ class JobDirectory:
     def _file(self, name: str) -> str:
         return posixpath.join(self._root, name)
 
-    def read(self, name: str) -> dict[str, Any] | None:
-        """The content of a JSON file; None when there is none. Raises FinalOperationError when it is damaged."""
+    @overload
+    def read(self, name: str) -> dict[str, Any] | None: ...
+
+    @overload
+    def read(self, name: str, kind: type[T]) -> T | None: ...
+
+    def read(self, name: str, kind: Any = dict[str, Any]) -> Any:
+        """The content of a JSON file as an instance of the dataclass ``kind``, which declares its fields, or as a dict;
+        None when there is no such file.
+
+        Raises:
+            FinalOperationError: the file is damaged, or its fields are not those of the class; the error names it.
+        """
         try:
             with self._fs.open_input_stream(self._file(name)) as stream:
                 data = stream.read()
@@ -130,7 +181,7 @@ class JobDirectory:
         except OSError as error:
             raise storage_error(error, "read", posixpath.join(self.path, name)) from error
         try:
-            return unsealed(data)
+            return typed(kind, content_of(name, data))
         except ValueError as error:
             raise damaged_file(self.path, name, error) from error
 

@@ -8,11 +8,11 @@ Rule: a file that is not as Spark writes it is an error; its content is never gu
 
 from __future__ import annotations
 
-import json
 import posixpath
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.sealed_json import json_as
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
 
@@ -65,8 +65,8 @@ class QueryLog:
             raise damaged(path, "missing")
         try:
             version, text, *positions = data.decode().split("\n")
-            settings = json.loads(text)
-            whole = version == _VERSION and isinstance(settings, dict) and all(map(_is_whole, positions))
+            settings = json_as(dict[str, Any], text)
+            whole = version == _VERSION and all(map(_is_whole, positions))
         except ValueError as error:
             raise damaged(path, f"unreadable ({error})") from error
         if not whole:
@@ -83,7 +83,7 @@ def _is_whole(position: str) -> bool:
     """Whether a position is complete. Positions are JSON, except those of sources with a format of their own; raises
     ValueError when the JSON is damaged."""
     if position.startswith("{"):
-        json.loads(position)
+        json_as(dict[str, Any], position)
     return bool(position)
 
 

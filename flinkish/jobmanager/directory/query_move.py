@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import OperationError
-from flinkish.jobmanager.directory.job_directory import QUERY_FILE, JobDirectory
+from flinkish.jobmanager.directory.damaged_files import damaged_file
+from flinkish.jobmanager.directory.job_directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
 
 _SUFFIX = re.compile(r"-owner-\d+$")
 
@@ -34,13 +35,13 @@ def move_query_away(directory: JobDirectory) -> None:
     """Move the query's checkpoint to where only this driver and later ones look. Called after the claim. A job that has
     no query yet gets the new location, and nothing is moved."""
     for _ in range(_TRIES):
-        kept = directory.read(QUERY_FILE) or {"name": "spark", "first_epoch": 0}
-        old = str(kept["name"])
+        kept = directory.query_file() or QueryFile("spark", 0)
+        old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
-        directory.write(QUERY_FILE, {**kept, "name": new, "moved_from": old})
+        directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch, "moved_from": old})
         finish_move(directory)
-        again = directory.read(QUERY_FILE) or {}
-        if again.get("name") == new:
+        again = directory.query_file()
+        if again is not None and again.name == new:
             return
     raise OperationError(
         "the query's checkpoint could not be taken over: others keep moving it",
@@ -52,18 +53,22 @@ def move_query_away(directory: JobDirectory) -> None:
 
 def finish_move(directory: JobDirectory) -> None:
     """Finish a move that has begun, if there is one."""
-    kept = directory.read(QUERY_FILE) or {}
-    old, new = kept.get("moved_from"), kept.get("name")
-    if old is None or new is None:
+    kept = directory.query_file()
+    if kept is None or kept.moved_from is None:
         return
+    old, new = kept.moved_from, kept.name
     system, root = directory.storage()
+    if old == new:
+        raise damaged_file(directory.path, QUERY_FILE, f"the query was moved from {old} to the same place")
+    for name in (old, new):
+        directory.path_of(QUERY_NAME, name, QUERY_FILE)
     source, target = posixpath.join(root, old), posixpath.join(root, new)
     directory.fence.check()
     if system.type_name in _RENAMING:
-        _rename(system, source, target, str(new))
+        _rename(system, source, target, new)
     else:
         _copy(system, source, target)
-    directory.write(QUERY_FILE, {key: value for key, value in kept.items() if key not in ("moved_from", "version")})
+    directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch})
 
 
 def _rename(system: Any, source: str, target: str, new: str) -> None:

@@ -42,11 +42,7 @@ class DrainMarker:
     @staticmethod
     def read(directory: JobDirectory) -> DrainMarker | None:
         """The marker of the drain that has begun in a directory; None when there is none."""
-        kept = directory.read(_FILE)
-        if kept is None:
-            return None
-        kept.pop("version", None)
-        return DrainMarker(**kept)
+        return directory.read(_FILE, DrainMarker)
 
 
 def state_rows(directory: JobDirectory) -> str:

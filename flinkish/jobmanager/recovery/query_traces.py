@@ -6,11 +6,12 @@ miss: it would plan an epoch anew that it has run already.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterator
+from typing import Any
 
+from flinkish.common.sealed_json import json_as
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged
@@ -106,8 +107,8 @@ def _check_metadata(path: str) -> None:
     if data is None:
         raise damaged(path, "missing")
     try:
-        whole = bool(json.loads(data)["id"])
-    except (ValueError, KeyError, TypeError):
+        whole = bool(json_as(dict[str, Any], data).get("id"))
+    except ValueError:
         whole = False
     if not whole:
         raise damaged(path, "not what Spark writes" if data else "empty")
@@ -116,7 +117,7 @@ def _check_metadata(path: str) -> None:
 def _check_commit(path: str) -> None:
     lines = (read_bytes(path) or b"").decode(errors="replace").split("\n")
     try:
-        whole = lines[0].startswith("v") and isinstance(json.loads(lines[1]), dict)
+        whole = lines[0].startswith("v") and json_as(dict[str, Any], lines[1]) is not None
     except (ValueError, IndexError):
         whole = False
     if not whole:

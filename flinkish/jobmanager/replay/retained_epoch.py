@@ -7,7 +7,6 @@ Rule: nothing is written and the directory is not claimed: the job may run meanw
 from __future__ import annotations
 
 import json
-import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.drain.marker import has_moved
+from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
 from flinkish.minicluster.mini_cluster import StoredTasks
 from flinkish.runtime.deployment import JobDescriptor
@@ -137,7 +137,7 @@ def put_restored(
     """
     from pyarrow import dataset
 
-    filesystem, root = place(posixpath.join(directory.path, str(restored.get("rows", "restore"))))
+    filesystem, root = place(rows_of(directory, restored))
     try:
         rows = dataset.dataset(root, filesystem=filesystem, format="parquet").to_table(["vertex", "subtask", "buffer"])
     except OSError as error:

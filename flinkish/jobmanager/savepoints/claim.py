@@ -11,7 +11,8 @@ from __future__ import annotations
 import posixpath
 import re
 
-from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, joined
+from flinkish.jobmanager.directory.damaged_files import damaged_file
+from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, delete_file, joined
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import MANIFEST, read_manifest
 
@@ -35,6 +36,8 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     remembered = directory.read(_FILE)
     if remembered is None or remembered.get("claim_mode") != "CLAIM" or remembered.get("subsumed"):
         return None
+    if remembered.get("path") is None:
+        raise damaged_file(directory.path, _FILE, "it does not say which savepoint was claimed")
     path = absolute(str(remembered["path"]))
     directory.fence.check()
     _delete(path)
@@ -48,8 +51,14 @@ def _delete(path: str) -> None:
         return
     manifest = read_manifest(path)
     table = manifest.table_path(path)
-    delete_directory(path)
-    if posixpath.dirname(table) == path:
+    # only what flinkish has written there: whatever else somebody keeps in the directory stays
+    delete_file(posixpath.join(path, MANIFEST))
+    own = posixpath.dirname(table) == path
+    if own:
+        delete_directory(table)
+    if not child_names(path):
+        delete_directory(path)
+    if own:
         return
     parent = posixpath.dirname(path)
     others = [name for name in child_names(parent) if _CHECKPOINT.fullmatch(name)]

@@ -18,9 +18,12 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flinkish.common.sealed_json import json_as, typed
+from flinkish.common.storage import check_below
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute, is_directory, joined, read_bytes, write_bytes
 from flinkish.runtime.state.declared_state import DeclaredState
@@ -30,6 +33,10 @@ from flinkish.runtime.state.declared_state import DeclaredState
 SAVEPOINT_VERSION = 2
 VERSION_WITH_CHANGES = 3
 MANIFEST = "manifest.json"
+
+#: The tables of state and of changes that a manifest may name, relative to its directory.
+_STATE, _CHANGES = ("state", "../state"), ("../changes",)
+_CHECKPOINT = re.compile(r"chk-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -88,12 +95,41 @@ class Manifest:
     savepoint_version: int = SAVEPOINT_VERSION
 
     def changes_path(self, directory: str) -> str | None:
-        """Path of the table of changes, if the manifest is in ``directory``; None: there is no such table."""
-        return None if self.changes is None else joined(absolute(directory), self.changes.table)
+        """Path of the table of changes, if the manifest is in ``directory``; None: there is no such table.
+
+        Raises:
+            SavepointError: it is none that flinkish writes there.
+        """
+        return None if self.changes is None else _table(directory, self.changes.table, _CHANGES)
 
     def table_path(self, directory: str) -> str:
-        """Path of the table of state, if the manifest is in ``directory``."""
-        return joined(absolute(directory), self.state.table)
+        """Path of the table of state, if the manifest is in ``directory``.
+
+        Raises:
+            SavepointError: it is none that flinkish writes there.
+        """
+        return _table(directory, self.state.table, _STATE)
+
+
+def _table(directory: str, table: str, known: tuple[str, ...]) -> str:
+    """The path of a table that a manifest names: one of the few that flinkish writes in the directory of a savepoint,
+    or beside that of a checkpoint. A manifest from elsewhere could name any other directory, to be read or deleted."""
+    directory = absolute(directory)
+    beside = table.startswith("../")
+    path, above = joined(directory, table), posixpath.dirname(directory) if beside else directory
+    try:
+        if table not in known or (beside and _CHECKPOINT.fullmatch(posixpath.basename(directory)) is None):
+            raise ValueError(f"it names the table {table!r:.200}")
+        check_below(above, path)
+    except ValueError as error:
+        raise SavepointError(
+            f"the manifest of the savepoint was not written by flinkish: {error}",
+            where=posixpath.join(directory, MANIFEST),
+            expected=f"one of the tables {', '.join(known)}, those above only from a checkpoint (chk-<number>), and no "
+            "link that leads elsewhere",
+            hint="use another savepoint",
+        ) from error
+    return path
 
 
 def write_manifest(directory: str, manifest: Manifest) -> str:
@@ -134,7 +170,10 @@ def read_manifest(directory: str) -> Manifest:
             expected=f"version {SAVEPOINT_VERSION}, or {VERSION_WITH_CHANGES} with changes",
             hint="restore it with the version of flinkish that wrote it",
         )
-    return _manifest(content)
+    manifest = _manifest(content, path)
+    manifest.table_path(directory)
+    manifest.changes_path(directory)
+    return manifest
 
 
 def _missing(directory: str, path: str) -> SavepointError:
@@ -153,15 +192,16 @@ def _missing(directory: str, path: str) -> SavepointError:
 def _parsed(data: bytes, path: str) -> dict[str, Any]:
     """The content of a manifest of any version, once its digest has shown that nothing in it has changed."""
     try:
-        content = json.loads(data)
+        content = json_as(dict[str, Any], data)
     except ValueError as error:
-        what = "empty" if not data else f"no JSON ({error})"
-        raise _damaged(what, path) from error
-    if not isinstance(content, dict):
-        raise _damaged("no JSON object", path)
+        raise _damaged("empty" if not data else f"no JSON object ({error})", path) from error
     if content.pop("digest", None) is None and content.get("savepoint_version") == 1:
         return content  # version 1 has no digest; the caller refuses that version
-    if _rendered(content) != data:
+    try:
+        whole = _rendered(content) == data
+    except (RecursionError, MemoryError):
+        whole = False
+    if not whole:
         raise _damaged("not as it was written: its digest does not fit its content", path)
     return content
 
@@ -175,18 +215,8 @@ def _damaged(what: str, path: str) -> SavepointError:
     )
 
 
-def _manifest(content: dict[str, Any]) -> Manifest:
-    contents = content["contents"]
-    if contents is not None:
-        states = tuple(StateContents(**state) for state in contents["states"])
-        contents = TableContents(contents["version"], states)
-    return Manifest(
-        **{
-            **content,
-            "operators": tuple(content["operators"]),
-            "states": tuple(DeclaredState.from_json(state) for state in content["states"]),
-            "state": TableVersion(**content["state"]),
-            "changes": TableVersion(**content["changes"]) if "changes" in content else None,
-            "contents": contents,
-        }
-    )
+def _manifest(content: dict[str, Any], path: str) -> Manifest:
+    try:
+        return typed(Manifest, content)
+    except ValueError as error:
+        raise _damaged(f"not as flinkish writes it: {error}", path) from error

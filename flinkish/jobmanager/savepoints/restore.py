@@ -11,6 +11,7 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.storage import NameForm
 from flinkish.core.source import Source
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import absolute, delete_directory
@@ -37,6 +38,9 @@ from flinkish.spark.plan import PlanOptions
 from flinkish.spark.worker import deploy
 
 _FILE = "restored.json"
+
+#: The names of the directories of restored rows.
+_ROWS = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -200,8 +204,17 @@ def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict
     uids = {program.job.vertex(vertex).head.uid for vertex in program.sources}
     positions = {uid: position for uid, position in remembered["sources"].items() if uid in uids}
     # a query that has taken the place of a damaged one has its own directory of rows
-    rows = posixpath.join(directory.path, remembered.get("rows", "restore"))
+    rows = rows_of(directory, remembered)
     return PlanOptions(positions=positions, restore_rows=rows)
+
+
+def rows_of(directory: JobDirectory, remembered: dict[str, Any]) -> str:
+    """The directory of the rows that the query has begun with, given what `read_restored` returns.
+
+    Raises:
+        FinalOperationError: it names a directory of another form.
+    """
+    return directory.path_of(_ROWS, remembered.get("rows", "restore"), _FILE)
 
 
 def _watermarks(found: FoundRows) -> dict[str, int]:

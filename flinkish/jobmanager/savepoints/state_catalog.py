@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from flinkish.common.sealed_json import typed
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
@@ -53,7 +54,7 @@ class StateCatalog(JobObserver):
 def read_states(directory: JobDirectory) -> tuple[DeclaredState, ...]:
     """The states that the job in a directory has declared so far."""
     content = directory.read(_FILE) or {"states": []}
-    return tuple(DeclaredState.from_json(state) for state in content["states"])
+    return typed(tuple[DeclaredState, ...], content["states"])
 
 
 def write_states(directory: JobDirectory, states: tuple[DeclaredState, ...]) -> None:

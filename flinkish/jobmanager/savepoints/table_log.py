@@ -5,13 +5,44 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
+from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import check_below
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
+
+
+#: A deletion vector beside the data files: a random prefix, which is a folder, and a UUID as 20 characters.
+_VECTOR = re.compile(r"[A-Za-z0-9]*[!-~]{20}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Vector:
+    """A deletion vector of a data file, as Delta's log has it."""
+
+    storageType: str
+    pathOrInlineDv: str
+
+
+@dataclass(frozen=True)
+class _Added:
+    """An ``add`` action of Delta's log, as far as it names files."""
+
+    path: str
+    deletionVector: _Vector | None = None
+
+
+@dataclass(frozen=True)
+class _Action:
+    """A line of Delta's log, as far as it names files."""
+
+    add: _Added | None = None
 
 
 def has_log(table: str) -> bool:
@@ -37,7 +68,7 @@ def check_log(table: str, version: int | None) -> None:
     first = max((number for number in sums if number <= last), default=-1) + 1
     for number in range(first, last + 1):
         path = posixpath.join(log, f"{number:020d}.json")
-        problem = _problem(read_bytes(path))
+        problem = _problem(table, read_bytes(path))
         if problem:
             raise SavepointError(
                 f"the log of the table of state is damaged: {path} is {problem}",
@@ -55,12 +86,12 @@ def files_of_first_commit(table: str) -> list[str]:
     data = read_bytes(posixpath.join(table, "_delta_log", f"{0:020d}.json")) or b""
     files = []
     for line in data.splitlines():
-        action = json.loads(line) if line.strip() else {}
+        action: dict[str, Any] = json_as(dict[str, Any], line) if line.strip() else {}
         metadata, protocol = action.get("metaData", {}), action.get("protocol", {})
         if metadata.get("configuration") or metadata.get("partitionColumns") or protocol.get("minReaderVersion", 1) > 1:
             return []
         if "add" in action:
-            files.append(posixpath.join(table, unquote(action["add"]["path"])))
+            files.append(_data_file(table, action["add"]["path"]))
     return files
 
 
@@ -68,12 +99,42 @@ def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:
     return [int(found.group(1)) for name in names if (found := pattern.fullmatch(name))]
 
 
-def _problem(data: bytes | None) -> str:
-    if data is None:
-        return "missing"
+def _problem(table: str, data: bytes | None) -> str:
+    if not data:
+        return "missing" if data is None else "empty"
     try:
-        actions = [json.loads(line) for line in data.splitlines() if line.strip()]
-    except ValueError as error:
+        actions = [json_as(_Action, line) for line in data.splitlines() if line.strip()]
+        for action in actions:
+            if action.add is not None:
+                _check_added(table, action.add)
+    except json.JSONDecodeError as error:
         return f"unreadable ({error})"
-    whole = actions and all(isinstance(action, dict) for action in actions)
-    return "" if whole else "not what Delta writes" if data else "empty"
+    except ValueError as error:
+        return f"not what Delta writes below the table ({error})"
+    return "" if actions else "not what Delta writes"
+
+
+def _check_added(table: str, added: _Added) -> None:
+    """Check that a data file and its deletion vector lie below the table: Delta itself would read any other file as
+    well, with the rights of whoever starts the job."""
+    _data_file(table, added.path)
+    vector = added.deletionVector
+    if vector is None or vector.storageType == "i":
+        return
+    if vector.storageType != "u" or _VECTOR.fullmatch(vector.pathOrInlineDv) is None:
+        raise ValueError(f"it names the deletion vector {vector.pathOrInlineDv!r:.200}")
+
+
+def _data_file(table: str, path: str) -> str:
+    """The path of a data file, given its path in the log: a URI that is relative to the table.
+
+    Raises:
+        ValueError: it does not lie below the table.
+    """
+    relative = unquote(path)
+    names = relative.split("/")
+    if ":" in path or "\0" in relative or any(name in ("", ".", "..") for name in names):
+        raise ValueError(f"it names the file {path!r:.200}")
+    found = posixpath.join(table, *names)
+    check_below(table, found)
+    return found

@@ -11,11 +11,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+from flinkish.common.sealed_json import json_as
 from flinkish.core.source import SourceSplit
 from flinkish.errors import SavepointError
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What a position says of the things that were read."""
+
+    known: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Position:
+    """A position, as the module docstring has it."""
+
+    complete: bool
+    ended: list[str]
+    splits: list[tuple[str, int, int | None, Any]]
+    state: Any = None
 
 
 def encode_position(progress: SourceProgress, store: SegmentStore, known: Mapping[str, str] | None = None) -> str:
@@ -34,8 +54,8 @@ def encode_position(progress: SourceProgress, store: SegmentStore, known: Mappin
 def known_in(position: str | None) -> dict[str, str]:
     """The ``known`` part of a position in a savepoint; {} if there is none."""
     try:
-        return dict(json.loads(position or "{}").get("known", {}))
-    except (AttributeError, TypeError, ValueError):
+        return json_as(_Known, position or "{}").known
+    except ValueError:
         # the position may be an offset of Spark; a text that is no position at all is refused where it is used
         return {}
 
@@ -48,16 +68,15 @@ def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
         SavepointError: the text is not a position.
     """
     try:
-        found = json.loads(text)
-        splits = [SourceSplit(str(name), int(position), end, info) for name, position, end, info in found["splits"]]
-        ended = [SourceSplit(str(name)) for name in found["ended"]]
-        complete = bool(found["complete"])
-    except (KeyError, TypeError, ValueError) as error:
+        found = json_as(_Position, text)
+    except ValueError as error:
         raise SavepointError(
             f"the position {text[:200]!r} of a source cannot be read: {error!r}",
             where=f"source uid {uid}",
             expected='{"complete": ..., "ended": [...], "splits": [[id, position, end, info], ...]}',
             hint="use another savepoint",
         ) from error
+    splits = [SourceSplit(*split) for split in found.splits]
+    ended = [SourceSplit(name) for name in found.ended]
     known = SplitList().with_splits([*ended, *splits], (), store)
-    return SourceProgress(known, next=len(ended), complete=complete, state=found.get("state"))
+    return SourceProgress(known, next=len(ended), complete=found.complete, state=found.state)

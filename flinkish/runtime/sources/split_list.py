@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkish.common.durable_files import open_durable, synchronise
-from flinkish.common.sealed_json import sealed, unsealed
-from flinkish.common.storage import place
+from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import NameForm, place
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
@@ -33,6 +33,22 @@ MAX_SEGMENTS = 16
 #: Number of epochs for which a segment is kept after the last offset that refers to it, far more than the query's log
 #: keeps.
 KEPT_EPOCHS = 1_000
+
+
+_SEGMENT = NameForm(r"[0-9a-f]{32}\.json")
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """The content of a segment."""
+
+    splits: list[list[Any]]
+
+
+def _is_split(entry: list[Any]) -> bool:
+    if not entry or not isinstance(entry[0], str):
+        return False
+    return len(entry) == 1 or len(entry) == 4 and type(entry[1]) is int and (entry[2] is None or type(entry[2]) is int)
 
 
 class SegmentStore(Protocol):
@@ -88,13 +104,15 @@ class SegmentFiles:
 
     def _read(self, name: str) -> list[list[Any]]:
         filesystem, root = place(self._directory)
-        path = posixpath.join(root, f"{name}.json")
+        path = posixpath.join(root, f"{name[:100]}.json")
         try:
+            _SEGMENT.path(self._directory, f"{name}.json")
             with filesystem.open_input_stream(path) as stream:
                 # segments of earlier versions have no digest
-                content = unsealed(stream.read())
-            entries: list[list[Any]] = content["splits"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                entries = unsealed_as(_Segment, stream.read()).splits
+            if not all(map(_is_split, entries)):
+                raise ValueError("an entry is no split")
+        except (OSError, ValueError) as error:
             damaged = CorruptStateError(
                 f"the list of the splits that a source has found is damaged: {path} ({error})",
                 where=path,

@@ -108,7 +108,8 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
     directory = owned(tmp_path / "job")
     error, report = (base64.b64encode(bytes((0xF1, version)) + GADGETS[gadget]).decode() for version in (2, 3))
     directory.write(END_FILE, {"token": directory.token, "error": error})
-    directory.write(report_file(3), {"report": {"tasks": [report]}, "for_driver": []})
+    counts = {"epoch": 3, "time_ms": 0, "records_in": 0, "records_out": 0, "watermark_ms": None, "end_of_input": False}
+    directory.write(report_file(3), {"report": {**counts, "tasks": [report]}, "for_driver": []})
     with pytest.raises(UnsafeStateError):
         Inbox(directory, JOB).end()
     with pytest.raises(UnsafeStateError, match="report of a task"):

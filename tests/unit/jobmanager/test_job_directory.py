@@ -181,8 +181,8 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) ->
 
 def test_what_is_written_is_read_again_whatever_its_types(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
-    directory.write("states.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
-    assert directory.read("states.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
+    directory.write("any.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
+    assert directory.read("any.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
 
 
 def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_path: Path) -> None:

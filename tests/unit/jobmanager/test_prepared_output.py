@@ -57,7 +57,8 @@ class Shop:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.into = folder / "skipped.jsonl"
-        JobDirectory(str(folder)).write("job.json", {"job_id": JOB.job_id, "name": "shop", "structure": {}})
+        structure = {"partitions": 1, "sources": [], "vertices": []}
+        JobDirectory(str(folder)).write("job.json", {"job_id": JOB.job_id, "name": "shop", "structure": structure})
         self.files = EpochFiles(f"{folder}/spark/prepared", f"{folder}/changelog")
         self.commits = folder / "spark/commits"
         self.commits.mkdir(parents=True)

@@ -191,13 +191,13 @@ def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_pa
     directory = JobDirectory(str(tmp_path / "job"))
     directory.remember_structure(job, partitions_of(job))
     directory.write(
-        "restored.json", {"savepoint": "s", "rows": "rows", "sources": savepoint.positions, "watermarks": {}}
+        "restored.json", {"savepoint": "s", "rows": "restore-1", "sources": savepoint.positions, "watermarks": {}}
     )
     rows = [*restored.restored, (-1000, 0, b"what was found")]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(("vertex", "subtask", "buffer"))}
-    (tmp_path / "job" / "rows").mkdir()
-    pq.write_table(pa.table({"address": [0] * len(rows), **columns}), tmp_path / "job" / "rows" / "part-0.parquet")
-    (tmp_path / "job" / "rows" / "_SUCCESS").touch()
+    (tmp_path / "job" / "restore-1").mkdir()
+    pq.write_table(pa.table({"address": [0] * len(rows), **columns}), tmp_path / "job" / "restore-1" / "part-0.parquet")
+    (tmp_path / "job" / "restore-1" / "_SUCCESS").touch()
     store = SegmentFiles(directory.path)
     enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock(77), restored.positions)
     offsets = tmp_path / "job" / "spark" / "offsets"

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.storage import NameForm
 from flinkish.errors import CorruptStateError, IncompatibleJobError
 
 #: (hash, entry_hash): the sort key of a row in a run
@@ -23,6 +24,9 @@ FIRST: Position = (0, 0)
 END: Position = (1 << 64, 0)
 
 _VERSION = 1
+
+#: The names that `retention.file_name` gives. The state of a subtask may refer to no other file.
+STATE_FILE = NameForm(r"[0-9]+-[0-9a-f]+\.arrow")
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,15 @@ class FileReference:
 
     @staticmethod
     def decode(data: tuple[Any, ...]) -> FileReference:
-        """The inverse of `encode`."""
+        """The inverse of `encode`.
+
+        Raises:
+            TypeError, ValueError: the data is damaged, or the name is not one that flinkish gives.
+        """
         name, rows, size, sha256, low, low_entry, high, high_entry, tombstones = data
-        return FileReference(name, rows, size, sha256, (low, low_entry), (high, high_entry), tombstones)
+        return FileReference(
+            STATE_FILE.checked(name), rows, size, sha256, (low, low_entry), (high, high_entry), tombstones
+        )
 
 
 #: Files with ascending, disjoint ranges of positions.
