@@ -453,7 +453,7 @@ class _Unpickler(pickle.Unpickler):
         found = self._found.get((module, name))
         if found is None:
             text = f"{module}:{name}"
-            function = self._constructors.named(text)
+            function: Any = self._constructors.named(text)
             if function is None:
                 if text in DATA_NAMES or module in (__name__, "copyreg"):
                     raise OldFormError(text)

@@ -1,0 +1,23 @@
+"""Random chains of opcodes change nothing in the process that reads them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.support.processes import python_path
+
+
+def test_ten_seconds_of_random_values_find_nothing_that_reading_changes() -> None:
+    """In a process of its own, which a wrong value may end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.fuzz_stored_values", "--seconds", "10"],
+        env={**os.environ, "PYTHONPATH": python_path()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    assert "0 of " in done.stdout
