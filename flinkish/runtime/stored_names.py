@@ -110,7 +110,7 @@ _ARGUMENTS = (
 )
 
 #: All names of data; a test looks each of them up.
-DATA_NAMES = _ARGUMENTS | _ENUMS | _FUNCTIONS
+DATA_NAMES = _ARGUMENTS | _ENUMS | _FUNCTIONS | {"flinkish.common.types:Row"}
 
 
 def _lookup(name: str) -> Any:

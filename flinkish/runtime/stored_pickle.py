@@ -316,11 +316,33 @@ def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
             return _reduce_array if cls is numpy.ndarray else _reduce_scalar
     if cls in _PLAIN:
         return None
+    if data_name(cls) in _WITHOUT_CLASSES:
+        return _reduce_data
     return _reduce_by_table if cls in copyreg.dispatch_table else _reduce
 
 
 #: What pickle has opcodes for, or refuses itself.
 _PLAIN = frozenset({type(Ellipsis), type(NotImplemented), type(None), types.ModuleType})
+
+
+#: Frequent data that is made by one call, with no class among its arguments.
+_WITHOUT_CLASSES = frozenset(
+    {
+        *(f"datetime:{name}" for name in ("date", "datetime", "time", "timedelta")),
+        "decimal:Decimal",
+        "flinkish.common.types:Row",
+        "flinkish.core.window.window:TimeWindow",
+    }
+)
+
+
+def _reduce_data(obj: Any, pickler: _Pickler) -> Any:
+    reduced = obj.__reduce_ex__(5)
+    if not pickler.fast:
+        return _by_names(obj, reduced, pickler)
+    # without a memo this is the shortest form, and the next object that pickle saves is the function
+    pickler.called = reduced[0]
+    return reduced
 
 
 def _reduce(obj: Any, pickler: _Pickler) -> Any:
@@ -356,7 +378,6 @@ def _by_names(obj: Any, reduced: Any, pickler: _Pickler) -> Any:
             _refuse_function(function, pickler)
         name = constructors.name_of(function)
     elif pickler.fast and not at and constructors.named(stored_name(function)) is not None:
-        # without a memo this is the shortest form, and the next object that pickle saves is the function
         pickler.called = function
         return reduced
     if not at:

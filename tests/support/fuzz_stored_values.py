@@ -208,8 +208,8 @@ def contents(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attributes(value: Any) -> dict[str, int]:
-    # what Python itself adds to a class when it is first used
-    own = {"__abstractmethods__", "_abc_impl", "__annotations__", "__annotations_cache__", "__doc__"}
+    # what Python adds to a class when it is first used, and that an OutputTag was made
+    own = {"__abstractmethods__", "_abc_impl", "__annotations__", "__annotations_cache__", "__doc__", "exists"}
     return {key: id(held) for key, held in getattr(value, "__dict__", {}).items() if key not in own}
 
 
@@ -245,7 +245,8 @@ def run(seed: int, seconds: float, report: Callable[[str], None] = print) -> int
                         continue
                     now = contents(named)
                     if now["classes"] != before["classes"]:
-                        problems.append(f"{way}: a class or a function has changed")
+                        changed = [name for name, held in now["classes"].items() if held != before["classes"][name]]
+                        problems.append(f"{way}: {changed[:5]} has changed")
                     if way == "text" and now["members"] != before["members"]:
                         problems.append("text: a member of an enum has changed")
                     if now != before:
