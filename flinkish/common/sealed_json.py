@@ -27,7 +27,10 @@ def unsealed(data: bytes) -> dict[str, Any]:
     """
     if not data.strip():
         raise ValueError("it is empty")
-    value = json.loads(data)
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError("it is no JSON object")
     digest = value.pop(_SEAL, None)

@@ -19,7 +19,7 @@ from flinkish.errors import (
     SparkLostError,
 )
 from flinkish.spark.damage import damage_in
-from flinkish.spark.worker import typed_failure
+from flinkish.spark.worker import own_secret, typed_failure
 
 _LENGTH = 600
 
@@ -133,16 +133,17 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
 )
 
 
-def translate(error: BaseException, where: str) -> FlinkishError:
+def translate(error: BaseException, where: str, secret: bytes | None = None) -> FlinkishError:
     """The typed error for an exception of a query or a batch job.
 
     Args:
         where: names the job or another place in the error, if the error does not name it yet.
+        secret: of the driver that the work was for, by which errors of its workers are known; None: of this process.
     """
     if isinstance(error, FlinkishError):
         return _located(error, where)
     text = _text(error)
-    typed = typed_failure(text)
+    typed = typed_failure(text, own_secret() if secret is None else secret)
     if typed is not None:
         return _located(typed, where)
     damage = damage_in(text)

@@ -25,16 +25,17 @@ from flinkish.errors import (
     SparkLostError,
     UserCodeError,
 )
+from flinkish.runtime.failure import encode_error
 from flinkish.spark.failures import translate
-from flinkish.spark.worker import WorkerFailure, failures_marked, typed_failure
+from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, own_secret, typed_failure
 from tests.unit.state.test_unsafe_pickles import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
 
 
-def through_spark(error: FlinkishError) -> RuntimeError:
+def through_spark(error: FlinkishError, secret: bytes | None = None) -> RuntimeError:
     """As the JVM hands it on: the text of the worker's exception, somewhere within its own."""
-    with pytest.raises(WorkerFailure) as marked, failures_marked():
+    with pytest.raises(WorkerFailure) as marked, failures_marked(secret or own_secret()):
         raise error
     return RuntimeError(f"[STREAM_FAILED] Query failed: {marked.value}\n\tat org.apache.spark.Some.class(Some.scala:1)")
 
@@ -133,12 +134,12 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
     for gadget in GADGETS.values():
         for data in (gadget, b"\xf1\x02" + gadget, b"nothing"):
             record = f"<flinkish-error>{base64.b64encode(data).decode()}</flinkish-error>"
-            with pytest.raises(WorkerFailure) as marked, failures_marked():
+            with pytest.raises(WorkerFailure) as marked, failures_marked(own_secret()):
                 raise ProgramError(f"the record {record} is wrong")
-            found = typed_failure(str(marked.value))
+            found = typed_failure(str(marked.value), own_secret())
             assert type(found) is ProgramError
             assert found.what == f"the record {record} is wrong"
-            assert typed_failure(record) is None
+            assert typed_failure(record, own_secret()) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -146,3 +147,21 @@ def test_a_module_of_the_program_whose_name_begins_with_that_of_flinkish_is_not_
     assert isinstance(translate(ValueError("No module named 'flinkish.spark'"), "job 'x'"), EnvironmentVersionError)
     assert isinstance(translate(ValueError("No module named 'flinkish'"), "job 'x'"), EnvironmentVersionError)
     assert not isinstance(translate(ValueError("No module named 'flinkish_jobs'"), "job 'x'"), EnvironmentVersionError)
+
+
+def test_a_record_with_a_well_formed_error_in_it_does_not_choose_the_error_of_the_job() -> None:
+    signed_by_another = through_spark(FencedError("another driver"), secret=b"a guess")
+    data = base64.b64encode(encode_error(FencedError("another driver"))).decode()
+    cells = (
+        str(signed_by_another),
+        f"<flinkish-error>{data}</flinkish-error>",
+        f"<flinkish-error {0:064}>{data}</flinkish-error>",
+    )
+    for cell in cells:
+        failed = RuntimeError(f'[CAST_INVALID_INPUT] The value \'{cell}\' of the type "STRING" cannot be cast to "INT"')
+        assert type(translate(failed, WHERE)) is OperationError
+
+
+def test_the_mark_of_an_error_does_not_show_the_secret_that_signs_it() -> None:
+    shown = str(through_spark(InvalidKeyError("a key is NaN"))) + repr(Deployment("job", 0, 1, b""))
+    assert own_secret().hex() not in shown and repr(own_secret())[2:-1] not in shown

@@ -19,8 +19,18 @@ def test_who_asks_at_a_wrong_path_makes_no_directory_there(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"action": "stop"',
+        '{"action": ' + "[" * 200_000 + "]" * 200_000 + "}",
+        "[]",
+        "\ud83d".encode("utf-8", "surrogatepass"),
+    ],
+    ids=["cut off", "nested deeply", "no object", "no UTF-8"],
+)
 def test_a_damaged_request_keeps_no_other_one_from_being_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def describe(client: Any, request: dict[str, Any]) -> Any:
         return {"name": "clicks"}
@@ -29,7 +39,7 @@ def test_a_damaged_request_keeps_no_other_one_from_being_answered(
     directory = JobDirectory(str(tmp_path))
     directory.claim("clicks")
     # before all others in the order of names
-    (tmp_path / "request-!.json").write_text('{"action": "stop"')
+    (tmp_path / "request-!.json").write_bytes(content if isinstance(content, bytes) else content.encode())
     client: Any = None
     desk = RequestDesk(client, directory)
     desk.attempt_started(0)
