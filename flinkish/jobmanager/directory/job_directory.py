@@ -120,15 +120,18 @@ class JobDirectory:
     def _file(self, name: str) -> str:
         return posixpath.join(self._root, name)
 
-    def read(self, name: str) -> dict[str, Any] | None:
-        """The content of a JSON file; None when there is none. Raises FinalOperationError when it is damaged."""
+    def read(self, name: str, limit: int | None = None) -> dict[str, Any] | None:
+        """The content of a JSON file; None when there is none. Raises FinalOperationError when it is damaged, or has
+        more bytes than ``limit``."""
         try:
             with self._fs.open_input_stream(self._file(name)) as stream:
-                data = stream.read()
+                data = stream.read() if limit is None else stream.read(limit + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(error, "read", posixpath.join(self.path, name)) from error
+        if limit is not None and len(data) > limit:
+            raise damaged_file(self.path, name, f"it has more than {limit:,} bytes")
         try:
             return unsealed(data)
         except ValueError as error:
@@ -156,10 +159,10 @@ class JobDirectory:
             self._fs.delete_file(self._file(name))
 
     def names(self, prefix: str, suffix: str) -> list[str]:
-        """The names of the files with this prefix and suffix, sorted."""
+        """The names of the files with this prefix and suffix, sorted. Directories, pipes and the like are left out."""
         from pyarrow import fs
 
-        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)))
+        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)) if info.is_file)
         return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
 
     # ------------------------------------------------------------------ ownership
