@@ -14,6 +14,8 @@ from typing import Any
 
 #: The most causes that are read of one exception.
 _MAX_CAUSES = 20
+#: The most frames, the innermost first, that are read of a cause.
+_MAX_FRAMES = 30
 #: The most characters that are read of the message of a cause.
 _MAX_HEAD = 20_000
 
@@ -35,7 +37,7 @@ _BEFORE = re.compile(
     r"Exception thrown in awaitResult: ?|assertion failed: |Caused by:? |"
     r"An error occurred while calling [\w.$:]+\.\n: |"
     r"An exception was raised by the Python Proxy\. Return Message: |"
-    r"\s*An exception was thrown from the Python worker\. Please see the stack trace below\.\n|"
+    r"\s*(?:\[PYTHON_EXCEPTION\] )?An exception was thrown from the Python worker(?:: |\. [^\n]*\n)|"
     r"\[FOREACH_(?:BATCH_)?USER_FUNCTION_ERROR\] An error occurred in the user provided function in foreach (?:batch )?"
     r"sink\. Reason: |"
     r"\[PYTHON_(?:STREAMING_)?DATA_SOURCE_(?:RUNTIME_)?ERROR\] Failed [^\n:]+: |"
@@ -76,15 +78,23 @@ def heads_of(error: BaseException) -> list[str]:
     return [head for cause in causes for head in _heads(cause[:_MAX_HEAD])]
 
 
-def frames_of(error: BaseException) -> str:
-    """The methods of the JVM that were running as the causes of an exception were raised; "" if they are not known."""
-    from pyspark import SparkContext
+def raised_within(error: BaseException, method: str) -> bool:
+    """Whether a method of the JVM was running as a cause of an exception was raised; False if that is not known.
 
+    Args:
+        error: as for `heads_of`.
+        method: the end of its class's name, and its own: ``StreamMetadata$.read``.
+    """
     try:
-        jvm: Any = SparkContext._jvm
-        return "\n".join(str(jvm.java.util.Arrays.toString(cause.getStackTrace())) for cause in _throwables(error))
+        traces = (cause.getStackTrace() for cause in _throwables(error))
+        return any(
+            f"{frame.toString()}".partition("(")[0].endswith(method)
+            for trace in traces
+            for frame in trace[:_MAX_FRAMES]
+        )
     except Exception:
-        return ""
+        # the JVM is gone
+        return False
 
 
 def _throwables(error: BaseException) -> list[Any]:

@@ -28,7 +28,7 @@ from flinkish.errors import (
     RetryableError,
     SparkLostError,
 )
-from flinkish.spark.causes import frames_of, heads_of
+from flinkish.spark.causes import heads_of, raised_within
 from flinkish.spark.worker import own_secret, typed_failure
 
 _LENGTH = 600
@@ -65,7 +65,7 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     ),
     (
         r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY)\]|"
-        r"Cannot start query with [^\n]* already active|"
+        r"(?:java\.lang\.IllegalArgumentException: )?Cannot start query with [^\n]* already active|"
         r"Multiple streaming queries are concurrently using",
         FencedError,
         "another query writes to this job directory",
@@ -174,7 +174,7 @@ _UNNAMED = (
 )
 
 #: The method that reads the metadata file of a query: no message says what is wrong with the file.
-_READS_METADATA = "StreamMetadata$.read("
+_READS_METADATA = ".StreamMetadata$.read"
 
 #: Reasons for which a good file could not be read: with one of them, a message of `_UNNAMED` is no sign of damage.
 _PASSING = re.compile(
@@ -236,7 +236,7 @@ def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateEr
         return _damaged(_plain(found.group("file")) + "/metadata")
     if _PASSING.search(" ".join(heads)):
         return None
-    if not begins(_UNNAMED) and _READS_METADATA not in frames_of(error):
+    if not begins(_UNNAMED) and not raised_within(error, _READS_METADATA):
         return None
     innermost = [head for head in heads if head.strip()][-1]
     return _damaged("", innermost.splitlines()[0])

@@ -163,7 +163,8 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
         "Cause: {}",
         "[STREAM_FAILED] Query [id = 9, runId = 1] terminated with exception: Job aborted due to stage failure: Task 0 "
         "in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 4) (10.0.0.1 executor 1): "
-        'org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File "worker.py", line 3, '
+        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python "
+        'worker: Traceback (most recent call last):\n  File "worker.py", line 3, '
         "in main\n    command = read(infile)\n              ^^^^^^^^^^^^\nModuleNotFoundError: {}\n\nDuring handling",
     ],
     ids=["in the driver", "Spark Connect", "in a worker"],
@@ -215,7 +216,8 @@ QUOTING = [
     "1.0 (TID 1) (host executor driver): org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The '{}'",
     "[USER_RAISED_EXCEPTION] {}",
     "java.lang.RuntimeException: {}",
-    "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    "Traceback (most recent call last):\n"
     '  File "job.py", line 3, in parsed\n    raise ValueError(cell)\nValueError: {}\n\tat org.apache.C.m(C.scala:1)',
 ]
 
