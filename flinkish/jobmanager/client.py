@@ -15,7 +15,7 @@ from flinkish.errors import FlinkishError, InternalError, OperationError
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
-from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
+from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.spark_run import SparkRun
 
 
@@ -51,14 +51,17 @@ class RunClient(JobClient):
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch; the future holds its path.
 
-        If the savepoint cannot be written, the future fails and the job goes on as before.
+        If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
+        in the directory, nothing is read or written for it.
 
         Raises:
             OperationError: the job runs in the minicluster, which has no savepoints.
         """
         run = self._spark_run()
         try:
-            return CompletableFuture.completed(take_savepoint(run, savepoint_directory))
+            directory = savepoint_directory or run.savepoint_directory()
+            check_target(directory, f"job '{run.name}'")
+            return CompletableFuture.completed(take_savepoint(run, directory))
         except FlinkishError as error:
             return CompletableFuture.failed(error)
 

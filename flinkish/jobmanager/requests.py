@@ -4,7 +4,8 @@
     <job dir>/answer-<id>.json     {"value": "/data/savepoints/savepoint-..."} or {"error": "..."}
 
 Rule: a request is carried out once, by the driver that owns the directory, and answered; the process that asked deletes
-both files. It also withdraws a request that nobody has taken because no driver runs.
+both files. A file that is no request is answered with what is wrong with it. The process that asked also withdraws a
+request that nobody has taken because no driver runs.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
+from flinkish.errors import ConfigurationError, FlinkishError, OperationError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.directory.files import absolute, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -42,7 +44,19 @@ GONE_S = 15.0
 #: How long `ask` waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
+#: The most bytes of a request.
+MAX_REQUEST_BYTES = 1024 * 1024
+
 Action = Callable[["RunClient", dict[str, Any]], Any]
+
+
+#: The arguments that a request may have, each with its types and what to call them.
+_ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
+    "directory": ((str, type(None)), "a text or null"),
+    "drain": ((bool,), "true or false"),
+}
+#: Fields that the form of the files adds.
+_FORM = {"version", "action"}
 
 
 def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
@@ -50,7 +64,7 @@ def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
 
 
 def _stop(client: RunClient, request: dict[str, Any]) -> Any:
-    return client.stop_from_outside(bool(request.get("drain")), request.get("directory")).result()
+    return client.stop_from_outside(request.get("drain", False), request.get("directory")).result()
 
 
 def _cancel(client: RunClient, request: dict[str, Any]) -> Any:
@@ -94,38 +108,69 @@ class RequestDesk(JobObserver):
     def _serve(self) -> None:
         while not self._closed.wait(POLL_S):
             try:
-                for name in self._directory.names(_REQUEST, _SUFFIX):
-                    self._take(name)
+                names = self._directory.names(_REQUEST, _SUFFIX)
             except Exception as error:
                 # storage that is unavailable for a moment must not end the thread
                 _LOG.warning("requests cannot be read: %s", error)
+                continue
+            for name in names:
+                try:
+                    self._take(name)
+                except Exception as error:
+                    # the requests behind this one must be answered, too
+                    _LOG.warning("the request %s cannot be answered: %s", name, error)
         atexit.unregister(self._last_answer)
 
     def _take(self, name: str) -> None:
         try:
-            request = self._directory.read(name)
-        except FinalOperationError as error:
-            # a damaged file must not keep the requests behind it from being read
-            request = {"damaged": str(error)}
-        if request is None:
-            return
-        self._directory.delete(name)
-        answer = {"error": request["damaged"]} if "damaged" in request else self._carry_out(request)
+            request = self._directory.read(name, limit=MAX_REQUEST_BYTES)
+            if request is None:
+                return
+            action = _checked(request)
+        except Exception as error:
+            self._directory.delete(name)
+            answer = {"error": _text(error)}
+        else:
+            self._directory.delete(name)
+            answer = self._carry_out(action, request)
         self._directory.write(_ANSWER + name[len(_REQUEST) :], answer)
 
-    def _carry_out(self, request: dict[str, Any]) -> dict[str, Any]:
-        action = ACTIONS.get(str(request.get("action")))
-        if action is None:
-            return {"error": f"unknown request {request.get('action')!r}; expected one of {', '.join(ACTIONS)}"}
+    def _carry_out(self, action: Action, request: dict[str, Any]) -> dict[str, Any]:
         try:
             # values that JSON cannot express are given as text
             return {"value": json.loads(json.dumps(action(self._client, request), default=str))}
         except Exception as error:
-            return {
-                "error": f"{type(error).__name__}: {message_of(error)}"
-                if not isinstance(error, FlinkishError)
-                else str(error)
-            }
+            return {"error": _text(error)}
+
+
+def _checked(request: dict[str, Any]) -> Action:
+    """The action that a request asks for.
+
+    Raises:
+        ConfigurationError: there is no such action, or an argument is unknown or of a wrong type.
+    """
+    name = request.get("action")
+    action = ACTIONS.get(name) if isinstance(name, str) else None
+    if action is None:
+        raise ConfigurationError(f"unknown request {abbreviated(name, 100)}", expected=f"one of {', '.join(ACTIONS)}")
+    for argument, value in request.items():
+        if argument in _FORM:
+            continue
+        if argument not in _ARGUMENTS:
+            raise ConfigurationError(
+                f"the request {name} has an unknown argument {abbreviated(argument, 100)}",
+                expected=f"none but {', '.join(_ARGUMENTS)}",
+            )
+        types, expected = _ARGUMENTS[argument]
+        if not isinstance(value, types):
+            raise ConfigurationError(
+                f"the argument {argument} of the request {name} is {abbreviated(value, 100)}", expected=expected
+            )
+    return action
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, FlinkishError) else f"{type(error).__name__}: {message_of(error)}"
 
 
 def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from flinkish import errors
 from flinkish.common.arguments import abbreviated
 from flinkish.errors import (
+    MAX_TRACEBACK,
     ArgumentTypeError,
     ArgumentValueError,
     CorruptStateError,
     FlinkishError,
-    StoredClassError,
     UserCodeError,
     message_of,
     shortened,
 )
 from flinkish.runtime.operator import StreamOperator
-from flinkish.runtime.stored_pickle import dumps, loads
-from flinkish.runtime.task_log import take_current
+from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
 
 #: Version of the encoded form of errors.
-ERROR_FORMAT_VERSION = 2
+ERROR_FORMAT_VERSION = 3
 
 _OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
@@ -131,24 +133,93 @@ def _picklable(error: BaseException) -> bool:
 
 
 def encode_error(error: FlinkishError) -> bytes:
-    """Encode an error for the way to the driver, as data and not as a plain pickle, since the texts of errors may quote
-    records that anybody may have written. An error whose class the program defines becomes one of its nearest base
-    class in flinkish."""
-    try:
-        return dumps(error, ERROR_FORMAT_VERSION)
-    except StoredClassError:
-        kinds = (kind for kind in type(error).__mro__ if issubclass(kind, FlinkishError))
-        known = next(kind for kind in kinds if kind.__module__ == FlinkishError.__module__)
-        nearest = known.__new__(known)
-        FlinkishError.__init__(nearest, error.what, where=error.where, expected=error.expected, hint=error.hint)
-        plain = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, type(None)))}
-        nearest.__dict__.update(plain)
-        return dumps(nearest, ERROR_FORMAT_VERSION)
+    """Encode an error for the way to the driver, as plain data: its texts may quote records, which anybody may have
+    written. An error whose class the program defines becomes one of its nearest base class in flinkish."""
+    kinds = (kind.__name__ for kind in type(error).__mro__ if vars(errors).get(kind.__name__) is kind)
+    attributes = {name: value for name, (_, fits) in _ATTRIBUTES.items() if fits(value := getattr(error, name, None))}
+    texts = {name: shortened(str(getattr(error, name)), MAX_TRACEBACK) for name in _TEXTS}
+    value = {"version": ERROR_FORMAT_VERSION, "class": next(kinds), **texts, **attributes}
+    data = json.dumps(value).encode()
+    # the names of loggers, too, are the program's
+    return data if len(data) <= _MAX_ENCODED else json.dumps({**value, "log": []}).encode()
 
 
 def decode_error(data: bytes, where: str = "") -> FlinkishError:
-    """The inverse of `encode_error`."""
-    error = loads(data, ERROR_FORMAT_VERSION, "an error on its way to the driver", where)
-    if not isinstance(error, FlinkishError):
-        raise CorruptStateError(f"a {type(error).__name__} was found in place of an error", where=where)
+    """The inverse of `encode_error`. Each field is checked, since the data may come from a file.
+
+    Raises:
+        CorruptStateError: these are not the fields of an error; the message names the first that is not.
+    """
+    try:
+        value = json.loads(data) if len(data) <= _MAX_ENCODED else None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise _no_error(f"{len(data):,} bytes are not JSON of an error", where)
+    kind = vars(errors).get(value["class"]) if isinstance(value.get("class"), str) else None
+    if value.pop("version", None) != ERROR_FORMAT_VERSION:
+        raise _no_error(f"the format version is not {ERROR_FORMAT_VERSION}", where)
+    if not (isinstance(kind, type) and issubclass(kind, FlinkishError)):
+        raise _no_error("the class is none of flinkish.errors", where)
+    for name in (*_TEXTS, *(name for name in _ATTRIBUTES if name in value)):
+        expected, fits = _ATTRIBUTES.get(name, _TEXT)
+        if not fits(value.get(name)):
+            raise _no_error(f"the field {name} is not {expected}", where)
+    unknown = value.keys() - {"class", *_TEXTS, *_ATTRIBUTES}
+    if unknown:
+        raise _no_error(f"the field {abbreviated(min(unknown), _KEY_LENGTH)} is unknown", where)
+    error = kind.__new__(kind)
+    FlinkishError.__init__(error, **{name: value[name] for name in _TEXTS})
+    error.__dict__.update({name: value[name] for name in _ATTRIBUTES if name in value})
+    if "log" in value:
+        error.log = tuple((float(time), level, logger, text) for time, level, logger, text in value["log"])
+    if isinstance(error, UserCodeError) and "user_traceback" not in value:
+        error.user_traceback = ""
     return error
+
+
+def _no_error(why: str, where: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"an error on its way to the driver cannot be decoded: {why}",
+        where=where,
+        hint="look for the error itself in the output of the workers and of the Spark server",
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TRACEBACK
+
+
+def _is_log(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) <= MAX_LINES + 1 and all(map(_is_log_line, value))
+
+
+def _is_log_line(line: Any) -> bool:
+    """Whether a value is one of `flinkish.runtime.task_log.LogLine`."""
+    if not isinstance(line, (list, tuple)) or len(line) != 4:
+        return False
+    time, level, *texts = line
+    numbers = type(time) in (int, float) and abs(time) <= _MAX_NUMBER and type(level) is int
+    return numbers and all(isinstance(text, str) for text in texts)
+
+
+def _is_number_or_none(value: Any) -> bool:
+    return value is None or (type(value) is int and abs(value) <= _MAX_NUMBER)
+
+
+_MAX_NUMBER = 2**63
+#: The most bytes of an encoded error: its log, each character escaped, and the rest.
+_MAX_ENCODED = 12 * MAX_CHARACTERS + 4 * 1024 * 1024
+
+#: (what a field must be, the function that checks it)
+_Rule = tuple[str, Callable[[Any], bool]]
+
+#: The arguments of an error.
+_TEXTS = ("what", "where", "expected", "hint")
+_TEXT: _Rule = (f"a text of at most {MAX_TRACEBACK:,} characters", _is_text)
+#: The attributes of errors that travel with them, and how they are checked.
+_ATTRIBUTES: dict[str, _Rule] = {
+    **dict.fromkeys(("task", "place", "story", "file", "user_traceback"), _TEXT),
+    "epoch": ("a number or null", _is_number_or_none),
+    "log": ("a list of lines: time, level, logger, text", _is_log),
+}

@@ -46,7 +46,7 @@ class ChangesToRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert one Spark partition of the changelog."""
         give_way_to_epochs()
-        with failures_marked():
+        with failures_marked(self.deployed.secret):
             yield from joined(self._batches(batches))
 
     def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ import os
 import posixpath
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -18,7 +18,7 @@ from flinkish.common.durable_files import delete, synchronise
 from flinkish.common.hadoop_checksums import checksum_path, write_checksums
 from flinkish.common.storage_errors import storage_errors
 from flinkish.spark.joined_rows import joined
-from flinkish.spark.worker import failures_marked
+from flinkish.spark.worker import failures_marked, own_secret
 
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
 FILE_SCHEMA = "name string, rows long, bytes long, without_uid long"
@@ -67,12 +67,14 @@ class RowsToFiles:
     convert: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     schema: pa.Schema
     table: str
+    #: signs the errors of the workers; it must not be shown
+    secret: bytes = field(default_factory=own_secret, repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write one Spark partition."""
         path = posixpath.join(self.table, f"part-{uuid.uuid4()}.parquet")
         try:
-            with failures_marked(), storage_errors("write", path):
+            with failures_marked(self.secret), storage_errors("write", path):
                 file = self._write(self.convert(batches), path)
         except BaseException:
             delete(path)

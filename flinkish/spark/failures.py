@@ -1,5 +1,14 @@
-"""Translates what Spark raises into typed errors: the error that a worker has raised, if the text holds one, else the
-first known cause that its text matches."""
+"""Translates what Spark raises into typed errors: the error that a worker has raised, if the text holds one and it is
+signed, else the first known cause.
+
+What decides whether the job is started again, and from where, is only taken from Spark's own words (`heads_of`), since
+the text may quote a record. What is worth a retry like any failure of Spark is looked for in the whole text: it only
+chooses the words of the error.
+
+A damaged file of the query (its checkpoint) is found out by the messages of Spark 4.2, tried for each kind of file:
+files with flipped bits and truncated files fail their checksum (local file systems and HDFS keep one), emptied files
+are incomplete logs or end too early, deleted files do not exist.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +16,7 @@ import re
 
 from flinkish.errors import (
     ConnectionFailedError,
+    CorruptStateError,
     EnvironmentVersionError,
     FencedError,
     FinalOperationError,
@@ -18,8 +28,8 @@ from flinkish.errors import (
     RetryableError,
     SparkLostError,
 )
-from flinkish.spark.damage import damage_in
-from flinkish.spark.worker import typed_failure
+from flinkish.spark.causes import heads_of, raised_within
+from flinkish.spark.worker import own_secret, typed_failure
 
 _LENGTH = 600
 
@@ -27,8 +37,9 @@ _LENGTH = 600
 #: before they get here.
 _BUGS = (AssertionError, AttributeError, LookupError, NameError, TypeError)
 
-#: (pattern in the text, class, what happened, what to do); the first pattern that matches counts
-_KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
+#: What Spark's own words begin with (`heads_of`) -> class, what happened, what to do; the first pattern that matches
+#: counts.
+_BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     (
         r"No module named '?flinkish(?!\w)",
         EnvironmentVersionError,
@@ -36,38 +47,55 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "install flinkish there in this version, or put it on their PYTHONPATH",
     ),
     (
-        r"Py4JNetworkError|Answer from Java side is empty|stopped SparkContext|SparkContext (has been|was) shut ?down|"
-        r"SESSION_(CLOSED|CHANGED|NOT_FOUND)",
+        r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"
+        r"Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut ?down|"
+        r"SparkContext (?:has been|was) shut ?down|\[(?:INVALID_HANDLE\.)?SESSION_(?:CLOSED|CHANGED|NOT_FOUND)\b",
         SparkLostError,
         "Spark has gone: its JVM or its server has ended, or the session was stopped",
         "start the same job again in a new driver; it goes on from the last committed epoch",
     ),
     (
-        r"KAFKA_DATA_LOSS|OffsetOutOfRange|offsets? .* (are|is|was) (lost|changed)|Some data may have been lost",
+        r"\[?KAFKA_DATA_LOSS\b|org\.apache\.kafka\.[\w.]+\.OffsetOutOfRangeException|"
+        r"Partition \S+ offset was changed|Some data may have been lost|"
+        r"Cannot fetch (?:offset|records) [^\n]*Some data may have been lost",
         FinalOperationError,
         "Kafka no longer has records that the job has not read (retention, or the topic was made anew)",
         "start from a savepoint or from the earliest offsets in a new job directory, or call the source's "
         "set_fail_on_data_loss(False) to go on without them",
     ),
     (
-        r"org\.apache\.kafka\.common\.errors\.TimeoutException|Failed to (construct|create new) [Kk]afka|"
-        r"No resolvable bootstrap urls|UnknownTopicOrPartition",
-        ConnectionFailedError,
-        "Kafka cannot be reached",
-        "check bootstrap servers, topic and network; then start the same job again",
-    ),
-    (
-        r"CONCURRENT_STREAM_LOG_UPDATE|another streaming query|CONCURRENT_QUERY|already active",
+        r"\[(?:CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY)\]|"
+        r"(?:java\.lang\.IllegalArgumentException: )?Cannot start query with [^\n]* already active|"
+        r"Multiple streaming queries are concurrently using",
         FencedError,
         "another query writes to this job directory",
         "stop the other driver, or give this job a directory of its own",
     ),
     (
-        r"STATE_STORE_(KEY|VALUE)_SCHEMA_NOT_COMPATIBLE|STATE_STORE_INVALID_CONFIG_AFTER_RESTART|"
-        r"sources in the checkpoint offsets and now there are",
+        r"\[STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE\b|\[STATE_STORE_INVALID_CONFIG_AFTER_RESTART\b|"
+        r"There are \[[^]]*\] sources in the checkpoint offsets and now there are",
         IncompatibleJobError,
         "the query does not fit what it has kept in the job directory",
         "take a savepoint with the old program and start the new one from it (-s) elsewhere, or undo the change",
+    ),
+    (
+        r"\[(?:DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE|DELTA_VERSIONS_NOT_CONTIGUOUS|"
+        r"DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE)",
+        FinalOperationError,
+        "a Delta table that the job reads was changed in a way that a stream cannot follow",
+        "start a new job from the table as it is now",
+    ),
+)
+
+#: What the text of a failure holds somewhere -> class, what happened, what to do. All are worth a retry, as failures
+#: are of which nothing is known: a record that is quoted in the text can only change the words.
+_HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
+    (
+        r"org\.apache\.kafka\.common\.errors\.TimeoutException|Failed to (construct|create new) [Kk]afka|"
+        r"No resolvable bootstrap urls|UnknownTopicOrPartition",
+        ConnectionFailedError,
+        "Kafka cannot be reached",
+        "check bootstrap servers, topic and network; then start the same job again",
     ),
     (
         r"No space left on device|Disk quota exceeded",
@@ -85,7 +113,7 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     ),
     (
         r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|"
-        r"Job aborted due to stage failure: Task .* lost",
+        r"Job aborted due to stage failure: Task [^:]* lost",
         RetryableError,
         "a Python worker or an executor was lost",
         "start the same job again; it goes on from the last committed epoch",
@@ -96,13 +124,6 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "Spark has run out of memory",
         "give the driver and the executors more (spark.driver.memory, spark.executor.memory), or take smaller epochs "
         "(flinkish.epoch.max-records-per-source); then start the same job again",
-    ),
-    (
-        r"DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE|DELTA_VERSIONS_NOT_CONTIGUOUS|"
-        r"DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE",
-        FinalOperationError,
-        "a Delta table that the job reads was changed in a way that a stream cannot follow",
-        "start a new job from the table as it is now",
     ),
     (
         r"DELTA_CONCURRENT_|Concurrent(Append|Write|DeleteRead|Transaction)Exception|DELTA_SCHEMA_CHANGED|"
@@ -124,42 +145,113 @@ _KNOWN: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "a path or a table that the job reads is not there",
         "check its name, or make it; then start the same job again",
     ),
-    (
-        r"^(AnalysisException|ParseException): ",
-        ProgramError,
-        "Spark refuses the query",
-        "correct the program's DataFrames and their schemas",
-    ),
 )
 
+_FILE = r"(?P<file>(?:\w+:)?/[^\s,\]]+)"
 
-def translate(error: BaseException, where: str) -> FlinkishError:
+#: Messages that name the damaged file.
+_NAMED = (
+    rf"Checksum error: {_FILE} at ",
+    rf"Failed to read log file {_FILE}\.(?: |$)",
+    rf"[Uu]nable to find batch {_FILE}\.(?:\s|$)",
+    rf"Error reading delta file {_FILE}(?: of |$)",
+    rf"Error reading streaming state file of {_FILE} does not exist",
+    rf"Error reading snapshot file {_FILE} of ",
+)
+
+#: What says that the state of the query cannot be loaded, and the reason for it that names the file.
+_NO_STATE = r"\[CANNOT_LOAD_STATE_STORE\b"
+_NO_STATE_FILE = rf"[Ff]ile {_FILE} does not exist"
+
+#: The message that names only the query's directory: its metadata file is missing.
+_NO_METADATA = rf"Checkpoint location {_FILE} is in an inconsistent state: the metadata file is missing"
+
+#: Messages of damage that name no file.
+_UNNAMED = (
+    rf"{_NO_STATE}|(?:The )?[Ss]tate store [^\n]*(?:corrupt|does not exist)|\[STATE_STORE_\w*CHECKSUM|"
+    r"\[CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED\]|\[STREAMING_CHECKPOINT_MISSING_METADATA_FILE\]|"
+    r"(?:\[\w+\] )?Log file was malformed|batch \d+ doesn't exist|\[BATCH_METADATA_NOT_FOUND\]"
+)
+
+#: The method that reads the metadata file of a query: no message says what is wrong with the file.
+_READS_METADATA = ".StreamMetadata$.read"
+
+#: Reasons for which a good file could not be read: with one of them, a message of `_UNNAMED` is no sign of damage.
+_PASSING = re.compile(
+    r"ConnectException|SocketTimeoutException|UnknownHostException|Connection (?:refused|reset)|No space left|"
+    r"OutOfMemoryError|InterruptedException|ClosedByInterrupt|Permission denied|AccessControlException"
+)
+
+_DAMAGE_HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
+
+
+def translate(error: BaseException, where: str, secret: bytes | None = None) -> FlinkishError:
     """The typed error for an exception of a query or a batch job.
 
     Args:
         where: names the job or another place in the error, if the error does not name it yet.
+        secret: of the driver that the work was for, by which errors of its workers are known; None: of this process.
     """
     if isinstance(error, FlinkishError):
         return _located(error, where)
-    text = _text(error)
-    typed = typed_failure(text)
+    text = f"{type(error).__name__}: {error}"
+    typed = typed_failure(text, own_secret() if secret is None else secret)
     if typed is not None:
         return _located(typed, where)
-    damage = damage_in(text)
-    if damage is not None:
-        damage.__cause__ = error
-        return _located(damage, where)
-    for pattern, kind, what, hint in _KNOWN:
-        if re.search(pattern, text, re.DOTALL):
-            translated = kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
-            break
-    else:
-        if isinstance(error, _BUGS):
-            translated = InternalError(_first_lines(text), where=where, hint="please report this")
-        else:
-            translated = OperationError(f"the Spark query failed: {_first_lines(text)}", where=where)
+    heads = heads_of(error)
+    translated = _damage(error, text, heads) or _known(error, text, heads, where)
     translated.__cause__ = error
-    return translated
+    return _located(translated, where)
+
+
+def _known(error: BaseException, text: str, heads: list[str], where: str) -> FlinkishError:
+    if _jvm_is_gone(error):
+        heads = ["py4j.protocol.Py4JNetworkError"]
+    causes = (row for row in _BEGINS if any(re.match(row[0], head) for head in heads))
+    found = next(causes, None) or next((row for row in _HOLDS if re.search(row[0], text, re.DOTALL)), None)
+    gist = _first_lines(text)
+    if found is not None:
+        _, kind, what, hint = found
+        return kind(f"{what}: {gist}", where=where, hint=hint)
+    if type(error).__name__ in ("AnalysisException", "ParseException"):
+        return ProgramError(
+            f"Spark refuses the query: {gist}", where=where, hint="correct the program's DataFrames and their schemas"
+        )
+    if isinstance(error, _BUGS):
+        return InternalError(gist, where=where, hint="please report this")
+    return OperationError(f"the Spark query failed: {gist}", where=where)
+
+
+def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateError | None:
+    """The error that tells which file of the query is damaged or missing; None if Spark reports something else."""
+
+    def begins(pattern: str) -> re.Match[str] | None:
+        return next(filter(None, (re.match(pattern, head) for head in heads)), None)
+
+    named = next(filter(None, map(begins, _NAMED)), None) or (begins(_NO_STATE) and begins(_NO_STATE_FILE))
+    if named:
+        return _damaged(_plain(named.group("file")))
+    found = begins(_NO_METADATA)
+    if found:
+        return _damaged(_plain(found.group("file")) + "/metadata")
+    if _PASSING.search(" ".join(heads)):
+        return None
+    if not begins(_UNNAMED) and not raised_within(error, _READS_METADATA):
+        return None
+    innermost = [head for head in heads if head.strip()][-1]
+    return _damaged("", innermost.splitlines()[0])
+
+
+def _damaged(file: str, gist: str = "") -> CorruptStateError:
+    what = f"the file {file}" if file else f"a file of the query's own checkpoint ({gist[:200]})"
+    error = CorruptStateError(f"{what} is damaged or missing", hint=_DAMAGE_HINT)
+    error.file = file
+    return error
+
+
+def _plain(file: str) -> str:
+    """The path of a file, without the scheme ``file:`` if it is local."""
+    return "/" + file[len("file:") :].lstrip("/") if file.startswith("file:") else file
 
 
 def raised_by_spark(error: BaseException) -> bool:
@@ -171,11 +263,6 @@ def _located(error: FlinkishError, where: str) -> FlinkishError:
     if where not in error.where:
         error.where = "; ".join(part for part in (where, error.where) if part)
     return error
-
-
-def _text(error: BaseException) -> str:
-    name = "Py4JNetworkError" if _jvm_is_gone(error) else type(error).__name__
-    return f"{name}: {error}"
 
 
 def _jvm_is_gone(error: BaseException) -> bool:

@@ -47,7 +47,7 @@ class LevelFunction:
 
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Run the task, or let rows in transit pass."""
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             begins = self.deployment.begin_task()
             if begins:
                 self._begin()

@@ -33,7 +33,7 @@ class StoredToBuffers:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert one partition of the state of a level."""
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             for batch in batches:
                 yield from to_arrow(self._rows(batch), self.deployment.book(), 1)
 

@@ -8,7 +8,7 @@ committed: its plan does not run, and its state is what the run that prepared it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ class CommitFunction:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Commit the targets whose positions are the rows of one Spark partition."""
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     yield self._commit(*self.targets[number])
@@ -79,10 +79,12 @@ class ReadFunction:
     files: EpochFiles
     #: for each subtask, its buffers
     subtasks: tuple[list[bytes], ...]
+    #: the deployment's, which signs errors; it must not be shown
+    secret: bytes = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the records of the subtasks whose positions are the rows of one Spark partition."""
-        with failures_marked():
+        with failures_marked(self.secret):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     for committables in batches_in_order(self.subtasks[number], self.files):
@@ -197,7 +199,7 @@ class _SparkEpoch(EpochSteps):
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = ReadFunction(self._files, tuple(subtasks))
+        function = ReadFunction(self._files, tuple(subtasks), self._deployment.secret)
         records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()

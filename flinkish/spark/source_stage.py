@@ -42,7 +42,7 @@ class FrameSourceFunction:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the chain over one Spark partition of one epoch. An empty partition runs nothing."""
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:
                 return

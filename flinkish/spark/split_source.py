@@ -108,7 +108,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The offset at which the next epoch ends; ``start`` if there is no next epoch. ``limit`` is not used: flinkish
         keeps its own limits on an epoch."""
         query = self._query
-        with failures_marked():
+        with failures_marked(query.deployment.secret):
             if query.interval_ms and not self._is_due():
                 return start
             forced = query.heartbeat and not (self._available_now and self._called)
@@ -135,7 +135,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         query = self._query
         if start == end:
             return []
-        with failures_marked():
+        with failures_marked(query.deployment.secret):
             found: list[Any] = list(self._enumerator().shares(start, end))
         if query.heartbeat or end["announce"]:
             found.append(ControlShare(end["time_ms"], query.heartbeat, end["announce"], query.drain))
@@ -174,7 +174,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run one share of one epoch. Yields the rows that leave it, as Arrow batches."""
         deployment, share = self._query.deployment, partition.value
-        with failures_marked():
+        with failures_marked(deployment.secret):
             deployment.begin_task()
             manager = deployment.task_manager()
             stamp = EpochStamp(current_epoch(deployment), share.time_ms, current_place())

@@ -32,7 +32,7 @@ class BodyToRows:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert one partition of the state of a level."""
         give_way_to_epochs()
-        with failures_marked():
+        with failures_marked(self.deployed.secret):
             yield from joined(self._batches(batches))
 
     def _batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

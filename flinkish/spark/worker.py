@@ -4,14 +4,17 @@ the running epoch."""
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import io
 import os
 import pickle
 import re
+import secrets
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -33,7 +36,17 @@ from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import DRIVER, current_place, executor_id
 
-_MARK = re.compile(r"<flinkish-error>([A-Za-z0-9+/=]+)</flinkish-error>")
+_MARK = re.compile(r"<flinkish-error ([0-9a-f]{64})>([A-Za-z0-9+/=]+)</flinkish-error>")
+
+#: The secret with which workers sign the errors that they send to this process. It travels to the workers with the work
+#: that is theirs, and nowhere else: a mark, which gets into the logs of Spark, holds only the signature.
+_OWN_SECRET = secrets.token_bytes(32)
+
+
+def own_secret() -> bytes:
+    """The secret of this process, which is that of all deployments that it makes."""
+    return _OWN_SECRET
+
 
 #: Spark's local property that holds the number of the running epoch.
 _BATCH_ID = "streaming.sql.batchId"
@@ -48,9 +61,9 @@ class WorkerFailure(Exception):
 
 
 @contextmanager
-def failures_marked() -> Iterator[None]:
+def failures_marked(secret: bytes) -> Iterator[None]:
     """Turn the typed errors that are raised inside into a `WorkerFailure`, from whose text `typed_failure` restores
-    them in the driver."""
+    them in the driver. ``secret``: that of the driver, as the deployment has it."""
     try:
         yield
     except FlinkishError as error:
@@ -58,19 +71,24 @@ def failures_marked() -> Iterator[None]:
         data = base64.b64encode(encode_error(error)).decode()
         # Spark and Py4J encode the text as UTF-8 and lose the error if that fails; the data still has what it quotes
         text = str(error).encode("utf-8", "backslashreplace").decode()
-        raise WorkerFailure(f"{text}\n<flinkish-error>{data}</flinkish-error>") from None
+        raise WorkerFailure(f"{text}\n<flinkish-error {_signature(secret, data)}>{data}</flinkish-error>") from None
 
 
-def typed_failure(text: str) -> FlinkishError | None:
+def typed_failure(text: str, secret: bytes) -> FlinkishError | None:
     """The typed error inside the text of a Spark exception, if there is one.
 
-    The last mark counts: the message of an error may hold a record that looks like a mark, and comes before the error's
-    own mark.
+    The text may quote records, so a mark counts only if it is signed with the secret, which no record can know. The
+    last one counts: it is that of the outermost error.
     """
-    for mark in reversed(_MARK.findall(text)):
-        with suppress(FlinkishError, ValueError):
-            return decode_error(base64.b64decode(mark))
+    for signature, data in reversed(_MARK.findall(text)):
+        if hmac.compare_digest(signature, _signature(secret, data)):
+            with suppress(FlinkishError, ValueError):
+                return decode_error(base64.b64decode(data))
     return None
+
+
+def _signature(secret: bytes, data: str) -> str:
+    return hmac.new(secret, data.encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -90,6 +108,8 @@ class Deployment:
     files: EpochFiles | None = None
     #: the program's files in each worker; modules among them are needed to unpickle the job graph
     shipped: ShippedFiles = NO_FILES
+    #: signs the errors of the workers; it must not be shown
+    secret: bytes = field(default_factory=own_secret, repr=False)
 
     @cached_property
     def version(self) -> str:
@@ -236,6 +256,8 @@ class DeployedClasses:
     """The pickled classes of a program, for workers that only read or write stored values and do not need the job."""
 
     blob: bytes
+    #: signs the errors of the workers; it must not be shown
+    secret: bytes = field(default_factory=own_secret, repr=False)
 
     @staticmethod
     def of(classes: ProgramClasses) -> DeployedClasses:

@@ -43,7 +43,7 @@ class NativeToTexts:
         Raises:
             SavepointError: a row cannot be one of a savepoint; the error names the row.
         """
-        with failures_marked():
+        with failures_marked(self.deployed.secret):
             for batch in batches:
                 types = {name: column.type for name, column in zip(self.columns, batch.columns)}
                 rows = []

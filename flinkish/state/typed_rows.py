@@ -82,7 +82,7 @@ class TextsToTyped:
         Raises:
             SavepointError: a value does not fit its declared type; the error names the row.
         """
-        with failures_marked():
+        with failures_marked(self.deployed.secret):
             for batch in batches:
                 saved = [SavepointRow(*values) for values in zip(*(column.to_pylist() for column in batch.columns))]
                 if saved:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, EpochListener, StopQuery, listener_of
+from flinkish.jobmanager.attempt.epoch_listeners import EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.attempt.remote_reports import FarSide, far_side
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
@@ -34,13 +34,14 @@ class EpochFunction:
             else:
                 self._run_apart(frame, epoch)
         except StopQuery:
-            raise RuntimeError(STOP_MARK) from None
+            # whoever refused the epoch remembers it: the text of the query's error may quote a record
+            raise
         except Exception as error:
             # translated here, where the exception itself is at hand: Spark passes on only its text
-            typed = translate(error, self._what_of(epoch))
+            typed = translate(error, self._what_of(epoch), self.deployment.secret)
             if listener is None:
                 self._far_side().failed(typed)
-            with failures_marked():
+            with failures_marked(self.deployment.secret):
                 raise typed from error
 
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:

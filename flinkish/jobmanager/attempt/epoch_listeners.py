@@ -11,9 +11,6 @@ from typing import Protocol
 
 from flinkish.runtime.epoch_report import EpochReport
 
-#: Text in a query's error by which a query that was ended on purpose is recognized.
-STOP_MARK = "flinkish-stop-query"
-
 
 class EpochListener(Protocol):
     """Is told about each epoch before and after it runs; implemented by the attempt."""
@@ -30,7 +27,7 @@ class _Quiet(logging.Filter):
     traceback, though this is no error."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return not (record.exc_info and STOP_MARK in str(record.exc_info[1]))
+        return not (record.exc_info and isinstance(record.exc_info[1], StopQuery))
 
 
 logging.getLogger("py4j.clientserver").addFilter(_Quiet())

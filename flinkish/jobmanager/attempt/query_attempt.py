@@ -18,7 +18,7 @@ from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
-from flinkish.jobmanager.attempt.epoch_listeners import STOP_MARK, StopQuery
+from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_inputs import input_is_read, keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
@@ -111,6 +111,8 @@ class QueryAttempt:
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
+        #: whether the running query was ended on purpose: its next epoch was not allowed to run
+        self._refused = False
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
 
@@ -130,6 +132,7 @@ class QueryAttempt:
             FencedError: another driver owns the job.
         """
         if self._stop.is_set() or self.ended or self._failure is not None:
+            self._refused = True
             raise StopQuery
         self.directory.check_owner(self.job.name)
 
@@ -235,6 +238,7 @@ class QueryAttempt:
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
+        self._refused = False
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()
@@ -255,7 +259,7 @@ class QueryAttempt:
         end = self._inbox.end() if self._inbox is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
-        return end or STOP_MARK in str(error)
+        return end or self._refused
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
         settings = self._packing | query_settings(

@@ -88,8 +88,7 @@ class FarSide:
         """Write down the error with which the query ends. Nothing is written if another driver owns the directory, or
         if this process does not see the driver's directory."""
         if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
-            data = base64.b64encode(encode_error(error)).decode()
-            self._directory.write(END_FILE, {"token": self._token, "error": data})
+            self._directory.write(END_FILE, {"token": self._token, "error": encode_error(error).decode()})
 
     def _check_owner(self) -> None:
         if self._directory.read("owner.json") is None:
@@ -136,11 +135,11 @@ class Inbox:
     def end(self) -> FlinkishError | bool:
         """How the query ended: True if on purpose, the error, or False if the far side has left nothing."""
         value = self._directory.read(END_FILE)
-        if value is None or value["token"] != self._directory.token:
+        if value is None or value.get("token") != self._directory.token:
             return False
         if "error" not in value:
             return True
-        return decode_error(base64.b64decode(value["error"]), END_FILE)
+        return decode_error(str(value["error"]).encode("utf-8", "replace"), f"{self._directory.path}/{END_FILE}")
 
     def _commit(self, report: EpochReport, targets: list[dict[str, Any]]) -> list[CommitReport]:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)

@@ -148,7 +148,7 @@ class _EndOfInput:
 @dataclass(frozen=True)
 class _FarEnd:
     token: str
-    error: bytes = b""
+    error: str | None = None
 
 
 @dataclass(frozen=True)

@@ -161,25 +161,28 @@ class JobDirectory:
         return posixpath.join(self._root, name)
 
     @overload
-    def read(self, name: str) -> dict[str, Any] | None: ...
+    def read(self, name: str, *, limit: int | None = None) -> dict[str, Any] | None: ...
 
     @overload
-    def read(self, name: str, kind: type[T]) -> T | None: ...
+    def read(self, name: str, kind: type[T], *, limit: int | None = None) -> T | None: ...
 
-    def read(self, name: str, kind: Any = dict[str, Any]) -> Any:
+    def read(self, name: str, kind: Any = dict[str, Any], *, limit: int | None = None) -> Any:
         """The content of a JSON file as an instance of the dataclass ``kind``, which declares its fields, or as a dict;
         None when there is no such file.
 
         Raises:
-            FinalOperationError: the file is damaged, or its fields are not those of the class; the error names it.
+            FinalOperationError: the file is damaged, has more bytes than ``limit``, or its fields are not those of the
+                class; the error names it.
         """
         try:
             with self._fs.open_input_stream(self._file(name)) as stream:
-                data = stream.read()
+                data = stream.read() if limit is None else stream.read(limit + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(error, "read", posixpath.join(self.path, name)) from error
+        if limit is not None and len(data) > limit:
+            raise damaged_file(self.path, name, f"it has more than {limit:,} bytes")
         try:
             return typed(kind, content_of(name, data))
         except ValueError as error:
@@ -207,10 +210,10 @@ class JobDirectory:
             self._fs.delete_file(self._file(name))
 
     def names(self, prefix: str, suffix: str) -> list[str]:
-        """The names of the files with this prefix and suffix, sorted."""
+        """The names of the files with this prefix and suffix, sorted. Directories, pipes and the like are left out."""
         from pyarrow import fs
 
-        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)))
+        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)) if info.is_file)
         return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
 
     # ------------------------------------------------------------------ ownership

@@ -35,7 +35,7 @@ class OpenOperators:
         """Yield one row: the pickled ProgramStates."""
         for _ in batches:
             pass
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             data = dumps(states_of_program(self.deployment.job()))
             yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["states"])
 

@@ -102,7 +102,7 @@ class RowsToBuffers:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Convert one partition of the savepoint's table: yields its buffers, and one row with its `FoundRows`."""
-        with failures_marked():
+        with failures_marked(self.deployment.secret):
             job = self.deployment.job()
             book = self.deployment.book()
             reader = RowReader(self.program, self.migrations, self.convert, job.classes)

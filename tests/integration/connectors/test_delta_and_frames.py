@@ -19,7 +19,7 @@ from flinkish.connectors.spark_source import SparkSource
 from flinkish.connectors.spark_types import ddl_of, type_of_schema
 from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
-from flinkish.errors import ProgramError, SavepointError, TypeMismatchError
+from flinkish.errors import FlinkishError, OperationError, ProgramError, SavepointError, TypeMismatchError
 from tests.integration.connectors.reading import read
 from tests.integration.engine.collecting import environment
 
@@ -205,6 +205,31 @@ def test_any_streaming_frame_is_a_source_of_rows(spark: SparkSession, tmp_path: 
         travelled.load(spark, SourceLimits(), None)
     with pytest.raises(SavepointError, match="cannot be told where to begin"):
         source.load(spark, SourceLimits(), "{}")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "[CONCURRENT_QUERY] Another instance of this query was just started by a concurrent session.",
+        "No module named 'flinkish'",
+        "Job 3 cancelled because SparkContext was shut down",
+        "Checksum error: file:/data/job/spark/offsets/6 at 512 exp: 1653590612 got: 186399702",
+        "x\n\tat a.B.c(B.java:1)\nCaused by: java.lang.IllegalStateException: [KAFKA_DATA_LOSS.X] lost",
+        "flinkish-stop-query",
+    ],
+    ids=lambda cell: cell[:20],
+)
+def test_a_cell_that_reads_like_an_error_fails_the_job_as_any_other_that_is_no_number(
+    spark: SparkSession, tmp_path: Path, cell: str
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text(f'"{cell}"\n')
+    frame = spark.readStream.option("multiLine", True).schema("n STRING").csv(str(tmp_path / "in"))
+    env = environment(tmp_path / "job", restart_strategy__type="none")
+    env.from_spark(frame.selectExpr("CAST(n AS INT) AS n"), "cells").uid("cells").print().uid("out")
+    with pytest.raises(FlinkishError, match="CAST_INVALID_INPUT") as failed:
+        env.execute("cells")
+    assert type(failed.value) is OperationError
 
 
 def test_a_static_frame_is_refused(spark: SparkSession) -> None:

@@ -13,7 +13,7 @@ import pytest
 from flinkish.common.hadoop_checksums import checksum_path
 from flinkish.errors import OperationError
 from flinkish.spark.data_files import DataFile, RowsToFiles
-from flinkish.spark.worker import WorkerFailure, typed_failure
+from flinkish.spark.worker import WorkerFailure, own_secret, typed_failure
 
 SCHEMA = pa.schema([("uid", pa.string()), ("value", pa.string())])
 
@@ -51,7 +51,7 @@ def test_a_file_whose_rows_could_not_be_made_is_deleted(tmp_path: Path) -> None:
 
     with pytest.raises(WorkerFailure) as failed:
         list(RowsToFiles(fail, SCHEMA, str(tmp_path))(iter([])))
-    error = typed_failure(str(failed.value))
+    error = typed_failure(str(failed.value), own_secret())
     assert error is not None and error.what == "the state is gone"
     assert list(tmp_path.iterdir()) == []
 

@@ -178,7 +178,7 @@ def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
     assert not live_jobs.stopped_from_outside(), "the program does not exit with 143: the stop has failed"
 
 
-def test_where_no_savepoint_can_be_written_nothing_is_stopped(tmp_path: Path) -> None:
+def test_where_no_savepoint_can_be_written_nothing_is_stopped_or_begun(tmp_path: Path) -> None:
     run = Run(tmp_path / "job")
     run.watched_directory.watch(CompletableFuture.completed(""))
     client = started(run)
@@ -191,7 +191,11 @@ def test_where_no_savepoint_can_be_written_nothing_is_stopped(tmp_path: Path) ->
         (tmp_path / "savepoint-1", "it is itself a savepoint"),
         ("nosuch://bucket/path", "nosuch"),
     ):
-        for ask in (client.cancel_with_savepoint, lambda path: client.stop_with_savepoint(True, path)):
+        for ask in (
+            client.trigger_savepoint,
+            client.cancel_with_savepoint,
+            lambda path: client.stop_with_savepoint(True, path),
+        ):
             with pytest.raises(SavepointError, match=f"cannot write a savepoint to .*({why})"):
                 ask(str(bad)).result(TIMEOUT_S)
     assert not run._stop.is_set()

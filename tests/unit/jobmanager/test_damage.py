@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.errors import PySparkException
 
-from flinkish.spark.damage import damage_in
+from flinkish.errors import CorruptStateError
+from flinkish.spark.failures import translate
 
 QUERY = "file:/data/job/spark"
+
+
+def damage_in(text: str) -> CorruptStateError | None:
+    error = translate(PySparkException(text), "job 'shop'")
+    return error if isinstance(error, CorruptStateError) else None
 
 
 @pytest.mark.parametrize(
@@ -18,7 +25,8 @@ QUERY = "file:/data/job/spark"
             "offsets/6",
         ),
         (
-            f"terminated with exception: Failed to read log file {QUERY}/commits/5. Incomplete log file in the offset "
+            "[STREAM_FAILED] Query [id = 9, runId = 1-a] terminated with exception: Failed to read log file "
+            f"{QUERY}/commits/5. Incomplete log file in the offset "
             "commit log SQLSTATE: XXKST",
             "commits/5",
         ),
@@ -56,8 +64,9 @@ def test_the_damaged_file_is_named(text: str, file: str) -> None:
 
 def test_damage_without_the_name_of_the_file_tells_the_cause() -> None:
     error = damage_in(
-        "SparkException: Exception thrown in awaitResult:\nCaused by: org.apache.spark.SparkException: "
-        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.\nCaused by: "
+        "org.apache.spark.SparkException: Exception thrown in awaitResult:\nCaused by: "
+        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading "
+        "state.\nCaused by: "
         "java.io.EOFException\n\tat java.base/java.io.DataInputStream"
     )
     assert error is not None
@@ -72,3 +81,29 @@ def test_what_is_no_damage_is_none() -> None:
 def test_state_that_cannot_be_reached_is_not_damaged() -> None:
     text = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\nCaused by: java.net.ConnectException: refused"
     assert damage_in(text) is None
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        f"Checksum error: {QUERY}/offsets/6 at 512 exp: 1653590612 got: 186399702",
+        f"[BATCH_METADATA_NOT_FOUND] Unable to find batch {QUERY}/offsets/6. ",
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.",
+        f"x\nCaused by: org.apache.hadoop.fs.ChecksumException: Checksum error: {QUERY}/offsets/6 at 512 exp: 1 got: 2",
+        "\n\tat org.apache.spark.sql.execution.streaming.checkpointing.StreamMetadata$.read(StreamMetadata.scala:60)",
+    ],
+)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[STREAM_FAILED] Query [id = 9, runId = 1] terminated with exception: [CAST_INVALID_INPUT] The value '{}' of",
+        "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 1.0 (TID 1) (host executor driver): org.apache.spark.SparkNumberFormatException: "
+        "[CAST_INVALID_INPUT] The value '{}' of the type",
+        "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected in record parsing: [{}]",
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "job.py", line 3, in parsed\n    raise ValueError(cell)\nValueError: {}',
+    ],
+)
+def test_a_record_does_not_report_damage(cell: str, message: str) -> None:
+    assert damage_in(message.format(cell)) is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 
 from flinkish.errors import (
     ConnectionFailedError,
@@ -25,16 +25,17 @@ from flinkish.errors import (
     SparkLostError,
     UserCodeError,
 )
+from flinkish.runtime.failure import encode_error
 from flinkish.spark.failures import translate
-from flinkish.spark.worker import WorkerFailure, failures_marked, typed_failure
+from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, own_secret, typed_failure
 from tests.unit.state.test_unsafe_pickles import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
 
 
-def through_spark(error: FlinkishError) -> RuntimeError:
+def through_spark(error: FlinkishError, secret: bytes | None = None) -> RuntimeError:
     """As the JVM hands it on: the text of the worker's exception, somewhere within its own."""
-    with pytest.raises(WorkerFailure) as marked, failures_marked():
+    with pytest.raises(WorkerFailure) as marked, failures_marked(secret or own_secret()):
         raise error
     return RuntimeError(f"[STREAM_FAILED] Query failed: {marked.value}\n\tat org.apache.spark.Some.class(Some.scala:1)")
 
@@ -71,7 +72,11 @@ def test_the_traceback_of_user_code_stays_first() -> None:
             ConnectionFailedError,
             "Kafka cannot be reached",
         ),
-        ("KAFKA_DATA_LOSS: offsets 3 to 7 are lost", FinalOperationError, "Kafka no longer has records"),
+        (
+            "[KAFKA_DATA_LOSS.START_OFFSET_RESET] offsets 3 to 7 are lost",
+            FinalOperationError,
+            "Kafka no longer has records",
+        ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
@@ -91,7 +96,7 @@ def test_the_traceback_of_user_code_stays_first() -> None:
     ],
 )
 def test_failures_of_spark_are_told_apart(text: str, kind: type[FlinkishError], said: str) -> None:
-    raised = RuntimeError(text)
+    raised = PySparkException(text)
     translated = translate(raised, WHERE)
     assert type(translated) is kind
     assert said in str(translated) and text in str(translated) and WHERE in str(translated)
@@ -133,16 +138,96 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
     for gadget in GADGETS.values():
         for data in (gadget, b"\xf1\x02" + gadget, b"nothing"):
             record = f"<flinkish-error>{base64.b64encode(data).decode()}</flinkish-error>"
-            with pytest.raises(WorkerFailure) as marked, failures_marked():
+            with pytest.raises(WorkerFailure) as marked, failures_marked(own_secret()):
                 raise ProgramError(f"the record {record} is wrong")
-            found = typed_failure(str(marked.value))
+            found = typed_failure(str(marked.value), own_secret())
             assert type(found) is ProgramError
             assert found.what == f"the record {record} is wrong"
-            assert typed_failure(record) is None
+            assert typed_failure(record, own_secret()) is None
     assert not list(tmp_path.iterdir())
 
 
-def test_a_module_of_the_program_whose_name_begins_with_that_of_flinkish_is_not_flinkish() -> None:
-    assert isinstance(translate(ValueError("No module named 'flinkish.spark'"), "job 'x'"), EnvironmentVersionError)
-    assert isinstance(translate(ValueError("No module named 'flinkish'"), "job 'x'"), EnvironmentVersionError)
-    assert not isinstance(translate(ValueError("No module named 'flinkish_jobs'"), "job 'x'"), EnvironmentVersionError)
+@pytest.mark.parametrize(
+    ("module", "kind"),
+    [
+        ("flinkish", EnvironmentVersionError),
+        ("flinkish.spark", EnvironmentVersionError),
+        ("flinkish_jobs", OperationError),
+    ],
+)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{}",
+        "[STREAMING_PYTHON_RUNNER_INITIALIZATION_FAILURE] Streaming Runner initialization failed, returned -2. "
+        "Cause: {}",
+        "[STREAM_FAILED] Query [id = 9, runId = 1] terminated with exception: Job aborted due to stage failure: Task 0 "
+        "in stage 1.0 failed 4 times, most recent failure: Lost task 0.3 in stage 1.0 (TID 4) (10.0.0.1 executor 1): "
+        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python "
+        'worker: Traceback (most recent call last):\n  File "worker.py", line 3, '
+        "in main\n    command = read(infile)\n              ^^^^^^^^^^^^\nModuleNotFoundError: {}\n\nDuring handling",
+    ],
+    ids=["in the driver", "Spark Connect", "in a worker"],
+)
+def test_a_module_of_the_program_whose_name_begins_with_that_of_flinkish_is_not_flinkish(
+    text: str, module: str, kind: type[FlinkishError]
+) -> None:
+    missing = ModuleNotFoundError if text == "{}" else PySparkException
+    assert type(translate(missing(text.format(f"No module named '{module}'")), "job 'x'")) is kind
+
+
+def test_a_record_with_a_well_formed_error_in_it_does_not_choose_the_error_of_the_job() -> None:
+    signed_by_another = through_spark(FencedError("another driver"), secret=b"a guess")
+    data = base64.b64encode(encode_error(FencedError("another driver"))).decode()
+    cells = (
+        str(signed_by_another),
+        f"<flinkish-error>{data}</flinkish-error>",
+        f"<flinkish-error {0:064}>{data}</flinkish-error>",
+    )
+    for cell in cells:
+        failed = RuntimeError(f'[CAST_INVALID_INPUT] The value \'{cell}\' of the type "STRING" cannot be cast to "INT"')
+        assert type(translate(failed, WHERE)) is OperationError
+
+
+def test_the_mark_of_an_error_does_not_show_the_secret_that_signs_it() -> None:
+    shown = str(through_spark(InvalidKeyError("a key is NaN"))) + repr(Deployment("job", 0, 1, b""))
+    assert own_secret().hex() not in shown and repr(own_secret())[2:-1] not in shown
+
+
+#: What decides how a job goes on, if Spark says it.
+DECISIVE = [
+    "CONCURRENT_QUERY",
+    "[CONCURRENT_QUERY] Another instance of this query was just started by a concurrent session.",
+    "No module named 'flinkish'",
+    "Answer from Java side is empty",
+    "[INVALID_HANDLE.SESSION_CLOSED] The handle is invalid. Session was closed.",
+    "[KAFKA_DATA_LOSS.START_OFFSET_RESET] offsets 3 to 7 are lost",
+    "Some data may have been lost",
+    "There are [1] sources in the checkpoint offsets and now there are [2] sources requested by the query",
+    "[DELTA_SOURCE_TABLE_IGNORE_CHANGES] data update",
+    "AnalysisException: no",
+]
+
+#: How a cell may stand in a message of Spark, and of the code that a program hands to Spark.
+QUOTING = [
+    '[CAST_INVALID_INPUT] The value \'{}\' of the type "STRING" cannot be cast to "INT"',
+    "[STREAM_FAILED] Query [id = 9, runId = 1] terminated with exception: [CAST_INVALID_INPUT] The value '{}' of",
+    "Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage "
+    "1.0 (TID 1) (host executor driver): org.apache.spark.SparkNumberFormatException: [CAST_INVALID_INPUT] The '{}'",
+    "[USER_RAISED_EXCEPTION] {}",
+    "java.lang.RuntimeException: {}",
+    "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown from the Python worker: "
+    "Traceback (most recent call last):\n"
+    '  File "job.py", line 3, in parsed\n    raise ValueError(cell)\nValueError: {}\n\tat org.apache.C.m(C.scala:1)',
+]
+
+
+@pytest.mark.parametrize("cell", DECISIVE)
+@pytest.mark.parametrize("quoting", QUOTING)
+@pytest.mark.parametrize("disguise", ["{}", "x\n{}", "x\n\tat a.B.c(B.java:1)\nCaused by: java.io.IOException: {}"])
+def test_a_record_in_an_error_of_spark_does_not_choose_the_error_of_the_job(
+    cell: str, quoting: str, disguise: str
+) -> None:
+    text = quoting.format(disguise.format(cell))
+    assert type(translate(PySparkException(text), WHERE)) is OperationError
+    assert type(translate(ValueError(disguise.format(cell)), WHERE)) is OperationError

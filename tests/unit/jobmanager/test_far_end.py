@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.errors import FencedError, IncompatibleJobError, ProgramError, UnsafeStateError
+from flinkish.errors import CorruptStateError, FencedError, IncompatibleJobError, ProgramError, UnsafeStateError
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -106,11 +106,11 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     directory = owned(tmp_path / "job")
-    error, report = (base64.b64encode(bytes((0xF1, version)) + GADGETS[gadget]).decode() for version in (2, 3))
-    directory.write(END_FILE, {"token": directory.token, "error": error})
+    report = base64.b64encode(bytes((0xF1, 3)) + GADGETS[gadget]).decode()
+    directory.write(END_FILE, {"token": directory.token, "error": report})
     counts = {"epoch": 3, "time_ms": 0, "records_in": 0, "records_out": 0, "watermark_ms": None, "end_of_input": False}
     directory.write(report_file(3), {"report": {**counts, "tasks": [report]}, "for_driver": []})
-    with pytest.raises(UnsafeStateError):
+    with pytest.raises(CorruptStateError, match=END_FILE):
         Inbox(directory, JOB).end()
     with pytest.raises(UnsafeStateError, match="report of a task"):
         list(Inbox(directory, JOB).take(None))
