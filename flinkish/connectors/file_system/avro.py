@@ -55,13 +55,13 @@ class AvroSplitReader(SplitReader):
         held: list[Any] = []
         try:
             with open_split(self._systems, wanted.split, as_it_is=True) as file:
-                for record in read_file(file, self._schema):
+                for record in read_file(file, self._schema, self.max_record_bytes):
                     held.append(record)
                     if len(held) == batch_size:
                         yield SplitRecords(held, None)
                         held = []
         except MalformedRecordError as error:
-            error.where = f"file {wanted.split.id}"
+            error.where = ", ".join(filter(None, (f"file {wanted.split.id}", error.where)))
             raise
         except OSError as error:
             raise unreadable(wanted.split.id, error) from None
