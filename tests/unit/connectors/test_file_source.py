@@ -137,6 +137,27 @@ def test_lines_of_all_files_below_all_paths_are_read_once(tmp_path: Path) -> Non
     assert sorted(read_all(source)) == ["", "four", "one", "packed", "single", "two", "ü"]
 
 
+def test_a_folder_is_read_once_however_many_links_lead_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "b" / "real.txt", "real\n")
+    write(tmp_path / "out" / "far.txt", "far\n")
+    for name, target in {
+        "in/self": ".",
+        "in/a": "b",
+        "in/b/up": "..",
+        "in/far1": "../out",
+        "in/far2": "../out",
+        "out/back": "../in",
+        "in/same.txt": "b/real.txt",
+        "in/nowhere": "nothing",
+        "in/ring": "ring",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    reading = SplitReading(FileSource.text(str(tmp_path / "in"))).run()
+    assert sorted(reading.records) == ["far", "real", "real"]
+    names = {split.removeprefix(f"{tmp_path}/") for split in reading.known}
+    assert names == {"in/b/real.txt", "in/far1/far.txt", "in/same.txt"}
+
+
 def test_another_charset_can_be_read(tmp_path: Path) -> None:
     write(tmp_path / "latin.txt", "ü\nä\n".encode("latin-1"))
     assert read_all(FileSource.text(f"file://{tmp_path}/latin.txt", charset="ISO-8859-1")) == ["ü", "ä"]
