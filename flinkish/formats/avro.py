@@ -6,17 +6,13 @@ and by position otherwise; a generic record is a dictionary, as in PyFlink.
 
 from __future__ import annotations
 
-import bz2
 import copy
 import datetime
 import io
 import json
-import lzma
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated, check_instance
@@ -27,6 +23,7 @@ from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
+from flinkish.formats._avro_schema import check_bounded, check_indices
 
 __all__ = [
     "AvroBulkWriters",
@@ -60,22 +57,6 @@ _LOGICAL: dict[str, TypeInformation] = {
 }
 _MARKS = ("__fastavro_parsed", "__named_schemas")
 _MOMENTS = ("timestamp-millis", "timestamp-micros")
-
-#: The beginning of an Avro file.
-_HEADER = {
-    "type": "record",
-    "name": "org.apache.avro.file.Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
-    ],
-}
-_MARKER_BYTES = 16
-#: The most bytes that unpacking one block may take besides the block: xz names the size of its dictionary itself, of
-#: which its highest level takes 64 MiB.
-_XZ_BYTES = 128 * 1024 * 1024
-_STEP_BYTES = 1024 * 1024
 
 
 def fastavro_package() -> Any:
@@ -192,7 +173,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
         self._schema = _record_schema(record_class, avro_schema_string)
         self._type_info = type_of(self._schema._schema)
         try:
-            _check_bounded(self._schema._schema)
+            check_bounded(self._schema._schema)
         except ValueError as error:
             raise ProgramError(
                 f"{error}, so that a few bytes can claim any number of them",
@@ -225,7 +206,7 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     @cached_property
     def _written(self) -> Any:
         schema = copy.deepcopy(self._schema._schema)
-        _check_indices(schema)
+        check_indices(schema)
         return schema
 
     def __getstate__(self) -> dict[str, Any]:
@@ -319,238 +300,6 @@ class _AvroFileWriter(BulkWriter):
     def finish(self) -> bytes:
         self._file.flush()
         return self._stream.getvalue()
-
-
-def read_file(file: Any, schema: AvroSchema, max_bytes: int) -> Iterator[Any]:
-    """The records of an open Avro file, as dictionaries of this schema. The header and each block may have at most
-    ``max_bytes`` bytes, packed and unpacked.
-
-    Raises:
-        MalformedRecordError: it is no Avro file, its schema cannot be resolved to this one, or it is larger than that.
-            ``where`` is the byte at which the block begins.
-        OSError: the file cannot be read.
-    """
-    fastavro = fastavro_package()
-    blocks = _UnpackedBlocks(file, max_bytes)
-    try:
-        records = fastavro.reader(blocks, reader_schema=schema._schema)
-        _check_bounded(records.writer_schema, deep=True)
-        _check_indices(records.writer_schema)
-        yield from records
-    except OSError:
-        raise
-    except Exception as error:
-        # fastavro raises exceptions of many types for malformed data
-        raise MalformedRecordError(
-            f"the Avro file cannot be read: {type(error).__name__}: {error}",
-            where=f"byte {blocks.position}",
-            expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
-            hint="mend the file, or keep it out of the source's paths",
-        ) from None
-
-
-class _UnpackedBlocks:
-    """An Avro file as a stream in which no block is packed. fastavro reads it, which itself bounds neither what a block
-    says about its size nor what it unpacks to."""
-
-    def __init__(self, file: Any, max_bytes: int) -> None:
-        self._file = file
-        self._max_bytes = max_bytes
-        self._left = max_bytes
-        #: the byte at which the part that was read last begins
-        self.position = 0
-        self._part = io.BytesIO()
-        self._codec: str | None = None
-        self._marker = b""
-
-    def read(self, size: int) -> bytes:
-        """The next bytes, all of one part: of the header, or of one block."""
-        found = self._part.read(size)
-        if not found and size:
-            self.position = self._file.tell()
-            self._part = io.BytesIO(self._header() if self._codec is None else self._block())
-            found = self._part.read(size)
-        return found
-
-    def _header(self) -> bytes:
-        """The header, which says that the blocks are not packed."""
-        fastavro, source = fastavro_package(), SimpleNamespace(read=self._exactly)
-        header = fastavro.schemaless_reader(source, _HEADER, None)
-        self._codec, self._marker = header["meta"].get("avro.codec", b"null").decode(), header["sync"]
-        header["meta"]["avro.codec"] = b"null"
-        written = io.BytesIO()
-        fastavro.schemaless_writer(written, _HEADER, header)
-        return written.getvalue()
-
-    def _block(self) -> bytes:
-        """The next block; b"" at the end of the file."""
-        self._left = self._max_bytes
-        first = bytes(self._file.read(1))
-        if not first:
-            return b""
-        count, size = self._number(first), self._number(b"")
-        packed = self._exactly(size)
-        self._left = _MARKER_BYTES
-        if self._exactly(_MARKER_BYTES) != self._marker:
-            raise ValueError("the block does not end with the marker of the file")
-        assert self._codec is not None
-        data = _unpacked(self._codec, packed, self._max_bytes)
-        if not 0 <= count <= len(data):
-            raise ValueError(f"a block of {len(data)} bytes claims to have {count} records")
-        return _encoded(count) + _encoded(len(data)) + data + self._marker
-
-    def _number(self, begin: bytes) -> int:
-        value, shift = 0, 0
-        while shift < 64:
-            byte = (begin or self._exactly(1))[0]
-            begin = b""
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return (value >> 1) ^ -(value & 1)
-            shift += 7
-        raise ValueError("a number has more than 64 bits")
-
-    def _exactly(self, size: int) -> bytes:
-        """So many bytes of the file, within the limit of the header or block."""
-        if not 0 <= size <= self._left:
-            raise ValueError(f"there is a part of {size:,} bytes, and {self._max_bytes:,} are allowed{_RAISE}")
-        self._left -= size
-        found = bytes(self._file.read(size))
-        if len(found) != size:
-            raise EOFError("the file ends in the middle of a block")
-        return found
-
-
-_RAISE = " (flinkish.source.max-record-bytes)"
-
-
-def _encoded(number: int) -> bytes:
-    """A number that is not negative, as Avro encodes it."""
-    number, found = number << 1, bytearray()
-    while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*found, number))
-
-
-def _unpacked(codec: str, data: bytes, max_bytes: int) -> bytes:
-    """The content of a block, which may have at most ``max_bytes`` bytes; no more are unpacked."""
-    if codec == "null":
-        return data
-    if codec == "deflate":
-        found = zlib.decompressobj(-15).decompress(data, max_bytes + 1)
-    elif codec == "bzip2":
-        found = bz2.BZ2Decompressor().decompress(data, max_bytes + 1)
-    elif codec == "xz":
-        found = lzma.LZMADecompressor(memlimit=_XZ_BYTES).decompress(data, max_bytes + 1)
-    elif codec in ("snappy", "lz4", "zstandard"):
-        found = _unpacked_by_arrow(codec, data, max_bytes)
-    else:
-        raise ValueError(f"its blocks are packed with {codec!r}, which is unknown")
-    if len(found) > max_bytes:
-        raise ValueError(f"a block of {len(data):,} bytes unpacks to more than the allowed {max_bytes:,}{_RAISE}")
-    return found
-
-
-def _unpacked_by_arrow(codec: str, data: bytes, max_bytes: int) -> bytes:
-    import pyarrow as pa
-
-    if codec == "zstandard":
-        found = bytearray()
-        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
-            while len(found) <= max_bytes and (step := stream.read(_STEP_BYTES)):
-                found += step
-        return bytes(found)
-    if codec == "lz4":
-        size, packed, name = int.from_bytes(data[:4], "little"), data[4:], "lz4_raw"
-    else:
-        # the block ends with a checksum of 4 bytes, and begins with its size in 7 bits of each byte
-        packed, size, name = data[:-4], 0, "snappy"
-        for place, byte in enumerate(packed[:5]):
-            size |= (byte & 0x7F) << 7 * place
-            if byte < 0x80:
-                break
-    if size > max_bytes:
-        raise ValueError(f"a block says that it unpacks to {size:,} bytes, and {max_bytes:,} are allowed{_RAISE}")
-    return bytes(pa.Codec(name).decompress(packed, decompressed_size=size, asbytes=True))
-
-
-class _Members(dict[int, Any]):
-    """The symbols of an enum or the members of a union by their indices. A list would take -1 for its last one."""
-
-    def __missing__(self, index: int) -> Any:
-        raise ValueError(f"the index of an enum or a union is {index}, and the schema has {len(self)} of them")
-
-
-def _check_indices(schema: Any) -> None:
-    """Change the parsed schema in place so that reading with it raises ValueError for an index that is not in it. The
-    union that is a whole schema is left as it is."""
-    seen: set[int] = set()
-    stack = [schema]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, list):
-            stack += list.__iter__(part)
-        if not isinstance(part, dict) or id(part) in seen:
-            continue
-        seen.add(id(part))
-        if isinstance(part.get("symbols"), list):
-            part["symbols"] = _Members(enumerate(part["symbols"]))
-        for holder, name in ((part, "items"), (part, "values"), *((field, "type") for field in part.get("fields", ()))):
-            if isinstance(holder.get(name), list):
-                holder[name] = _union_of(holder[name])
-            stack.append(holder.get(name))
-
-
-def _union_of(members: list[Any]) -> list[Any]:
-    """A list, as fastavro requires it, that has no negative indices: fastavro adds its length to a negative one, and
-    then asks for the item."""
-    item = staticmethod(_Members(enumerate(members)).__getitem__)
-    union: list[Any] = type("Union", (list,), {"__getitem__": item, "__len__": lambda self: 0})(members)
-    return union
-
-
-def _check_bounded(schema: Any, deep: bool = False) -> None:
-    """Check that what is read by the parsed schema takes as many bytes as it has values.
-
-    Args:
-        deep: whether also a record that holds itself is refused: fastavro reads it by recursion, without a limit.
-
-    Raises:
-        ValueError: an array has items without bytes, or a record holds itself.
-    """
-    named: dict[str, Any] = {}
-
-    def size_of(part: Any, inside: frozenset[str]) -> int:
-        """The least number of bytes of a value, or a smaller one above 0."""
-        if isinstance(part, list):
-            return 1 + min((size_of(member, inside) for member in part), default=0)
-        kind = part["type"] if isinstance(part, dict) else part
-        if isinstance(kind, (dict, list)):
-            return size_of(kind, inside)
-        if kind == "null":
-            return 0
-        if kind == "array":
-            if size_of(part["items"], inside) == 0:
-                raise ValueError(f"the items of the array {abbreviated(part['items'])} have no bytes")
-            return 1
-        if kind == "map":
-            size_of(part["values"], inside)
-            return 1
-        if kind == "fixed":
-            named[part["name"]] = part
-            return int(part["size"])
-        if kind in ("record", "error"):
-            named[part["name"]] = part
-            within = inside | {part["name"]}
-            return sum([size_of(field["type"], within) for field in part["fields"]])
-        if kind in inside:
-            if deep:
-                raise ValueError(f"the record {kind} holds itself")
-            return 1
-        return size_of(named[kind], inside) if kind in named else 1
-
-    size_of(schema, frozenset())
 
 
 def misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:
