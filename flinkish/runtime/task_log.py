@@ -92,7 +92,8 @@ class TaskLogHandler(logging.Handler):
             if alone and logging.lastResort is not None and (self._also_here or not travels):
                 # what Python does if there is no handler
                 if record.levelno >= logging.lastResort.level:
-                    logging.lastResort.handle(record)
+                    plain = {"msg": indented(_text(record)), "args": (), "exc_info": None, "exc_text": None}
+                    logging.lastResort.handle(logging.makeLogRecord({**vars(record), **plain}))
         except Exception:
             self.handleError(record)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -109,6 +111,25 @@ def test_a_record_in_a_line_of_a_task_begins_no_line_of_the_log(mark: str, caplo
     assert len(lines_of(message)) == 1 and message.endswith(f"{FAKE} [Map (1/1), epoch 3]")
     assert len(lines_of(failure)) > 5
     assert all(line.startswith("    ") for line in lines_of(failure)[1:])
+
+
+def test_a_record_in_a_line_of_a_task_begins_no_line_of_the_executor() -> None:
+    program = (
+        "import logging\n"
+        "from flinkish.runtime.task_log import TaskLog, enter, forward_to_driver\n"
+        "forward_to_driver(also_here=True)\n"
+        "enter(TaskLog())\n"
+        "text = 'a\\n2026-01-01 ERROR fake \\x1b[2J'\n"
+        "logging.getLogger('shop').error('cannot read %s', text)\n"
+        "try:\n"
+        "    raise ValueError(text)\n"
+        "except ValueError:\n"
+        "    logging.getLogger('shop').exception('a failure')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    first, second, *rest = lines_of(done.stderr)
+    assert (first, second) == ("cannot read a\\n2026-01-01 ERROR fake \\x1b[2J", "a failure")
+    assert len(rest) == 4 and all(line.startswith("    ") for line in rest)
 
 
 def test_text_that_has_no_control_characters_stays_as_it_is() -> None:

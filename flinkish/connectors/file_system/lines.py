@@ -173,11 +173,14 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
     return end
 
 
-class LongRecordError(MalformedRecordError):
-    """A line, or a record that spans lines, has more bytes than is allowed. ``position`` is the byte at which it
-    begins."""
+class LongRecordError(Exception):
+    """A line has more bytes than is allowed, or a record that may span lines (``spans``). ``position`` is the byte at
+    which it begins."""
 
-    position: int = 0
+    def __init__(self, position: int, spans: bool) -> None:
+        super().__init__(position, spans)
+        self.position = position
+        self.spans = spans
 
 
 def whole_lines(
@@ -233,15 +236,7 @@ def _check_lengths(data: bytes, position: int, cut: int, records: list[bytes] | 
     whole = data[:cut].splitlines(keepends=True) if records is None else records
     for record in (*whole, data[cut:]):
         if len(record) > max_bytes and len(record.rstrip(b"\r\n")) > max_bytes:
-            spans = records is not None
-            error = LongRecordError(
-                f"a record has more than {max_bytes:,} bytes{', perhaps because its quote is not closed' * spans}",
-                where=f"byte {position}",
-                expected="quotes in pairs, and shorter records" if spans else "shorter lines",
-                hint="mend the input, or raise flinkish.source.max-record-bytes",
-            )
-            error.position = position
-            raise error
+            raise LongRecordError(position, records is not None)
         position += len(record)
 
 
@@ -337,8 +332,13 @@ class LineSplitReader(SplitReader):
                 file.seek(start)
                 yield from whole_lines(file, start, stop, self.max_record_bytes, self._format.spanning)
         except LongRecordError as error:
-            error.where = f"file {split.id}, {self._place(split, error.position)}"
-            raise
+            unclosed = ", perhaps because its quote is not closed" * error.spans
+            raise MalformedRecordError(
+                f"a record has more than {self.max_record_bytes:,} bytes{unclosed}",
+                where=f"file {split.id}, {self._place(split, error.position)}",
+                expected="quotes in pairs, and shorter records" if error.spans else "shorter lines",
+                hint="mend the input, or raise flinkish.source.max-record-bytes",
+            ) from None
         except (OSError, EOFError, zlib.error) as error:
             self.close()
             raise unreadable(split.id, error) from None
