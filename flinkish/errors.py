@@ -16,11 +16,13 @@ class                       who must act                     worth a retry (``re
 ==========================  ===============================  ==========================================
 
 All messages have the same form: *what happened, where, what was expected, what to do*. They travel from worker to
-driver, into logs and into the history, and may quote records of any size: long ones lose their middle (`shortened`).
+driver, into logs and into the history, and may quote records of any size and with any characters: long ones lose their
+middle (`shortened`), and what would end a line or steer a terminal is written as an escape sequence (`escaped`).
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import ClassVar
 
@@ -29,6 +31,37 @@ MAX_TEXT = 8_000
 
 #: The most characters of a traceback of user code.
 MAX_TRACEBACK = 16_000
+
+#: The characters that end a line, steer a terminal, change the order in which text is shown, or have no UTF-8. A tab is
+#: none of them.
+_CONTROLS = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r"}
+
+
+def escaped(text: str) -> str:
+    """The text in one line, with control characters as Python's escape sequences. Text that is quoted in a message, a
+    log or the history cannot look like another line of it then, nor change what a terminal shows. Escaping twice is the
+    same as once.
+
+    >>> escaped("a\\n2026-01-01 ERROR \\x1b[2J \\u202e")
+    'a\\\\n2026-01-01 ERROR \\\\x1b[2J \\\\u202e'
+    """
+    return _CONTROLS.sub(_sequence, text)
+
+
+def _sequence(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return _SHORT.get(found[0]) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+
+def indented(text: str) -> str:
+    """Text of several lines, whose lines stay lines: each is `escaped`, and all but the first are indented, so that
+    none can be taken for the beginning of an entry of a log.
+
+    >>> indented("lost:\\n2026-01-01 ERROR fake")
+    'lost:\\n    2026-01-01 ERROR fake'
+    """
+    return "\n    ".join(map(escaped, text.split("\n")))
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
@@ -44,9 +77,10 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says. Its class may be the user's: the text may be long, and making it may fail."""
+    """What an exception says, in one line. Its class may be the user's: the text may be long, and making it may
+    fail."""
     try:
-        return shortened(str(error))
+        return escaped(shortened(str(error)))
     except Exception as failure:
         return f"<its text cannot be shown: __str__ or __repr__ raised {type(failure).__name__}>"
 
@@ -88,7 +122,7 @@ class FlinkishError(Exception):
     story: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
-        self.what = what = shortened(what)
+        self.what = what = escaped(shortened(what))
         self.where = where
         self.expected = expected
         self.hint = hint
@@ -107,7 +141,7 @@ class FlinkishError(Exception):
             text += f"; expected {self.expected}"
         if self.hint:
             text += f"; {self.hint}"
-        return text
+        return escaped(text)
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython and notebooks show if the error is not caught."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError, escaped
 
 
 def result_of_each(function: Callable[[Any], Any], values: Sequence[Any], what: str, where: str = "") -> list[Any]:
@@ -40,8 +40,8 @@ def kind_of(value: Any) -> str:
 
 
 def abbreviated(value: Any, length: int = 120) -> str:
-    """The repr of a value for messages; the middle of a long one is left out. Never raises: a value whose repr fails,
-    such as an integer with more digits than Python converts to text, is described by its type.
+    """The repr of a value for messages, in one line; the middle of a long one is left out. Never raises: a value whose
+    repr fails, such as an integer with more digits than Python converts to text, is described by its type.
 
     >>> abbreviated("a"), abbreviated((1, 10**5000)), abbreviated(10**5000)
     ("'a'", '<a tuple without a text: ValueError>', '<an int of 16610 bits>')
@@ -52,7 +52,7 @@ def abbreviated(value: Any, length: int = 120) -> str:
         if type(value) is int:
             return f"<an int of {value.bit_length()} bits>"
         return f"<a {type(value).__name__} without a text: {type(error).__name__}>"
-    return text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}"
+    return escaped(text if len(text) <= length else f"{text[: length - 20]}...{text[-15:]}")
 
 
 def check_instance(

@@ -203,6 +203,11 @@ class SplitReader(ABC):
     """Reads ranges of splits in a worker. There is one instance per subtask and worker, kept from epoch to epoch; a
     subtask may be on another worker in each epoch, so a reader may not rely on what it did in an earlier epoch."""
 
+    #: the most bytes of one record (``flinkish.source.max-record-bytes``), which the engine sets before it calls
+    #: `open`. A reader of formats in which one record may have any size raises MalformedRecordError for a larger one,
+    #: before it is in memory.
+    max_record_bytes: int = 64 * 1024 * 1024
+
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:  # noqa: B027 - optional
         """Called with the ranges that `read` will be called with in this epoch. Forget what an earlier epoch, which
         failed, has left half-read."""

@@ -6,10 +6,11 @@ and by position otherwise; a generic record is a dictionary, as in PyFlink.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
+from flinkish.formats._avro_schema import check_bounded, check_indices
 
 __all__ = [
     "AvroBulkWriters",
@@ -170,6 +172,15 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _record_schema(record_class, avro_schema_string)
         self._type_info = type_of(self._schema._schema)
+        try:
+            check_bounded(self._schema._schema)
+        except ValueError as error:
+            raise ProgramError(
+                f"{error}, so that a few bytes can claim any number of them",
+                where="AvroRowDeserializationSchema",
+                expected="arrays of items that have bytes",
+                hint="give the record a field, or write the length as a number",
+            ) from None
 
     def get_produced_type(self) -> TypeInformation:
         return self._type_info
@@ -179,11 +190,11 @@ class AvroRowDeserializationSchema(DeserializationSchema):
             return None
         fastavro, stream = fastavro_package(), io.BytesIO(message)
         try:
-            record = fastavro.schemaless_reader(stream, self._schema._schema, None)
+            record = fastavro.schemaless_reader(stream, self._written, None)
         except Exception as error:
             # fastavro raises exceptions of many types for malformed data
             reason = f"{type(error).__name__}: {error}"
-            raise self._malformed(message, reason) from None
+            raise self._malformed(message, f"{reason}, at byte {stream.tell()}") from None
         if stream.tell() != len(message):
             raise self._malformed(message, f"{len(message) - stream.tell()} bytes are left behind the record")
         return self._read(record)
@@ -192,8 +203,14 @@ class AvroRowDeserializationSchema(DeserializationSchema):
     def _read(self) -> Callable[[Any], Any]:
         return _reader(self._schema._schema)
 
+    @cached_property
+    def _written(self) -> Any:
+        schema = copy.deepcopy(self._schema._schema)
+        check_indices(schema)
+        return schema
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_read"}
+        return {name: value for name, value in vars(self).items() if name not in ("_read", "_written")}
 
     def _malformed(self, message: bytes, reason: str) -> MalformedRecordError:
         return MalformedRecordError(
@@ -283,27 +300,6 @@ class _AvroFileWriter(BulkWriter):
     def finish(self) -> bytes:
         self._file.flush()
         return self._stream.getvalue()
-
-
-def read_file(file: Any, schema: AvroSchema) -> Iterator[Any]:
-    """The records of an open Avro file, as dictionaries of this schema.
-
-    Raises:
-        MalformedRecordError: it is no Avro file, or its schema cannot be resolved to this one.
-        OSError: the file cannot be read.
-    """
-    fastavro = fastavro_package()
-    try:
-        yield from fastavro.reader(file, reader_schema=schema._schema)
-    except OSError:
-        raise
-    except Exception as error:
-        # fastavro raises exceptions of many types for malformed data
-        raise MalformedRecordError(
-            f"the Avro file cannot be read: {type(error).__name__}: {error}",
-            expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
-            hint="mend the file, or keep it out of the source's paths",
-        ) from None
 
 
 def misfit(value: Any, schema: AvroSchema, error: Exception, where: str) -> TypeMismatchError:

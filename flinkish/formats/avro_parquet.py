@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.errors import ProgramError
 from flinkish.formats.avro import AvroSchema, fastavro_package, misfit, within_int
-from flinkish.formats.parquet import ParquetFileWriter
+from flinkish.formats.columnar import ParquetFileWriter
 
 if TYPE_CHECKING:
     import pyarrow

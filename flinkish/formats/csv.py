@@ -224,9 +224,11 @@ class CsvRowSerializationSchema(SerializationSchema):
                     text = self._quoted(fields)
                 lines.append((text + self._dialect.line_delimiter).encode())
             except (csv.Error, UnicodeEncodeError) as error:
+                names = self._type_info.get_field_names()
+                field = next((f", field '{name}'" for name, text in zip(names, fields) if not _has_utf8(text)), "")
                 raise TypeMismatchError(
                     f"the record {abbreviated(row)} cannot be written so that it can be read again: {error}",
-                    where="CsvRowSerializationSchema",
+                    where=f"CsvRowSerializationSchema{field}",
                     expected="fields that the dialect can express",
                     hint="set a quote or an escape character, or map the field first",
                 ) from None
@@ -300,6 +302,11 @@ class CsvRowSerializationSchema(SerializationSchema):
         def _build_for_files(self) -> CsvRowSerializationSchema:
             """A schema of the lines of files, of which a reader passes over blank ones and comments."""
             return CsvRowSerializationSchema(self._type_info, self._dialect, in_file=True)
+
+
+def _has_utf8(text: str) -> bool:
+    """Whether the text has no half of a surrogate pair."""
+    return text == text.encode(errors="ignore").decode()
 
 
 def _row_type(type_info: TypeInformation) -> RowTypeInfo:

@@ -18,7 +18,7 @@ from typing import Any
 from flinkish.common.arguments import abbreviated
 from flinkish.common.configuration import hide_secrets
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError
+from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobmanager.description import (
     AttemptDescription,
     CheckpointDescription,
@@ -234,7 +234,7 @@ def describe_exception(
         retryable=failure.retryable,
         message=failure.message,
         what=failure.what,
-        where=failure.where,
+        where=escaped(failure.where),
         expected=failure.expected,
         hint=failure.hint,
         task=failure.task or None,

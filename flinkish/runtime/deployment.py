@@ -169,6 +169,7 @@ class JobSettings:
     """The part of the configuration that every task needs."""
 
     source_batch_size: int = 1_000
+    source_max_record_bytes: int = 64 * 1024 * 1024
     buffer_max_records: int = 20_000
     buffer_max_bytes: int = 16 * 1024 * 1024
     max_records_per_epoch: int = 4_000_000

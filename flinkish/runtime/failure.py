@@ -20,6 +20,7 @@ from flinkish.errors import (
     CorruptStateError,
     FlinkishError,
     UserCodeError,
+    indented,
     message_of,
     shortened,
 )
@@ -116,12 +117,13 @@ def _key(operator: StreamOperator) -> str:
 
 def user_traceback(error: BaseException) -> str:
     """The traceback from the first frame on that is not in flinkish; later frames of flinkish were called by user
-    code."""
+    code. What the exception says is `indented`, since it may quote a record."""
     entries = traceback.extract_tb(error.__traceback__)
     foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
     start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
-    return "".join([*lines, shortened("".join(traceback.format_exception_only(type(error), error)))])
+    said = "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")
+    return "".join([*lines, indented(shortened(said)), "\n"])
 
 
 def _picklable(error: BaseException) -> bool:

@@ -100,6 +100,7 @@ class SourceTask(Task):
         if share.ranges and not share.ended:
             if self._reader is None:
                 self._reader = source.create_reader()
+                self._reader.max_record_bytes = self.job.settings.source_max_record_bytes
             size = self.job.settings.source_batch_size
             self._reader.open(share.ranges, size)
             together = source.side_by_side if share.together is None else share.together

@@ -1,5 +1,7 @@
 """Carries the lines that user functions log from the workers to the driver's log.
 
+What is logged may quote records: a message is one line, and only the traceback behind it, indented, has more.
+
 Rule: each line appears once in the driver's log, with the task and the epoch that it belongs to. It travels with the
 report of its task, or with the error that ends the task. A task that logs without end sends its first lines, and the
 number of lines left out. If executors run apart from the driver, lines also go to the executor's standard error, at
@@ -12,6 +14,8 @@ import logging
 import time
 from collections.abc import Iterable
 from contextvars import ContextVar
+
+from flinkish.errors import escaped, indented
 
 #: (seconds since 1970, level, logger, message). These are plain data, since they are stored in files of the job.
 LogLine = tuple[float, int, str, str]
@@ -88,13 +92,14 @@ class TaskLogHandler(logging.Handler):
             if alone and logging.lastResort is not None and (self._also_here or not travels):
                 # what Python does if there is no handler
                 if record.levelno >= logging.lastResort.level:
-                    logging.lastResort.handle(record)
+                    plain = {"msg": indented(_text(record)), "args": (), "exc_info": None, "exc_text": None}
+                    logging.lastResort.handle(logging.makeLogRecord({**vars(record), **plain}))
         except Exception:
             self.handleError(record)
 
 
 def _text(record: logging.LogRecord) -> str:
-    text = record.getMessage()
+    text = escaped(record.getMessage())
     if record.exc_info:
         text += "\n" + logging.Formatter().formatException(record.exc_info)
     return text
@@ -113,7 +118,7 @@ def log_in_driver(lines: Iterable[LogLine], task: str, epoch: int | None) -> Non
     for created, level, name, message in lines:
         logger = logging.getLogger(name)
         if logger.isEnabledFor(level):
-            text = f"{message} [{task}, epoch {epoch}]"
+            text = f"{indented(message)} [{task}, epoch {epoch}]"
             record = logger.makeRecord(name, level, "", 0, text, (), None, extra={"task": task, "epoch": epoch})
             record.created, record.msecs = created, created % 1 * 1000
             logger.handle(record)

@@ -35,9 +35,11 @@ class SplitReading:
         restored: Sequence[SourceSplit] = (),
         positions: Mapping[str, int] | None = None,
         enumerator: SplitEnumerator | None = None,
+        max_record_bytes: int | None = None,
     ) -> None:
         self.source = pickle.loads(pickle.dumps(source))
         self.limits = limits or SourceLimits()
+        self._max_record_bytes = max_record_bytes
         self.enumerator = enumerator or self.source.create_enumerator(list(restored))
         self.positions: dict[str, int] = dict(positions or {})
         self.known: dict[str, SourceSplit] = {split.id: split for split in restored}
@@ -116,6 +118,8 @@ class SplitReading:
     def read(self, ranges: Sequence[SplitRange], reader: SplitReader | None = None) -> list[Any]:
         """What a reader gives for these ranges, one after the other."""
         reader = reader or self.source.create_reader()
+        if self._max_record_bytes is not None:
+            reader.max_record_bytes = self._max_record_bytes
         size = self.limits.batch_size
         reader.open(ranges, size)
         found: list[Any] = []
@@ -130,9 +134,9 @@ class SplitReading:
         return found
 
 
-def read_all(source: SplitSource, limits: SourceLimits | None = None) -> list[Any]:
+def read_all(source: SplitSource, limits: SourceLimits | None = None, max_record_bytes: int | None = None) -> list[Any]:
     """All records of a source that ends."""
-    reading = SplitReading(source, limits).run()
+    reading = SplitReading(source, limits, max_record_bytes=max_record_bytes).run()
     assert reading.ended
     return reading.records
 

@@ -71,6 +71,16 @@ SOURCE_BATCH_SIZE: ConfigOption[int] = (
     .with_description("Records that pass through a chain of operators at a time.")
 )
 
+SOURCE_MAX_RECORD_BYTES: ConfigOption[int] = (
+    ConfigOptions.key("flinkish.source.max-record-bytes")
+    .memory_type()
+    .default_value(64 * 1024 * 1024)
+    .with_description(
+        "The longest line, or block of an Avro file (packed and unpacked), that a source of files reads; a longer one "
+        "fails the job before it fills the memory."
+    )
+)
+
 BUFFER_MAX_RECORDS: ConfigOption[int] = (
     ConfigOptions.key("flinkish.buffer.max-records")
     .int_type()

@@ -1,21 +1,50 @@
-"""Avro object container files as a source: a file is read as a whole, by one subtask."""
+"""Avro object container files as a source: a file is read as a whole, by one subtask.
+
+Rule upheld here: nothing that a file says about itself is believed before it is compared with a limit. fastavro reads
+the values; the blocks that hold them are unpacked here.
+"""
 
 from __future__ import annotations
 
+import bz2
+import io
+import lzma
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.enumerator import FileEnumerator
 from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.split_file import open_split, unreadable
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
 from flinkish.errors import MalformedRecordError
-from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, read_file
+from flinkish.formats._avro_schema import check_bounded, check_indices
+from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, fastavro_package
 
 #: The assumed size of a record, in bytes: an epoch's limit of records is kept as far as the assumption holds.
 _BYTES_PER_RECORD = 100
+
+#: The beginning of an Avro file.
+_HEADER = {
+    "type": "record",
+    "name": "org.apache.avro.file.Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+    ],
+}
+_MARKER_BYTES = 16
+#: The most bytes that unpacking one block may take besides the block: xz names the size of its dictionary itself, of
+#: which its highest level takes 64 MiB.
+_XZ_BYTES = 128 * 1024 * 1024
+_STEP_BYTES = 1024 * 1024
+#: The end of messages that a larger limit would help against.
+_RAISE = " (flinkish.source.max-record-bytes)"
 
 
 @dataclass(frozen=True)
@@ -55,13 +84,13 @@ class AvroSplitReader(SplitReader):
         held: list[Any] = []
         try:
             with open_split(self._systems, wanted.split, as_it_is=True) as file:
-                for record in read_file(file, self._schema):
+                for record in _read_file(file, self._schema, self.max_record_bytes):
                     held.append(record)
                     if len(held) == batch_size:
                         yield SplitRecords(held, None)
                         held = []
         except MalformedRecordError as error:
-            error.where = f"file {wanted.split.id}"
+            error.where = ", ".join(filter(None, (f"file {wanted.split.id}", error.where)))
             raise
         except OSError as error:
             raise unreadable(wanted.split.id, error) from None
@@ -70,3 +99,154 @@ class AvroSplitReader(SplitReader):
 
     def close(self) -> None:
         """Does nothing: no file is kept open between ranges."""
+
+
+def _read_file(file: Any, schema: AvroSchema, max_bytes: int) -> Iterator[Any]:
+    """The records of an open Avro file, as dictionaries of this schema. The header and each block may have at most
+    ``max_bytes`` bytes, packed and unpacked.
+
+    Raises:
+        MalformedRecordError: it is no Avro file, its schema cannot be resolved to this one, or it is larger than that.
+            ``where`` is the byte at which the block begins.
+        OSError: the file cannot be read.
+    """
+    fastavro = fastavro_package()
+    blocks = _UnpackedBlocks(file, max_bytes)
+    try:
+        records = fastavro.reader(blocks, reader_schema=schema._schema)
+        check_bounded(records.writer_schema, deep=True)
+        check_indices(records.writer_schema)
+        yield from records
+    except OSError:
+        raise
+    except Exception as error:
+        # fastavro raises exceptions of many types for malformed data
+        raise MalformedRecordError(
+            f"the Avro file cannot be read: {type(error).__name__}: {error}",
+            where=f"byte {blocks.position}",
+            expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
+            hint="mend the file, or keep it out of the source's paths",
+        ) from None
+
+
+class _UnpackedBlocks:
+    """An Avro file as a stream in which no block is packed. fastavro reads it, which itself bounds neither what a block
+    says about its size nor what it unpacks to."""
+
+    def __init__(self, file: Any, max_bytes: int) -> None:
+        self._file = file
+        self._max_bytes = max_bytes
+        self._left = max_bytes
+        #: the byte at which the part that was read last begins
+        self.position = 0
+        self._part = io.BytesIO()
+        self._codec: str | None = None
+        self._marker = b""
+
+    def read(self, size: int) -> bytes:
+        """The next bytes, all of one part: of the header, or of one block."""
+        found = self._part.read(size)
+        if not found and size:
+            self.position = self._file.tell()
+            self._part = io.BytesIO(self._header() if self._codec is None else self._block())
+            found = self._part.read(size)
+        return found
+
+    def _header(self) -> bytes:
+        """The header, which says that the blocks are not packed."""
+        fastavro, source = fastavro_package(), SimpleNamespace(read=self._exactly)
+        header = fastavro.schemaless_reader(source, _HEADER, None)
+        self._codec, self._marker = header["meta"].get("avro.codec", b"null").decode(), header["sync"]
+        header["meta"]["avro.codec"] = b"null"
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, _HEADER, header)
+        return written.getvalue()
+
+    def _block(self) -> bytes:
+        """The next block; b"" at the end of the file."""
+        self._left = self._max_bytes
+        first = bytes(self._file.read(1))
+        if not first:
+            return b""
+        count, size = self._number(first), self._number(b"")
+        packed = self._exactly(size)
+        self._left = _MARKER_BYTES
+        if self._exactly(_MARKER_BYTES) != self._marker:
+            raise ValueError("the block does not end with the marker of the file")
+        assert self._codec is not None
+        data = _unpacked(self._codec, packed, self._max_bytes)
+        if not 0 <= count <= len(data):
+            raise ValueError(f"a block of {len(data)} bytes claims to have {count} records")
+        return _encoded(count) + _encoded(len(data)) + data + self._marker
+
+    def _number(self, begin: bytes) -> int:
+        value, shift = 0, 0
+        while shift < 64:
+            byte = (begin or self._exactly(1))[0]
+            begin = b""
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value >> 1) ^ -(value & 1)
+            shift += 7
+        raise ValueError("a number has more than 64 bits")
+
+    def _exactly(self, size: int) -> bytes:
+        """So many bytes of the file, within the limit of the header or block."""
+        if not 0 <= size <= self._left:
+            raise ValueError(f"there is a part of {size:,} bytes, and {self._max_bytes:,} are allowed{_RAISE}")
+        self._left -= size
+        found = bytes(self._file.read(size))
+        if len(found) != size:
+            raise EOFError("the file ends in the middle of a block")
+        return found
+
+
+def _encoded(number: int) -> bytes:
+    """A number that is not negative, as Avro encodes it."""
+    number, found = number << 1, bytearray()
+    while number >= 0x80:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*found, number))
+
+
+def _unpacked(codec: str, data: bytes, max_bytes: int) -> bytes:
+    """The content of a block, which may have at most ``max_bytes`` bytes; no more are unpacked."""
+    if codec == "null":
+        return data
+    if codec == "deflate":
+        found = zlib.decompressobj(-15).decompress(data, max_bytes + 1)
+    elif codec == "bzip2":
+        found = bz2.BZ2Decompressor().decompress(data, max_bytes + 1)
+    elif codec == "xz":
+        found = lzma.LZMADecompressor(memlimit=_XZ_BYTES).decompress(data, max_bytes + 1)
+    elif codec in ("snappy", "lz4", "zstandard"):
+        found = _unpacked_by_arrow(codec, data, max_bytes)
+    else:
+        raise ValueError(f"its blocks are packed with {codec!r}, which is unknown")
+    if len(found) > max_bytes:
+        raise ValueError(f"a block of {len(data):,} bytes unpacks to more than the allowed {max_bytes:,}{_RAISE}")
+    return found
+
+
+def _unpacked_by_arrow(codec: str, data: bytes, max_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    if codec == "zstandard":
+        found = bytearray()
+        with pa.CompressedInputStream(pa.BufferReader(data), "zstd") as stream:
+            while len(found) <= max_bytes and (step := stream.read(_STEP_BYTES)):
+                found += step
+        return bytes(found)
+    if codec == "lz4":
+        size, packed, name = int.from_bytes(data[:4], "little"), data[4:], "lz4_raw"
+    else:
+        # the block ends with a checksum of 4 bytes, and begins with its size in 7 bits of each byte
+        packed, size, name = data[:-4], 0, "snappy"
+        for place, byte in enumerate(packed[:5]):
+            size |= (byte & 0x7F) << 7 * place
+            if byte < 0x80:
+                break
+    if size > max_bytes:
+        raise ValueError(f"a block says that it unpacks to {size:,} bytes, and {max_bytes:,} are allowed{_RAISE}")
+    return bytes(pa.Codec(name).decompress(packed, decompressed_size=size, asbytes=True))

@@ -8,6 +8,7 @@ not from a path that spells them out. A name that exists as it is written is no 
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -103,15 +104,43 @@ def _children(system: FileSystem, folder: str, pattern: str) -> Iterator[FileInf
 
 
 def files_below(system: FileSystem, found: FileInfo) -> Iterator[FileInfo]:
-    """The file itself; or the files of a folder at any depth, without hidden ones."""
+    """The file itself; or the files of a folder at any depth, without hidden ones.
+
+    Symbolic links are followed. A folder that several of them lead to, as one does that links to itself, is listed
+    once, and under its own name if that is below the folder, too. Each link to a file is a file.
+    """
     from pyarrow import fs
 
     if found.type == fs.FileType.File:
         yield found
         return
+    if isinstance(system, fs.LocalFileSystem):
+        yield from _local_files_below(system, found.path)
+        return
     for info in system.get_file_info(fs.FileSelector(found.path, recursive=True)):
         if info.type == fs.FileType.File and not _hidden(info.path[len(found.path) :]):
             yield info
+
+
+def _local_files_below(system: FileSystem, folder: str) -> Iterator[FileInfo]:
+    from pyarrow import fs
+
+    seen: set[tuple[int, int]] = set()
+    folders, links = [folder], list[str]()
+    while folders or links:
+        links.sort(reverse=True)
+        folder = folders.pop() if folders else links.pop()
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for info in system.get_file_info(fs.FileSelector(folder)):
+            if _hidden(info.base_name):
+                continue
+            if info.type == fs.FileType.File:
+                yield info
+            elif info.type == fs.FileType.Directory:
+                (links if os.path.islink(info.path) else folders).append(info.path)
 
 
 def _hidden(path: str) -> bool:

@@ -41,9 +41,6 @@ _COUNTED_BYTES = 64 * 1024 * 1024
 #: The most bytes that the sample of a compressed file is decompressed to.
 _UNPACKED_BYTES = 16 * 1024 * 1024
 
-#: The longest record that may span lines. A quote that nobody closes would otherwise bring the whole file to memory.
-_SPANNING_BYTES = 64 * 1024 * 1024
-
 #: Suffix of a compressed file's name -> pyarrow's name of the codec.
 COMPRESSED = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 #: The suffixes of files whose compression cannot be read.
@@ -176,21 +173,36 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
     return end
 
 
+class LongRecordError(Exception):
+    """A line has more bytes than is allowed, or a record that may span lines (``spans``). ``position`` is the byte at
+    which it begins."""
+
+    def __init__(self, position: int, spans: bool) -> None:
+        super().__init__(position, spans)
+        self.position = position
+        self.spans = spans
+
+
 def whole_lines(
-    file: NativeFile | gzip.GzipFile, position: int, stop: int | None, spanning: CsvRecords | None = None
+    file: NativeFile | gzip.GzipFile,
+    position: int,
+    stop: int | None,
+    max_bytes: int,
+    spanning: CsvRecords | None = None,
 ) -> Iterator[Lines]:
     """Read blocks of whole lines from ``position``, where a line begins, to ``stop``, where a line ends (None: to the
     end of the file). The file must be positioned at ``position``. With ``spanning`` a block holds whole records, which
-    may span lines.
+    may span lines. At most ``max_bytes`` and a block are in memory.
 
     Raises:
         EOFError: the file ends before ``stop``.
+        LongRecordError: a line or record has more than ``max_bytes`` bytes, without its end.
     """
     rest = b""
     at = position
     while stop is None or at < stop:
-        # for a line longer than a block, the size of each step doubles
-        size = max(BLOCK_BYTES, len(rest))
+        # for a line longer than a block, the size of each step doubles, as far as the line may be that long
+        size = max(BLOCK_BYTES, min(len(rest), max_bytes - len(rest)))
         block = bytes(file.read(size if stop is None else min(size, stop - at)))
         if not block and stop is not None:
             raise EOFError(f"the file ends at byte {at} and had {stop} bytes when it was found")
@@ -206,18 +218,26 @@ def whole_lines(
             cut = max(data.rfind(b"\n"), data.rfind(b"\r", 0, max(0, len(data) - 1))) + 1
         else:
             cut = sum(map(len, records))
+        if len(data) > max_bytes:
+            _check_lengths(data, at - len(data), cut, records, max_bytes)
         if cut:
             yield Lines(data[:cut], at - len(data), records)
         rest = data[cut:]
-        if spanning is not None and len(rest) > _SPANNING_BYTES:
-            raise MalformedRecordError(
-                f"a record is longer than {_SPANNING_BYTES} bytes, perhaps because its quote is not closed",
-                where=f"byte {at - len(rest)}",
-                expected="quotes in pairs",
-                hint="mend the input, or declare another quote character",
-            )
     if rest:
         yield Lines(rest, at - len(rest), None if spanning is None else [rest])
+
+
+def _check_lengths(data: bytes, position: int, cut: int, records: list[bytes] | None, max_bytes: int) -> None:
+    """Check the records of a block, and the beginning of one behind ``cut``.
+
+    Raises:
+        LongRecordError: one of them has more than ``max_bytes`` bytes.
+    """
+    whole = data[:cut].splitlines(keepends=True) if records is None else records
+    for record in (*whole, data[cut:]):
+        if len(record) > max_bytes and len(record.rstrip(b"\r\n")) > max_bytes:
+            raise LongRecordError(position, records is not None)
+        position += len(record)
 
 
 def split_lines(data: bytes) -> list[bytes]:
@@ -303,27 +323,34 @@ class LineSplitReader(SplitReader):
         split = wanted.split
         try:
             if split.end is None:
-                yield from self._whole(split)
+                yield from self._whole(split, spanning=self._format.spanning)
             else:
                 file = self._file(wanted)
                 end = file.size() if wanted.whole else int(split.info["bytes"])
                 stop = line_start(file, end if wanted.ends or wanted.stop is None else min(wanted.stop, end), end)
                 start = line_start(file, wanted.start, end)
                 file.seek(start)
-                yield from whole_lines(file, start, stop, self._format.spanning)
-        except MalformedRecordError as error:
-            error.where = f"file {split.id}, {error.where}"
-            raise
+                yield from whole_lines(file, start, stop, self.max_record_bytes, self._format.spanning)
+        except LongRecordError as error:
+            unclosed = ", perhaps because its quote is not closed" * error.spans
+            raise MalformedRecordError(
+                f"a record has more than {self.max_record_bytes:,} bytes{unclosed}",
+                where=f"file {split.id}, {self._place(split, error.position)}",
+                expected="quotes in pairs, and shorter records" if error.spans else "shorter lines",
+                hint="mend the input, or raise flinkish.source.max-record-bytes",
+            ) from None
         except (OSError, EOFError, zlib.error) as error:
             self.close()
             raise unreadable(split.id, error) from None
         if wanted.ends:
             self.close()
 
-    def _whole(self, split: SourceSplit) -> Iterator[Lines]:
-        """The blocks of a file that is read as a whole."""
+    def _whole(
+        self, split: SourceSplit, stop: int | None = None, spanning: CsvRecords | None = None
+    ) -> Iterator[Lines]:
+        """The blocks of a file that is read as a whole, or of its beginning up to the position ``stop``."""
         with open_split(self._systems, split, as_it_is=True) as file, closing(unpacked(file, split.id)) as stream:
-            yield from whole_lines(stream, 0, None, self._format.spanning)
+            yield from whole_lines(stream, 0, stop, self.max_record_bytes, spanning)
 
     def _file(self, wanted: SplitRange) -> NativeFile:
         if self._open is None or self._open[0] != wanted.split or wanted.whole:
@@ -356,7 +383,7 @@ class LineSplitReader(SplitReader):
             try:
                 self._format.schema.deserialize_batch([message])
             except MalformedRecordError as error:
-                place = self._place(split, block, index)
+                place = self._place(split, block.position + block.begin_of(index))
                 return MalformedRecordError(
                     error.what,
                     where=", ".join(part for part in (f"file {split.id}, {place}", error.where) if part),
@@ -367,18 +394,15 @@ class LineSplitReader(SplitReader):
             "the schema refuses a batch of lines and none of its lines", where=type(self._format.schema).__name__
         )
 
-    def _place(self, split: SourceSplit, block: Lines, index: int) -> str:
-        begin = block.begin_of(index)
-        byte = block.position + begin
+    def _place(self, split: SourceSplit, byte: int) -> str:
+        """The line that begins at a byte, for messages."""
         if not split.id.startswith("/") and byte > _COUNTED_BYTES:
             return f"byte {byte}"
-        whole = split.end is None
-        blocks = self._whole(split) if whole else whole_lines(self._from_start(split), 0, block.position)
-        number = 1 + len(split_lines(block.data[:begin]))
-        for before in blocks:
-            if before.position >= block.position:
-                break
-            number += len(split_lines(before.data.removeprefix(_BYTE_ORDER_MARK)))
+        if split.end is None:
+            blocks = self._whole(split, byte)
+        else:
+            blocks = whole_lines(self._from_start(split), 0, byte, self.max_record_bytes)
+        number = 1 + sum(len(split_lines(block.data.removeprefix(_BYTE_ORDER_MARK))) for block in blocks)
         return f"line {number} (byte {byte})"
 
     def _from_start(self, split: SourceSplit) -> NativeFile:

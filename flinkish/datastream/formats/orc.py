@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flinkish.formats.orc import OrcBulkWriters
+from flinkish.formats.columnar import OrcBulkWriters
 
 __all__ = ["OrcBulkWriters"]

@@ -11,7 +11,7 @@ from flinkish.connectors.file_system.stream_format import BulkFormat
 from flinkish.errors import ArgumentTypeError
 from flinkish.formats.avro import AvroSchema
 from flinkish.formats.avro_parquet import AvroColumns, AvroParquetWriters
-from flinkish.formats.parquet import ParquetBulkWriters
+from flinkish.formats.columnar import ParquetBulkWriters
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 

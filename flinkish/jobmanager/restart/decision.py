@@ -6,7 +6,7 @@ driver can recover from. The error of a job that is not restarted says why.
 
 from __future__ import annotations
 
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, escaped
 from flinkish.jobmanager.restart.durations import seconds
 from flinkish.jobmanager.restart.strategy import RestartStrategy
 
@@ -63,7 +63,7 @@ def one_line(failure: FlinkishError) -> str:
     'FlinkishError: the disk is full [epoch 3]'
     """
     where = f" [{failure.where}]" if failure.where else ""
-    text = " ".join(f"{failure.what}{where}".split())
+    text = escaped(" ".join(f"{failure.what}{where}".split()))
     if len(text) > _LINE:
         text = text[: _LINE - 3] + "..."
     return f"{type(failure).__name__}: {text}"

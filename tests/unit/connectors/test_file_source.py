@@ -6,6 +6,7 @@ import bz2
 import gzip
 import os
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from flinkish.common.serialization import ByteArraySchema
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.file_system import lines
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.file_system.stream_format import StreamFormat
@@ -25,6 +27,7 @@ from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, TypeMismatchError
 from tests.support.parquet_files import write_parquet
+from tests.support.programs import new_environment, results_of
 from tests.support.split_reading import SplitReading, read_all, read_cut
 
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
@@ -134,6 +137,27 @@ def test_lines_of_all_files_below_all_paths_are_read_once(tmp_path: Path) -> Non
     assert sorted(read_all(source)) == ["", "four", "one", "packed", "single", "two", "ü"]
 
 
+def test_a_folder_is_read_once_however_many_links_lead_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "in" / "b" / "real.txt", "real\n")
+    write(tmp_path / "out" / "far.txt", "far\n")
+    for name, target in {
+        "in/self": ".",
+        "in/a": "b",
+        "in/b/up": "..",
+        "in/far1": "../out",
+        "in/far2": "../out",
+        "out/back": "../in",
+        "in/same.txt": "b/real.txt",
+        "in/nowhere": "nothing",
+        "in/ring": "ring",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    reading = SplitReading(FileSource.text(str(tmp_path / "in"))).run()
+    assert sorted(reading.records) == ["far", "real", "real"]
+    names = {split.removeprefix(f"{tmp_path}/") for split in reading.known}
+    assert names == {"in/b/real.txt", "in/far1/far.txt", "in/same.txt"}
+
+
 def test_another_charset_can_be_read(tmp_path: Path) -> None:
     write(tmp_path / "latin.txt", "ü\nä\n".encode("latin-1"))
     assert read_all(FileSource.text(f"file://{tmp_path}/latin.txt", charset="ISO-8859-1")) == ["ü", "ä"]
@@ -225,10 +249,54 @@ def test_an_error_in_csv_counts_the_lines_inside_quotes(tmp_path: Path, name: st
 
 def test_a_quote_that_is_never_closed_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(lines, "_SPANNING_BYTES", 500)
     file = write(tmp_path / "in.csv", 'a,1\n"b,2\n' + "c,3\n" * 1000)
-    with pytest.raises(MalformedRecordError, match=rf"quote is not closed \[file {file}, byte 4\]"):
-        read_all(FileSource.csv(str(file), type_info=ROW, ignore_parse_errors=True))
+    with pytest.raises(MalformedRecordError, match=rf"quote is not closed \[file {file}, line 2 \(byte 4\)\]"):
+        read_all(FileSource.csv(str(file), type_info=ROW, ignore_parse_errors=True), max_record_bytes=500)
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.txt.gz", "in.txt.bz2", "in.txt.zst"])
+@pytest.mark.parametrize("block", [64, 2 * 1024 * 1024])
+def test_a_line_beyond_the_limit_is_an_error_with_file_and_line(
+    tmp_path: Path, name: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "BLOCK_BYTES", block)
+    file = tmp_path / name
+    with pa.output_stream(str(file), compression="detect") as packed:
+        packed.write(b"\xef\xbb\xbfa\r\n" + b"b" * 500 + b"\r\n\n" + b"c" * 501 + b"\nd\n")
+    assert len(read_all(FileSource(BYTES, [str(file)]), max_record_bytes=501)) == 5
+    with pytest.raises(MalformedRecordError, match=rf"more than 500 bytes \[file {file}, line 4 \(byte 509\)\]"):
+        read_all(FileSource(BYTES, [str(file)]), max_record_bytes=500)
+
+
+def test_a_packed_line_of_any_length_takes_no_more_memory_than_the_limit(tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "in.gz", "wb") as packed:
+        for _ in range(300):
+            packed.write(b"a" * 1_000_000)
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            MalformedRecordError, match=r"more than 4,000,000 bytes \[file .*in\.gz, line 1 \(byte 0\)\]"
+        ):
+            read_all(FileSource.text(str(tmp_path)), max_record_bytes=4_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()
+    assert pa.total_allocated_bytes() - before < 10_000_000
+
+
+def test_the_limit_of_a_record_is_an_option_of_the_job(tmp_path: Path) -> None:
+    write(tmp_path / "in.txt", "a" * 2000 + "\n")
+    results: list[Any] = []
+    for limit in ("2 kb", "1 kb"):
+        env = new_environment(1, flinkish__source__max_record_bytes=limit)
+        stream = env.from_source(FileSource.text(str(tmp_path)), WatermarkStrategy.no_watermarks(), "files")
+        if limit == "1 kb":
+            with pytest.raises(MalformedRecordError, match=r"more than 1,024 bytes.*in\.txt, line 1"):
+                results_of(stream)
+        else:
+            results += results_of(stream)
+    assert len(results) == 1
 
 
 def test_a_csv_file_that_an_earlier_version_has_cut_is_read_on_where_it_was(tmp_path: Path) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import bz2
 import datetime
 import io
 import json
+import lzma
 import pickle
+import zlib
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from flinkish.common import AvroRowDeserializationSchema, AvroRowSerializationSchema, Row, Types
@@ -231,3 +235,118 @@ def test_a_number_of_more_than_32_bits_is_not_written_as_an_int(number: int) -> 
 def test_json_that_is_no_avro_schema_is_refused_with_the_text(text: str) -> None:
     with pytest.raises(ProgramError, match="is no Avro schema"):
         AvroSchema.parse_string(text)
+
+
+def avro_file(path: Path, schema: Any, records: list[Any], codec: str = "null") -> AvroSchema:
+    with path.open("wb") as file:
+        fastavro.writer(file, schema, records, codec=codec)
+    return AvroSchema.parse_string(json.dumps(schema))
+
+
+ONE_TEXT: Any = {"type": "record", "name": "T", "fields": [{"name": "t", "type": "string"}]}
+
+
+def packed_file(path: Path, codec: str, block: bytes, count: int = 1, schema: Any = None) -> AvroSchema:
+    """An Avro file of one block, whatever packages of codecs are installed."""
+    parsed = avro_file(path, schema or ONE_TEXT, [])
+    head = path.read_bytes().replace(b"\x14avro.codec\x08null", b"\x14avro.codec" + long(len(codec)) + codec.encode())
+    path.write_bytes(head + long(count) + long(len(block)) + block + head[-16:])
+    return parsed
+
+
+def long(number: int) -> bytes:
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, "long", number)
+    return stream.getvalue()
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda data: data,
+    "deflate": lambda data: zlib.compress(data)[2:-4],
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "snappy": lambda data: pa.Codec("snappy").compress(data, asbytes=True) + zlib.crc32(data).to_bytes(4, "big"),
+    "zstandard": lambda data: pa.Codec("zstd").compress(data, asbytes=True),
+    "lz4": lambda data: len(data).to_bytes(4, "little") + pa.Codec("lz4_raw").compress(data, asbytes=True),
+}
+
+
+@pytest.mark.parametrize("codec", PACKERS)
+def test_a_block_beyond_the_limit_is_an_error_with_file_and_place(tmp_path: Path, codec: str) -> None:
+    path = tmp_path / "in.avro"
+    for size in (900, 1_000_000):
+        schema = packed_file(path, codec, PACKERS[codec](long(size) + b"a" * size))
+        stream = new_environment(flinkish__source__max_record_bytes="1 kb").create_input(
+            AvroInputFormat(str(path), schema)
+        )
+        if size == 900:
+            assert results_of(stream) == [{"t": "a" * size}]
+            continue
+        with pytest.raises(MalformedRecordError, match=r"1,024.*\(flinkish\.source\.max.*in\.avro, byte \d+"):
+            results_of(stream)
+
+
+@pytest.mark.parametrize(
+    ("block", "count", "message"),
+    [
+        (b"", 2**40, "a block of 0 bytes claims to have 1099511627776 records"),
+        (b"\x02a", -1, "claims to have -1 records"),
+        (b"\x80\x80\x80\x80\x20a", 1, "EOFError"),
+    ],
+)
+def test_numbers_in_a_block_are_not_believed(tmp_path: Path, block: bytes, count: int, message: str) -> None:
+    schema = packed_file(tmp_path / "in.avro", "null", block, count)
+    with pytest.raises(MalformedRecordError, match=f"{message}.*in.avro, byte "):
+        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))
+
+
+EMPTY: Any = {"type": "record", "name": "Empty", "fields": []}
+
+
+def indexed(again: Any) -> Any:
+    fields = [
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "u", "type": ["null", "string"]},
+        {"name": "again", "type": {"type": "array", "items": ["null", again]}},
+    ]
+    return {"type": "record", "name": "R", "fields": fields}
+
+
+@pytest.mark.parametrize("items", ["null", EMPTY, {"type": "fixed", "name": "F", "size": 0}])
+def test_an_array_whose_items_have_no_bytes_is_refused(tmp_path: Path, items: Any) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": {"type": "array", "items": items}}]}
+    with pytest.raises(ProgramError, match="the items of the array .* have no bytes|the Avro type 'null' has no type"):
+        AvroRowDeserializationSchema(avro_schema_string=json.dumps(schema))
+    parsed = packed_file(tmp_path / "in.avro", "null", long(2**31) + b"\0", schema=schema)
+    with pytest.raises(MalformedRecordError, match="have no bytes.*in.avro"):
+        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), parsed)))
+
+
+def test_a_record_that_holds_itself_does_not_end_the_worker(tmp_path: Path) -> None:
+    node = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
+    schema = packed_file(tmp_path / "in.avro", "null", b"\x02" * 1_000_000 + b"\0", schema=node)
+    with pytest.raises(MalformedRecordError, match="the record N holds itself.*in.avro"):
+        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))
+
+
+@pytest.mark.parametrize(
+    ("data", "index"),
+    [
+        (long(-1) + b"\0\0", -1),
+        (long(2) + b"\0\0", 2),
+        (b"\0" + long(-1) + b"\x02x\0", -1),
+        (b"\0" + long(2) + b"\0", 2),
+        (b"\0\0\x02" + long(-1) + b"\0\0", -1),
+        (b"\0\0\x02\x02" + long(-2) + b"\0", -2),
+    ],
+)
+def test_an_index_that_the_schema_does_not_have_is_an_error(tmp_path: Path, data: bytes, index: int) -> None:
+    written = json.dumps(indexed({"type": "enum", "name": "F", "symbols": ["A", "B"]}))
+    read = pickle.loads(pickle.dumps(AvroRowDeserializationSchema(avro_schema_string=written)))
+    with pytest.raises(MalformedRecordError, match=rf"index of an enum or a union is {index}, .* at byte \d"):
+        read.deserialize(data)
+    assert read.deserialize(b"\x02\x02\x02x\x02\x02\0\0") == Row(e="B", u="x", again=["A"])
+    assert pickle.loads(pickle.dumps(read)).deserialize(b"\0\0\0") == Row(e="A", u=None, again=[])
+    schema = packed_file(tmp_path / "in.avro", "null", data, schema=indexed("E"))
+    with pytest.raises(MalformedRecordError, match=rf"index of an enum or a union is {index}, .*in.avro, byte \d+"):
+        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))

@@ -184,3 +184,13 @@ def test_a_time_whose_year_in_utc_does_not_exist_is_malformed() -> None:
     with pytest.raises(MalformedRecordError, match="expected a point in time"):
         builder.build().deserialize(b"0001-01-01T00:00:00+02:00")
     assert builder.set_ignore_parse_errors(True).build().deserialize(b"0001-01-01T00:00:00+02:00") is None
+
+
+@pytest.mark.parametrize("in_list", [False, True])
+def test_half_of_a_surrogate_pair_is_an_error_with_the_field(in_list: bool) -> None:
+    kind = Types.LIST(Types.STRING()) if in_list else Types.STRING()
+    schema = CsvRowSerializationSchema.Builder(Types.ROW_NAMED(["n", "text"], [Types.INT(), kind])).build()
+    with pytest.raises(TypeMismatchError, match=r"\[CsvRowSerializationSchema, field 'text'\]") as failure:
+        schema.serialize(Row(1, ["\ud83d"] if in_list else "\ud83d"))
+    assert "surrogates not allowed" in str(failure.value)
+    str(failure.value).encode()

@@ -237,3 +237,9 @@ def test_a_json_schema_that_refers_to_itself_has_no_type() -> None:
     schema = '{"type": "object", "properties": {"child": {"$ref": "#"}}}'
     with pytest.raises(ValueError, match="refers to itself"):
         JsonRowDeserializationSchema.builder().json_schema(schema)
+
+
+def test_half_of_a_surrogate_pair_is_written_as_an_escape_sequence() -> None:
+    type_info = Types.ROW_NAMED(["text"], [Types.STRING()])
+    message = JsonRowSerializationSchema.builder().with_type_info(type_info).build().serialize(Row("a\ud83d"))
+    assert message == b'{"text":"a\\ud83d"}'

@@ -48,11 +48,11 @@ def test_a_typed_error_of_a_worker_arrives_as_it_was() -> None:
     assert "uid counts" in arrived.where and WHERE in arrived.where
 
 
-def test_an_error_that_quotes_half_of_a_surrogate_pair_arrives_as_it_was() -> None:
+def test_an_error_that_quotes_half_of_a_surrogate_pair_arrives_with_it_escaped() -> None:
     failed = through_spark(InvalidKeyError("the key 'half \ud83d' is none", hint="filter"))
     assert str(failed).encode().decode() == str(failed) and "the key 'half \\ud83d' is none" in str(failed)
     arrived = translate(failed, WHERE)
-    assert type(arrived) is InvalidKeyError and arrived.what == "the key 'half \ud83d' is none"
+    assert type(arrived) is InvalidKeyError and arrived.what == "the key 'half \\ud83d' is none"
 
 
 def test_the_traceback_of_user_code_stays_first() -> None:

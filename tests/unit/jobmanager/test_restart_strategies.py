@@ -258,7 +258,7 @@ def test_a_job_without_a_strategy_is_not_told_so() -> None:
 
 
 def test_the_line_of_a_failure_is_one_line() -> None:
-    assert one_line(ProgramError("a\nb  c")) == "ProgramError: a b c"
+    assert one_line(ProgramError("a\nb  c")) == "ProgramError: a\\nb c"
     assert len(one_line(ProgramError("x" * 10_000))) < 450
 
 

@@ -1,4 +1,4 @@
-"""The base of the bulk writers that write columnar files (Parquet, ORC) with pyarrow."""
+"""Bulk writers of columnar files (Parquet, ORC) for ``FileSink``, which write with pyarrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import abc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.bulk_writer import BulkWriter, RowDataBulkWriterFactory
+from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.configuration import Configuration
+from flinkish.common.no_effect import warn_of_hadoop_config, warn_without_effect
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.types import check_inserts_only
@@ -14,6 +16,8 @@ from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+__all__ = ["OrcBulkWriters", "ParquetBulkWriters"]
 
 #: The number of records that are converted to columns at a time, however small the batches are in which they arrive.
 _RECORDS_AT_A_TIME = 10_000
@@ -100,3 +104,70 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
             return pa.Table.from_batches([columns.write(records)])
 
         return self._writer(to_table)
+
+
+class ParquetFileWriter(ColumnFileWriter):
+    """Writes records to a Parquet file in memory."""
+
+    def open_file(self, stream: Any, schema: Any) -> Any:
+        from pyarrow import parquet
+
+        return parquet.ParquetWriter(stream, schema)
+
+    def write_table(self, file: Any, table: Any) -> None:
+        file.write_table(table)
+
+
+class ParquetBulkWriters:
+    """Bulk writers of Parquet files for `FileSink`. Example::
+
+    sink = FileSink.for_bulk_format("/data/out", ParquetBulkWriters.for_row_type(row_type)).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo, hadoop_config: Configuration | None = None, utc_timestamp: bool = False
+    ) -> BulkWriterFactory:
+        """A writer of Parquet files with one column per field of the ROW type. Timestamps are in UTC.
+        ``hadoop_config`` and ``utc_timestamp`` are kept for PyFlink and have no effect (a ``hadoop_config`` is reported
+        once); storage is configured by ``spark.hadoop.*``.
+
+        Raises:
+            TypeMismatchError: a field is of pickled objects, which no column can hold.
+        """
+        warn_of_hadoop_config(hadoop_config, "ParquetBulkWriters")
+        return ColumnFileWriterFactory(row_type, ParquetFileWriter, "ParquetBulkWriters")
+
+
+class _OrcWriter(ColumnFileWriter):
+    def open_file(self, stream: Any, schema: Any) -> Any:
+        from pyarrow import orc
+
+        return orc.ORCWriter(stream)
+
+    def write_table(self, file: Any, table: Any) -> None:
+        file.write(table)
+
+
+class OrcBulkWriters:
+    """Bulk writers of ORC files for `FileSink`. Example::
+
+    sink = FileSink.for_bulk_format("/data/out", OrcBulkWriters.for_row_type(row_type)).build()
+    """
+
+    @staticmethod
+    def for_row_type(
+        row_type: RowTypeInfo,
+        writer_properties: Configuration | None = None,
+        hadoop_config: Configuration | None = None,
+    ) -> BulkWriterFactory:
+        """A writer of ORC files with one column per field of the ROW type. ``writer_properties`` and ``hadoop_config``
+        are kept for PyFlink and have no effect, which is reported once; storage is configured by ``spark.hadoop.*``.
+
+        Raises:
+            TypeMismatchError: a field is of pickled objects, which no column can hold.
+        """
+        if writer_properties is not None:
+            warn_without_effect("the writer_properties of OrcBulkWriters", "files have the defaults of pyarrow")
+        warn_of_hadoop_config(hadoop_config, "OrcBulkWriters")
+        return ColumnFileWriterFactory(row_type, _OrcWriter, "OrcBulkWriters")
