@@ -62,7 +62,7 @@ class Unquoted:
         return self.text
 
 
-@pytest.mark.parametrize("mark", [*ENDS, *STEERING])
+@pytest.mark.parametrize("mark", [*ENDS, *STEERING], ids=ascii)
 def test_a_record_in_an_exception_of_user_code_begins_no_line(mark: str) -> None:
     stream = new_environment().from_collection([f"a{mark}{FAKE}"], Types.PICKLED_BYTE_ARRAY()).map(Quoting())
     with pytest.raises(UserCodeError) as failure:
@@ -74,7 +74,7 @@ def test_a_record_in_an_exception_of_user_code_begins_no_line(mark: str) -> None
     assert len(failure.value.message.splitlines()) == 1
 
 
-@pytest.mark.parametrize("mark", [*ENDS, *STEERING])
+@pytest.mark.parametrize("mark", [*ENDS, *STEERING], ids=ascii)
 def test_a_record_in_an_error_of_flinkish_begins_no_line(mark: str) -> None:
     text = f"a{mark}{FAKE}"
     errors = [
@@ -91,7 +91,7 @@ def test_a_record_in_an_error_of_flinkish_begins_no_line(mark: str) -> None:
     assert len(lines_of(str(failure.value))) == 1
 
 
-@pytest.mark.parametrize("mark", [*ENDS, *STEERING])
+@pytest.mark.parametrize("mark", [*ENDS, *STEERING], ids=ascii)
 def test_a_record_in_a_line_of_a_task_begins_no_line_of_the_log(mark: str, caplog: pytest.LogCaptureFixture) -> None:
     root, handler, log = logging.getLogger(), TaskLogHandler(also_here=False), TaskLog()
     root.addHandler(handler)
