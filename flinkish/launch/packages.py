@@ -40,8 +40,10 @@ _RESOLUTION_SETTINGS = (
 _USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
 
-_PROGRAM = """
-import sys
+#: First line of a program for `python -c`, which would import modules of the current directory before all others.
+WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+
+_PROGRAM = f"""{WITHOUT_CURRENT_DIRECTORY}
 from pyspark.sql import SparkSession
 session = SparkSession.builder.getOrCreate()
 jars = session.conf.get("spark.jars")
@@ -110,7 +112,7 @@ def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
     cache.mkdir(parents=True, exist_ok=True)
     log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"
     # without extensions: a session that names Delta's classes can start only when Delta has been resolved
-    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command}
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command, "PYTHONSAFEPATH": "1"}
     # the resolution must start a JVM of its own, even under spark-submit and Spark Connect
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         environment.pop(name, None)

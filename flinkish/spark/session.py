@@ -152,7 +152,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
         if not remote:
             # the JVM must run first: only it knows the submitted settings, over which the program's own ones win
             with nullcontext() if running else _while_the_jvm_starts():
-                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
+                SparkContext._ensure_initialized()
         submitted = SparkConf()
         master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
         builder = builder.remote(remote) if remote else builder.master(master)
@@ -197,7 +197,7 @@ def _session_settings(master: str) -> dict[str, str]:
     if master.startswith("local"):
         # otherwise executors start `python3` from the PATH, which need not be that of the virtual environment
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= local_settings()
+        settings |= local_settings(master, os.environ)
     return {**settings, **settings_of_long_lived_sessions()}
 
 
