@@ -62,7 +62,8 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
     """
     given, own = submitted_options(os.environ), _options(settings)
     command = SparkCommand(os.environ, SparkOptions((*given.items, *own.items)))
-    variables: dict[str, str | None] = {}
+    # with a server's address in the environment, the JVM would not take a master
+    variables: dict[str, str | None] = {"SPARK_REMOTE": None}
     if is_complete(given) and not settings.keys() & set(MERGED_SETTINGS):
         options = command.completed()
         if not command.is_local() and os.environ.get(LOCAL_IP) == LOOPBACK:
