@@ -38,8 +38,9 @@ _RESOLUTION_SETTINGS = (
 
 # if one of these is true, a library of the user wins over Spark's own
 _USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
-#: The SHA-256 digests of the jars of Delta Lake in the version of ``spark-defaults.conf``, and of what it depends on, by
-#: the names that Spark's resolution gives them.
+
+#: The SHA-256 digests of the jars of Delta Lake, in the version of ``spark-defaults.conf``, and of those that it needs,
+#: by the names that Spark's resolution gives them.
 _DIGESTS = {
     "com.fasterxml.jackson.datatype_jackson-datatype-jdk8-2.13.5.jar": (
         "e58761751fea8a00dc626aae1c5f1be38c5cfd487aeb333d933a4ab5f5a73c55"
