@@ -7,21 +7,17 @@ is the program's own, or 2 if the command cannot be carried out, with one line t
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from flinkish import __version__
 from flinkish.commands import add_commands
-from flinkish.common.config_file import load_yaml
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
-from flinkish.launch.home import Home
+from flinkish.launch.home import Home, settings_variable
 from flinkish.launch.options import CommandLine
 from flinkish.launch.replay import DEFAULT_LIMIT, ReplayRequest
 
@@ -199,14 +195,7 @@ def _launch(
         settings[_PARALLELISM] = arguments.parallelism
     if not program:
         raise ConfigurationError("no program given", expected=expected)
-    line = CommandLine.parse(program)
-    launch = Launch(line, environment)
-    launch.check()
-    if settings:
-        home = launch.command.home
-        changed = _with_settings(home.configuration_file, settings, home.cache)
-        launch = Launch(line, {**environment, "FLINKISH_CONF": str(changed)})
-    launch.run()
+    Launch(CommandLine.parse(program), {**environment, **settings_variable(settings, environment)}).run()
 
 
 def _property(text: str) -> tuple[str, str]:
@@ -214,28 +203,6 @@ def _property(text: str) -> tuple[str, str]:
     if not key or not equals or "\n" in text:
         raise ConfigurationError(f"-D {text}", expected="-D KEY=VALUE in one line, e.g. -D parallelism.default=4")
     return key, value
-
-
-def _with_settings(base: str | None, settings: Mapping[str, str], cache: Path) -> Path:
-    """Write a configuration file of the settings of ``base`` and these settings, which win over it, as Flink's dynamic
-    properties do."""
-    merged = {**(load_yaml(base).to_dict() if base else {}), **settings}
-    text = "".join(f"{key}: {_quoted(value)}\n" for key, value in merged.items())
-    cache.mkdir(parents=True, exist_ok=True)
-    # the file is named after its content, so a job that was started with other settings keeps its own file
-    path = cache / f"flinkish-{hashlib.sha256(text.encode()).hexdigest()[:16]}.yaml"
-    # renamed when it is complete: another start with the same settings may be reading the file
-    complete = path.with_suffix(f".{os.getpid()}.tmp")
-    complete.write_text(text, encoding="utf-8")
-    return complete.replace(path)
-
-
-def _quoted(value: str) -> str:
-    if "\n" in value:
-        # YAML takes a line break between single quotes for a blank; JSON is YAML, too
-        return json.dumps(value, ensure_ascii=False)
-    doubled = value.replace("'", "''")
-    return f"'{doubled}'"
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 import traceback
 from types import TracebackType
 
-from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped
+from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, redact
 
 VARIABLE = "FLINKISH_FULL_TRACEBACK"
 
@@ -31,7 +31,7 @@ def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
     if isinstance(error, InternalError) or os.environ.get(VARIABLE, "0") not in ("", "0"):
         whole = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
         whole += f"\n\nWhat had happened:\n{error.story}" if error.story else ""
-        return "\n".join(map(escaped, whole.split("\n")))
+        return redact("\n".join(map(escaped, whole.split("\n"))))
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     if isinstance(error, UserCodeError) and error.user_traceback:
         return f"{error.user_traceback.rstrip()}\n\n{name}: {error.message}"

@@ -76,11 +76,56 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
     return f"{text[:kept]} ... {len(text) - 2 * kept:,} characters left out ... {text[-kept:]}"
 
 
+#: Shown in place of what may be a secret, as in Flink.
+HIDDEN = "******"
+
+#: Words that name secrets, within a key (the list is that of Flink's GlobalConfiguration, and `pwd`).
+_SECRETS = (
+    "passw(?:or)?d|pwd|passphrase|secret|fs\\.azure\\.account\\.key|api-?key|auth-params|service-key|token|basic-auth|"
+    "jaas\\.config|http-headers"
+)
+_SECRET_KEY = re.compile(_SECRETS, re.IGNORECASE)
+# the user of a URL ends at the first colon, and the password at the last @, since it may contain any character
+_URL_PASSWORD = re.compile(r"(://[^\s/@:?'\"]{0,256}):[^\s'\"]{1,512}@")
+# after a colon and a blank only behind a quote or a password, because "invalid token: x" is no assignment
+_ASSIGNED = r"(?:\\?['\"]\s?:|\\?['\"]?\s?=|\s?(?<=pwd|ord|swd):|(?=:\S):)\s?"
+# a JAAS configuration consists of several words; other values are quoted, or end at a blank, a quote or `&`
+_VALUE = (
+    r"(?:(?<=config=)[^;\n]+;?|(?<=config: )[^;\n]+;?|\\?\"[^\"\n]*\"|\\?'[^'\n]*'|"
+    r"[^\s&\"']+?(?=[\])},;.]{0,8}(?:[\s&\"']|$)))"
+)
+_ASSIGNMENT = re.compile(rf"((?:{_SECRETS})[\w.-]{{0,64}}{_ASSIGNED})(?!\*{{6}}){_VALUE}", re.IGNORECASE)
+
+
+def is_secret(key: str) -> bool:
+    """Whether the values of a setting of this name may not be shown.
+
+    >>> is_secret("fs.s3a.Secret.key"), is_secret("pipeline.name")
+    (True, False)
+    """
+    return _SECRET_KEY.search(key) is not None
+
+
+def redact(text: str) -> str:
+    """The text without what may be a secret: passwords in URLs and values that are assigned to words of `is_secret`.
+    Every text that leaves the process, in errors, logs, plans and the history, goes through this function. In doubt it
+    hides too much.
+
+    >>> redact("postgresql://me:a/b?c@db/shop?PASSWORD=x&ssl=1 refused {'token': 'y', 'n': 1}")
+    "postgresql://me:******@db/shop?PASSWORD=******&ssl=1 refused {'token': ******, 'n': 1}"
+    """
+    if "://" in text:
+        text = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text)
+    if "=" in text or ":" in text:
+        text = _ASSIGNMENT.sub(rf"\1{HIDDEN}", text)
+    return text
+
+
 def message_of(error: BaseException) -> str:
     """What an exception says, in one line. Its class may be the user's: the text may be long, and making it may
     fail."""
     try:
-        return escaped(shortened(str(error)))
+        return escaped(shortened(redact(str(error))))
     except Exception as failure:
         return f"<its text cannot be shown: __str__ or __repr__ raised {type(failure).__name__}>"
 
@@ -122,10 +167,10 @@ class FlinkishError(Exception):
     story: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
-        self.what = what = escaped(shortened(what))
-        self.where = where
-        self.expected = expected
-        self.hint = hint
+        self.what = what = escaped(shortened(redact(what)))
+        self.where = where = redact(where)
+        self.expected = expected = redact(expected)
+        self.hint = hint = redact(hint)
         super().__init__(what, where, expected, hint)
 
     def __str__(self) -> str:
@@ -175,7 +220,7 @@ class UserCodeError(ProgramError):
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)
-        self.user_traceback = shortened(user_traceback, MAX_TRACEBACK)
+        self.user_traceback = shortened(redact(user_traceback), MAX_TRACEBACK)
 
     def __str__(self) -> str:
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"

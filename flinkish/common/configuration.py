@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
 from flinkish.common.units import parse_list
-from flinkish.errors import ConfigurationError
+from flinkish.errors import HIDDEN, ConfigurationError, is_secret, redact
 
 __all__ = ["Configuration"]
 
@@ -34,24 +34,6 @@ PASS_THROUGH_PREFIXES = (
     "s3.",
     "fs.",
 )
-
-#: Values of keys that contain one of these words are not shown (the list is that of Flink's GlobalConfiguration).
-_SENSITIVE = (
-    "password",
-    "secret",
-    "fs.azure.account.key",
-    "apikey",
-    "api-key",
-    "auth-params",
-    "service-key",
-    "token",
-    "basic-auth",
-    "jaas.config",
-    "http-headers",
-)
-
-#: Shown in place of a value that may be a secret, as in Flink.
-_HIDDEN = "******"
 
 #: The types of values as they were set; `Configuration.add_all_to_dict` returns them unchanged, as PyFlink's does.
 _Value = str | int | float | bool | bytearray
@@ -257,14 +239,12 @@ class Configuration:
         return f"Configuration({self._shown()})"
 
     def _shown(self) -> dict[str, str]:
-        return hide_secrets(self.to_dict())
+        return redacted(self.to_dict())
 
 
-def hide_secrets(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown: values that may be secrets are masked, as in Flink."""
-    return {
-        key: _HIDDEN if any(part in key.lower() for part in _SENSITIVE) else value for key, value in settings.items()
-    }
+def redacted(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as they may be shown: values of keys that name secrets, and secrets within values, are masked."""
+    return {key: HIDDEN if is_secret(key) else redact(value) for key, value in settings.items()}
 
 
 def _text(value: _Value) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import NoReturn
 
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, redact
 
 _LOG = logging.getLogger("flinkish.JobManager")
 _reported: set[str] = set()
@@ -20,7 +20,7 @@ def warn_without_effect(call: str, why: str) -> None:
     """Log, once per process, that this call has no effect."""
     if call not in _reported:
         _reported.add(call)
-        _LOG.warning("%s has no effect: %s", call, why)
+        _LOG.warning("%s has no effect: %s", redact(call), redact(why))
 
 
 def warn_of_hadoop_config(hadoop_config: object | None, owner: str) -> None:

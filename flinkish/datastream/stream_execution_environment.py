@@ -71,14 +71,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
         """A new environment. Its settings are those of the file that FLINKISH_CONF names (or of ``conf/flinkish.yaml``
-        in FLINKISH_HOME) and those of ``configuration``, which win over the file.
+        in FLINKISH_HOME), above them those of the command line (``-D``), and above both those of ``configuration``.
 
         Raises:
             ConfigurationError: a key is unknown, or a value or the file cannot be read.
         """
         error_display.install()
-        path = Home(os.environ).configuration_file
-        merged = load_yaml(path) if path else Configuration()
+        home = Home(os.environ)
+        merged = load_yaml(home.configuration_file) if home.configuration_file else Configuration()
+        merged.add_all(Configuration.from_dict(home.settings))
         if configuration is not None:
             merged.add_all(configuration)
         merged.validate()

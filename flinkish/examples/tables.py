@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from flinkish.connectors.jdbc.location import SQLITE, parse_url, without_password
+from flinkish.connectors.jdbc.location import SQLITE, parse_url
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.errors import ConnectionFailedError
 
@@ -39,7 +39,7 @@ def _connect(database: JdbcConnectionOptions) -> Any:
     except psycopg.OperationalError as error:
         raise ConnectionFailedError(
             f"the database cannot be reached: {' '.join(str(error).split())}",
-            where=without_password(database.url),
+            where=database.url,
             hint="start it, or mend the URL, user and password; without --jdbc-url the job uses a file",
         ) from error
 

@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from typing import Any
 
+from flinkish.errors import redact
 from flinkish.graph.job_graph import partitioner_of
 from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
@@ -23,9 +24,9 @@ def plan_json(graph: StreamGraph) -> str:
 def _node(node: StreamNode, inputs: list[StreamEdge], graph: StreamGraph) -> dict[str, Any]:
     described: dict[str, Any] = {
         "id": node.id,
-        "type": node.name,
+        "type": redact(node.name),
         "pact": "Data Source" if node.source is not None else "Data Sink" if node.sink is not None else "Operator",
-        "contents": node.description or node.name,
+        "contents": redact(node.description or node.name),
         "parallelism": graph.parallelism_of(node),
     }
     if inputs:

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, redact
 from flinkish.jobmanager.description import (
     ExecutionDescription,
     OperatorDescription,
@@ -256,7 +256,7 @@ class ExecutionGraph:
         return VertexDescription(
             id=vertex.id,
             uid=vertex.head.uid,
-            name=vertex.name,
+            name=redact(vertex.name),
             level=vertex.level,
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.configuration import hide_secrets
+from flinkish.common.configuration import redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobmanager.description import (
@@ -194,7 +194,7 @@ class JobRecord(JobObserver):
             metrics=metrics,
             accumulators=self._shown_accumulators(),
             exceptions=exceptions,
-            configuration=hide_secrets(dict(sorted(self._job.settings.configuration.items()))),
+            configuration=redacted(dict(sorted(self._job.settings.configuration.items()))),
             story=life.story.events,
             directory=self._directory,
             driver=self._driver,

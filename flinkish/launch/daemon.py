@@ -11,6 +11,7 @@ imported before a task has run. Spark ignores that setting for the workers that 
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 
@@ -37,5 +38,9 @@ def quiet_this_worker() -> None:
 
 
 if __name__ == "__main__":
+    # set for this process only: programs that user functions start find the modules beside them
+    safe = os.environ.pop("PYTHONSAFEPATH", "")
+    if safe and not getattr(sys.flags, "safe_path", False) and sys.path[0] == os.getcwd():
+        del sys.path[0]  # Python 3.10 does not know the variable
     daemon.worker = worker
     daemon.manager()

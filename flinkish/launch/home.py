@@ -6,6 +6,7 @@ its checkout.
 
 from __future__ import annotations
 
+import json
 import os
 import pkgutil
 from collections.abc import Mapping
@@ -18,13 +19,14 @@ from flinkish.launch.options import read_properties
 
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
+_SETTINGS = "FLINKISH_SETTINGS"
 
 
 class Home:
     """The files and directories of one installation.
 
     Args:
-        environment: the environment variables, of which FLINKISH_HOME and FLINKISH_CONF are read.
+        environment: the environment variables, of which FLINKISH_HOME, FLINKISH_CONF and FLINKISH_SETTINGS are read.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -32,6 +34,8 @@ class Home:
         home = os.path.abspath(environment["FLINKISH_HOME"]) if environment.get("FLINKISH_HOME") else None
         self._conf = Path(home, "conf") if home else None
         self._configuration = environment.get("FLINKISH_CONF")
+        #: The settings of the command line (`settings_variable`), which win over those of the configuration's file.
+        self.settings: dict[str, str] = json.loads(environment.get(_SETTINGS) or "{}")
         # a FLINKISH_HOME that is not writable belongs to someone else, and nothing is written to it
         writable = bool(home) and os.access(str(home), os.W_OK)
         self._cache = Path(str(home), ".cache") if writable else Path.home() / ".cache" / "flinkish"
@@ -74,6 +78,13 @@ class Home:
 
     def _own(self, name: str) -> Path | None:
         return _existing(self._conf / name) if self._conf else None
+
+
+def settings_variable(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variable by which the settings of a command line reach the program (`Home.settings`), without a
+    file or an argument that others could read. Settings that the environment has already remain below them."""
+    above = {**Home(environment).settings, **settings}
+    return {_SETTINGS: json.dumps(above)} if above else {}
 
 
 def default_spark_settings() -> dict[str, str]:

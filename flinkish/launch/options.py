@@ -8,7 +8,7 @@ last list alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 # spark-submit's options that take no value
@@ -114,3 +114,29 @@ def read_properties(text: str) -> dict[str, str]:
     lines = (line.strip() for line in text.splitlines())
     pairs = (re.split(r"\s*[=\s]\s*", line, maxsplit=1) for line in lines if line and not line.startswith("#"))
     return {pair[0]: pair[1] if len(pair) == 2 else "" for pair in pairs}
+
+
+def as_properties(settings: Mapping[str, str]) -> str:
+    """Settings as the text of a properties file of Java, which Spark and its launcher read back unchanged.
+
+    >>> as_properties({"spark.a b": "c:\\n=d"})
+    'spark.a\\\\ b=c:\\\\n=d\\n'
+    """
+    return "".join(f"{_escaped(key, ' =:#!')}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str, special: str = "") -> str:
+    named = {
+        "\\": "\\\\",
+        "\n": "\\n",
+        "\r": "\\r",
+        "\t": "\\t",
+        "\f": "\\f",
+        **{each: f"\\{each}" for each in special},
+    }
+    shown = "".join(named.get(each, each) for each in text)
+    if text.startswith(" ") and not special:
+        shown = "\\" + shown  # otherwise it would belong to what separates key and value
+    units = shown.encode("utf-16-be", "surrogatepass")
+    codes = (int.from_bytes(units[place : place + 2], "big") for place in range(0, len(units), 2))
+    return "".join(chr(code) if 32 <= code < 127 else f"\\u{code:04x}" for code in codes)

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from flinkish.errors import ConnectionFailedError
+from flinkish.errors import ConnectionFailedError, FinalOperationError
 from flinkish.launch.options import SparkOptions, comma_list
 from flinkish.launch.spark_home import spark_home
 
@@ -38,10 +38,28 @@ _RESOLUTION_SETTINGS = (
 
 # if one of these is true, a library of the user wins over Spark's own
 _USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
+
+#: The SHA-256 digests of the jars of Delta Lake, in the version of ``spark-defaults.conf``, and of those that it needs,
+#: by the names that Spark's resolution gives them.
+_DIGESTS = {
+    "com.fasterxml.jackson.datatype_jackson-datatype-jdk8-2.13.5.jar": (
+        "e58761751fea8a00dc626aae1c5f1be38c5cfd487aeb333d933a4ab5f5a73c55"
+    ),
+    "io.delta_delta-kernel-api-4.4.0.jar": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
+    "io.delta_delta-kernel-defaults-4.4.0.jar": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
+    "io.delta_delta-kernel-unitycatalog-4.4.0.jar": "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
+    "io.delta_delta-spark_4.2_2.13-4.4.0.jar": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    "io.delta_delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    "io.unitycatalog_unitycatalog-client-0.6.0.jar": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
+    "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
+}
+
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
 
-_PROGRAM = """
-import sys
+#: First line of a program for `python -c`, which would import modules of the current directory before all others.
+WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+
+_PROGRAM = f"""{WITHOUT_CURRENT_DIRECTORY}
 from pyspark.sql import SparkSession
 session = SparkSession.builder.getOrCreate()
 jars = session.conf.get("spark.jars")
@@ -60,6 +78,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
 
     Raises:
         ConnectionFailedError: a package cannot be found or downloaded; the message quotes Spark's report.
+        FinalOperationError: a jar of Delta Lake is not the one whose digest flinkish knows.
     """
     arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
     settings = {key: options.conf(key) for key in _RESOLUTION_SETTINGS}
@@ -75,8 +94,31 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     jars = _remembered(known)
     if jars is None:
         jars = _run(packages, command, cache, key)
+        _check(jars)
+        _say_what_is_unknown(jars)
         known.write_text(json.dumps(jars))
+    else:
+        _check(jars)
     return jars
+
+
+def _check(jars: list[str]) -> None:
+    """Compare the jars whose digests are known with these, at each start: they lie where a JVM takes its code from."""
+    for path in map(Path, map(path_of, jars)):
+        expected = _DIGESTS.get(path.name)
+        if expected is not None and hashlib.sha256(path.read_bytes()).hexdigest() != expected:
+            raise FinalOperationError(
+                f"{path.name} is not the file that Delta Lake has published under this name",
+                where=str(path),
+                expected=f"the SHA-256 digest {expected}",
+                hint="find out who has changed it or its repository; without the file it is downloaded again",
+            )
+
+
+def _say_what_is_unknown(jars: list[str]) -> None:
+    unknown = [path.name for path in map(Path, map(path_of, jars)) if path.name not in _DIGESTS]
+    if unknown:
+        print(f"flinkish: no digest to compare with: {', '.join(unknown)}", file=sys.stderr, flush=True)
 
 
 def _sparks_own(options: SparkOptions) -> list[str]:
@@ -113,7 +155,8 @@ def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
     cache.mkdir(parents=True, exist_ok=True)
     log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"
     # without extensions: a session that names Delta's classes can start only when Delta has been resolved
-    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command}
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": command, "PYTHONSAFEPATH": "1"}
+    environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # the resolution must start a JVM of its own, even under spark-submit and Spark Connect
     for name in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):
         environment.pop(name, None)

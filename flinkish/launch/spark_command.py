@@ -35,6 +35,13 @@ _SHELL = "pyspark-shell"
 #: The option by which `is_complete` recognizes options that a SparkCommand has made.
 _COMPLETE = ("--conf", "spark.flinkish.launched=true")
 
+#: The URLs of masters whose only executor is the driver's JVM.
+_ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
+
+#: The address at which a local master listens, and Spark's environment variable for it, which its web page needs.
+LOOPBACK = "127.0.0.1"
+LOCAL_IP = "SPARK_LOCAL_IP"
+
 
 class SparkCommand:
     """The command that starts the JVM of one driver.
@@ -51,10 +58,14 @@ class SparkCommand:
         own = self.home.own_spark_settings
         self._own_settings = _settings_of(own)
         self._settings = {**default_spark_settings(), **self._own_settings}
+        named = spark.value("--properties-file")
+        #: The settings of the properties file that is in force: the one that the user names, else the installation's.
+        self._file_settings = self._own_settings if named is None else _settings_of(Path(named))
 
     def master(self) -> str:
         """The URL of Spark's master, such as ``local[*]``."""
-        return self._spark.either("--master", "spark.master") or self._settings.get("spark.master", "local[*]")
+        named = self._spark.either("--master", "spark.master") or self._file_settings.get("spark.master")
+        return named or default_spark_settings().get("spark.master", "local[*]")
 
     def is_local(self) -> bool:
         """Whether the workers run on the driver's machine."""
@@ -62,7 +73,7 @@ class SparkCommand:
 
     def _runs_in_one_jvm(self) -> bool:
         """Whether the driver's JVM is the only executor."""
-        local = re.fullmatch(r"local(\[[^\]]*\])?", self.master()) is not None
+        local = _ONE_JVM.fullmatch(self.master()) is not None
         return local and self.remote() is None and not self.in_cluster_mode()
 
     def in_cluster_mode(self) -> bool:
@@ -109,27 +120,32 @@ class SparkCommand:
         jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
         if jars_list:
             result += ["--jars", jars_list]
-        if self.is_local():
-            result += _as_options(local_settings())
         zipped = str(archive(_PACKAGE, self.home.cache))
         result += ["--py-files", comma_list(zipped, user.either("--py-files", "spark.submit.pyFiles"))]
         return result + user.without(*_MERGED).tokens()
+
+    def completed(self) -> SparkOptions:
+        """The user's options, which another SparkCommand has made complete: without the settings for a local master if
+        the program has chosen a cluster since then."""
+        local = [] if self.is_local() else _as_options(local_settings("local", {}))
+        return SparkOptions(tuple(item for item in self._spark.items if item[1] not in local))
 
     def _own_file(self) -> list[str]:
         return ["--properties-file", str(self.home.own_spark_settings)] if self._own_settings else []
 
     def _settings_below_files(self) -> list[str]:
-        """Options for the package's default settings, without those that a properties file sets, because an option
+        """Options for the settings that flinkish chooses, without those that a properties file sets, because an option
         would win over the file."""
-        named = self._spark.value("--properties-file")
-        above = self._own_settings if named is None else _settings_of(Path(named))
-        defaults = default_spark_settings()
-        return _as_options({key: value for key, value in defaults.items() if key not in above and key != PACKAGES})
+        chosen = default_spark_settings()
+        if self.is_local():
+            chosen |= local_settings(self.master(), self._environment)
+        above = {PACKAGES, *self._file_settings}
+        return _as_options({key: value for key, value in chosen.items() if key not in above})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
         """Environment variables for the process that starts the JVM with these arguments. Log settings, and
         interpreters, that the environment already has are kept."""
-        result = {SUBMIT_ARGUMENTS: shlex.join([*arguments, *_COMPLETE, _SHELL])}
+        result = {SUBMIT_ARGUMENTS: submit_arguments(arguments)}
         for name, value in (
             ("LOG4J_CONFIGURATION_FILE", self.home.logging_file),
             ("FLINKISH_SPARK_LOG", str(self.home.spark_log)),
@@ -138,13 +154,19 @@ class SparkCommand:
                 result[name] = self._environment.get(name, value)
         if self.is_local():
             # Spark asks a Python for the data sources that are installed there as soon as a query names one
-            result |= {name: self._environment.get(name, value) for name, value in own_python().items()}
+            local = {**own_python(), LOCAL_IP: LOOPBACK}
+            result |= {name: self._environment.get(name, value) for name, value in local.items()}
         if self._runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
             options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})
             named = {"SPARK_HOME": home, class_archive.JVM_OPTIONS: options}
             result |= {name: value for name, value in named.items() if value}
         return result
+
+
+def submit_arguments(arguments: list[str]) -> str:
+    """The value of `SUBMIT_ARGUMENTS` for these complete options, which `submitted_options` reads."""
+    return shlex.join([*arguments, *_COMPLETE, _SHELL])
 
 
 def submitted_options(environment: Mapping[str, str]) -> SparkOptions:
@@ -158,9 +180,16 @@ def is_complete(options: SparkOptions) -> bool:
     return _COMPLETE in options.items
 
 
-def local_settings() -> dict[str, str]:
-    """Spark settings for local masters, whose workers run on the driver's machine with the driver's Python."""
-    settings = {"spark.python.daemon.module": "flinkish.launch.daemon"}
+def local_settings(master: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Spark settings for local masters, whose workers run on the driver's machine with the driver's Python: nothing
+    listens on an address that another machine can reach, unless SPARK_LOCAL_IP names one."""
+    settings = {"spark.python.daemon.module": "flinkish.launch.daemon", "spark.connect.grpc.binding.address": LOOPBACK}
+    if environment.get(LOCAL_IP, LOOPBACK) == LOOPBACK:
+        # Spark also binds to this address (spark.driver.bindAddress), unless that setting names another one
+        settings["spark.driver.host"] = LOOPBACK
+    if _ONE_JVM.fullmatch(master):
+        # another user of the machine can reach the ports as well; Spark makes a secret itself for these masters
+        settings["spark.authenticate"] = "true"
     if ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
         # lets the daemon import its module even if only the path of this process contains the folder
         settings["spark.executorEnv.PYTHONPATH"] = ROOT

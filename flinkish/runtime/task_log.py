@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from contextvars import ContextVar
 
-from flinkish.errors import escaped, indented
+from flinkish.errors import escaped, indented, redact
 
 #: (seconds since 1970, level, logger, message). These are plain data, since they are stored in files of the job.
 LogLine = tuple[float, int, str, str]
@@ -102,7 +102,7 @@ def _text(record: logging.LogRecord) -> str:
     text = escaped(record.getMessage())
     if record.exc_info:
         text += "\n" + logging.Formatter().formatException(record.exc_info)
-    return text
+    return redact(text)
 
 
 def forward_to_driver(also_here: bool) -> None:

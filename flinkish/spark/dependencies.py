@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import Dependencies, dependencies_of, local_file
 from flinkish.errors import ConfigurationError
+from flinkish.launch.packages import WITHOUT_CURRENT_DIRECTORY
 from flinkish.runtime.shipped_files import ShippedFiles
 from flinkish.spark.session import is_remote
 
@@ -164,7 +165,8 @@ def _installed(needed: Dependencies) -> str:
     if not folder.exists():
         temporary = tempfile.mkdtemp(dir=_staging())
         source = [] if found is None else ["--no-index", "--find-links", found]
-        command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-warn-script-location"]
+        pip = f"{WITHOUT_CURRENT_DIRECTORY}import runpy\nrunpy.run_module('pip', run_name='__main__', alter_sys=True)"
+        command = [sys.executable, "-c", pip, "install", "--disable-pip-version-check", "--no-warn-script-location"]
         ended = subprocess.run(
             [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
         )

@@ -7,20 +7,40 @@ the process's environment is restored afterwards. A session that the user has ma
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import os
+import platform
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flinkish.launch.options import SparkOptions
-from flinkish.launch.spark_command import MERGED_SETTINGS, SparkCommand, is_complete, submitted_options
+from flinkish.launch.options import SparkOptions, as_properties
+from flinkish.launch.spark_command import (
+    LOCAL_IP,
+    LOOPBACK,
+    MERGED_SETTINGS,
+    SUBMIT_ARGUMENTS,
+    SparkCommand,
+    is_complete,
+    submit_arguments,
+    submitted_options,
+)
 
 #: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
 #: The end of the class name of the class loader of ``spark-submit``, to which jars can be added.
 _OPEN_LOADER = "MutableURLClassLoader"
+#: The folders of sockets begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
+_SOCKETS = "/tmp/flinkish-sockets-"
 _DELTA = "io/delta/sql/DeltaSparkSessionExtension.class"
+
+#: The folder of this process's sockets, once it has one.
+_sockets: _SocketFolder | None = None
 
 
 def jvm_is_running() -> bool:
@@ -34,25 +54,121 @@ def jvm_is_running() -> bool:
 def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
     """Inside this context, PySpark starts its JVM with flinkish's options.
 
+    All settings for Spark are passed in a file that only this user can read and that is deleted at the end, because
+    every user of the machine can read a command line.
+
     Args:
-        settings: the program's own settings for Spark.
+        settings: the program's own settings for Spark, which win over those of its start.
     """
-    given = submitted_options(os.environ)
+    given, own = submitted_options(os.environ), _options(settings)
+    command = SparkCommand(os.environ, SparkOptions((*given.items, *own.items)))
+    # with a server's address in the environment, the JVM would not take a master
+    variables: dict[str, str | None] = {"SPARK_REMOTE": None}
     if is_complete(given) and not settings.keys() & set(MERGED_SETTINGS):
-        yield
-        return
-    command = SparkCommand(os.environ, SparkOptions((*given.items, *_options(settings).items)))
-    variables = command.jvm_environment(command.arguments())
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
+        options = command.completed()
+        if not command.is_local() and os.environ.get(LOCAL_IP) == LOOPBACK:
+            variables[LOCAL_IP] = None  # the start was for a local master
+    else:
+        options = SparkOptions.parse(command.arguments())
+        variables |= command.jvm_environment([])
+    with tempfile.TemporaryDirectory(prefix="flinkish-") as folder:
+        file = Path(folder, "spark.properties")
+        above = _socket_folder() if command.is_local() else {}
+        options = _settings_in_a_file(options, file, above)
+        if command.is_local():
+            variables |= _import_path()
+        variables[SUBMIT_ARGUMENTS] = submit_arguments(options.tokens())
+        before = {name: os.environ.get(name) for name in variables}
+        _set_variables(variables)
+        try:
+            yield
+        finally:
+            _set_variables(before)
+
+
+def _set_variables(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def _settings_in_a_file(options: SparkOptions, file: Path, defaults: Mapping[str, str]) -> SparkOptions:
+    """Write the properties file that the options name and then their settings to ``file``, and return the options with
+    this file in place of both. ``defaults`` come first."""
+    named = options.value("--properties-file")
+    pairs = [value.partition("=") for name, value in options.items if name == "--conf" and value]
+    parts = [
+        as_properties(defaults),
+        Path(named).read_text() if named else "",
+        as_properties({key.strip(): value for key, _, value in pairs}),
+    ]
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as written:
+        written.write("\n\n".join(parts))
+    rest = options.without("--conf", "--properties-file")
+    return SparkOptions((("--properties-file", str(file)), *rest.items))
+
+
+def _socket_folder() -> dict[str, str]:
+    """The setting for a new folder of this driver, which only this user can enter, for the Unix sockets over which the
+    JVM talks with its Python processes. Spark would take the folder for temporary files, where it leaves the sockets of
+    drivers that are killed; folders of drivers that do not live any more are removed here."""
+    global _sockets
+    if platform.system() == "Windows":
+        return {}
+    if _sockets is None:
+        for folder in Path(_SOCKETS).parent.glob(Path(_SOCKETS).name + "*"):
+            _remove_abandoned(folder)
+        _sockets = _SocketFolder()
+    return {"spark.python.unix.domain.socket.dir": _sockets.path}
+
+
+class _SocketFolder:
+    """A folder with a lock that this process holds until it ends, however that happens."""
+
+    def __init__(self) -> None:
+        while True:
+            self.path = tempfile.mkdtemp(prefix=Path(_SOCKETS).name, dir=Path(_SOCKETS).parent)
+            with suppress(FileNotFoundError):  # another driver has removed it before the lock was held
+                self._lock = os.open(self.path, os.O_RDONLY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                os.stat(self.path)
+                break
+        atexit.register(_remove_own, self.path, os.getpid())
+
+
+def _remove_own(path: str, pid: int) -> None:
+    if os.getpid() == pid:  # a process that this one has forked may use the folder's sockets, but not remove them
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
     try:
-        yield
+        lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+    except OSError:  # it is another user's, or has been removed
+        return
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError:
+        pass  # its driver lives
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.close(lock)
+
+
+def _import_path() -> dict[str, str]:
+    """Variables with which each Python that the JVM starts imports nothing from its current directory, as it would
+    because it is started with ``-m``; only what this process itself imports from there, and from the folder of the
+    program, is found."""
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    folders = [os.path.dirname(os.path.realpath(main))] if main else []
+    own = {os.path.realpath(entry) for entry in sys.path}
+    wanted = [folder for folder in dict.fromkeys([*folders, os.path.realpath(os.getcwd())]) if folder in own]
+    given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*given, *wanted]))}
 
 
 def make_the_most_of(jvm: Any, settings: Mapping[str, str]) -> list[str]:

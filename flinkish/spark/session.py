@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import secrets
 import subprocess
 import sys
 import threading
@@ -149,10 +150,15 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     builder = SparkSession.builder.appName(app_name)
     running = jvm_is_running()
     with nullcontext() if running else submit_variables(own):
-        if not remote:
-            # the JVM must run first: only it knows the submitted settings, over which the program's own ones win
-            with nullcontext() if running else _while_the_jvm_starts():
-                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(own.items())))
+        if not running:
+            # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that
+            # were submitted, over which the program's own ones win
+            if remote:
+                # the secret of the server, which PySpark would make after the start of the JVM
+                secret = own.get("spark.connect.authenticate.token") or secrets.token_hex()
+                os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secret)
+            with _while_the_jvm_starts():
+                SparkContext._ensure_initialized()
         submitted = SparkConf()
         master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
         builder = builder.remote(remote) if remote else builder.master(master)
@@ -197,7 +203,7 @@ def _session_settings(master: str) -> dict[str, str]:
     if master.startswith("local"):
         # otherwise executors start `python3` from the PATH, which need not be that of the virtual environment
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= local_settings()
+        settings |= local_settings(master, os.environ)
     return {**settings, **settings_of_long_lived_sessions()}
 
 

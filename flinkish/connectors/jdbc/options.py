@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.errors import ArgumentTypeError, ConfigurationError
+from flinkish.errors import ArgumentTypeError, ConfigurationError, redact
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,7 @@ class JdbcConnectionOptions:
     password: str | None = None
 
     def __repr__(self) -> str:
-        from flinkish.connectors.jdbc.location import without_password
-
-        return f"JdbcConnectionOptions(url={without_password(self.url)!r}, user_name={self.user_name!r})"
+        return f"JdbcConnectionOptions(url={redact(self.url)!r}, user_name={self.user_name!r})"
 
     def get_db_url(self) -> str:
         return self.url

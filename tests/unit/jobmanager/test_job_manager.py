@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.common.accumulators import Accumulator
-from flinkish.common.configuration import hide_secrets
+from flinkish.common.configuration import redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import MapFunction, RuntimeContext
@@ -144,7 +144,7 @@ def test_a_job_that_nobody_knows_is_an_error(manager: JobManager) -> None:
 
 
 def test_what_may_be_a_secret_is_hidden() -> None:
-    shown = hide_secrets({"fs.s3a.Secret.key": "x", "a.password": "y", "pipeline.name": "z", "b.token": "t"})
+    shown = redacted({"fs.s3a.Secret.key": "x", "a.password": "y", "pipeline.name": "z", "b.token": "t"})
     assert shown == {"a.password": "******", "b.token": "******", "fs.s3a.Secret.key": "******", "pipeline.name": "z"}
 
 

@@ -1,0 +1,84 @@
+"""The jars of packages: they are what flinkish knows them to be, and a job can run without any download."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from flinkish.errors import FinalOperationError
+from flinkish.launch.home import default_spark_settings
+from flinkish.launch.options import SparkOptions
+from flinkish.launch.packages import path_of, resolve
+from tests.support.processes import python_path
+
+JOB = """
+import sys
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+
+settings = Configuration().set_string("flinkish.job.dir", sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment(settings)
+env.from_collection([1]).map(lambda n: n + 1).print()
+env.execute("job")
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def jars(cache: Path) -> list[str]:
+    """The paths of Delta's jars, resolved by Spark."""
+    with redirect_stderr(StringIO()) as said:
+        found = resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), cache)
+    (cache / "said").write_text(said.getvalue())
+    return [path_of(jar) for jar in found]
+
+
+def test_delta_in_the_supported_version_is_known_to_the_last_jar(cache: Path, jars: list[str]) -> None:
+    assert len(jars) > 1
+    said = (cache / "said").read_text()
+    assert "resolving" in said
+    assert "no digest" not in said
+
+
+def test_a_jar_that_is_not_what_was_published_is_refused_also_when_it_is_remembered(
+    cache: Path, jars: list[str], tmp_path: Path
+) -> None:
+    (remembered,) = cache.glob("packages-*.json")
+    before = remembered.read_text()
+    changed = tmp_path / Path(jars[0]).name
+    shutil.copy(jars[0], changed)
+    with changed.open("ab") as file:
+        file.write(b"more")
+    try:
+        remembered.write_text(before.replace(jars[0], str(changed)))
+        with pytest.raises(FinalOperationError, match="is not the file that Delta Lake has published") as error:
+            resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), cache)
+        assert str(changed) in str(error.value)
+    finally:
+        remembered.write_text(before)
+
+
+def test_a_job_runs_without_any_download_from_jars_that_are_given(jars: list[str], tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/spark-defaults.conf").write_text("spark.jars.packages\n")
+    program = tmp_path / "job.py"
+    program.write_text(JOB)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    environment = {**inherited, "FLINKISH_HOME": str(tmp_path), "HOME": str(tmp_path), "PYTHONPATH": python_path()}
+    command = [sys.executable, "-m", "flinkish.cli", "run", str(program), str(tmp_path / "job")]
+    options = ["--", "--master", "local[1]", "--jars", ",".join(jars)]
+    result = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, timeout=300)
+    assert result.returncode == 0, result.stderr
+    assert "resolving" not in result.stderr
+    assert not list(tmp_path.glob(".ivy*"))
