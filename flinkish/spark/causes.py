@@ -85,16 +85,16 @@ def raised_within(error: BaseException, method: str) -> bool:
         error: as for `heads_of`.
         method: the end of its class's name, and its own: ``StreamMetadata$.read``.
     """
+    # under Spark Connect: the first frames of a written trace, before which there is only the name of a class
+    written = re.match(r"[\w.$]+\n((?:\tat .*\n?)*)", str(getattr(error, "_stacktrace", None) or ""))
+    frames = re.findall(r"\tat ([^(\n]*)", written.group(1)) if written is not None else []
     try:
-        traces = (cause.getStackTrace() for cause in _throwables(error))
-        return any(
-            f"{frame.toString()}".partition("(")[0].endswith(method)
-            for trace in traces
-            for frame in trace[:_MAX_FRAMES]
-        )
+        for cause in _throwables(error):
+            frames += [str(frame.toString()).partition("(")[0] for frame in cause.getStackTrace()[:_MAX_FRAMES]]
     except Exception:
-        # the JVM is gone
+        # the JVM is gone: nothing more can be learned
         return False
+    return any(frame.endswith(method) for frame in frames)
 
 
 def _throwables(error: BaseException) -> list[Any]:

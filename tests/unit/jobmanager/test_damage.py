@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import UnknownException
 
 from flinkish.errors import CorruptStateError
 from flinkish.spark.failures import translate
@@ -107,3 +108,14 @@ def test_state_that_cannot_be_reached_is_not_damaged() -> None:
 )
 def test_a_record_does_not_report_damage(cell: str, message: str) -> None:
     assert damage_in(message.format(cell)) is None
+
+
+def test_damage_that_only_a_trace_of_a_spark_server_tells_of_is_seen_in_its_first_frames() -> None:
+    frame = "\tat org.apache.spark.sql.execution.streaming.runtime.StreamMetadata$.read(StreamMetadata.scala:60)"
+    kind = "com.fasterxml.jackson.databind.exc.MismatchedInputException"
+    for trace, damaged in (
+        (f"{kind}\n\tat {kind}.from(MismatchedInputException.java:72)\n{frame}\n\tat a.B.c(B.java:1)", True),
+        (f"{kind}\n\tat a.B.c(B.java:1)\nCaused by: java.lang.RuntimeException: a record\n{frame}", False),
+    ):
+        error = UnknownException(f"({kind}) No content to map due to end-of-input", server_stacktrace=trace)
+        assert isinstance(translate(error, "job 'shop'"), CorruptStateError) is damaged
