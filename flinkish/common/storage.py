@@ -6,6 +6,7 @@ Rule upheld here: this is the only place that decides these, for the driver and 
 
 from __future__ import annotations
 
+import errno
 import os
 import posixpath
 import re
@@ -95,7 +96,11 @@ def make_private(path: str) -> None:
         OSError: it cannot be made.
     """
     if not os.path.isdir(path):
-        os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+        parent = os.path.dirname(os.path.abspath(path))
+        try:
+            os.makedirs(parent, exist_ok=True)
+        except FileExistsError:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), parent) from None
         try:
             os.mkdir(path, 0o700)
         except FileExistsError:

@@ -17,6 +17,7 @@ from flinkish.errors import IncompatibleJobError, OperationError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
+from flinkish.runtime.phases import Phase, hooked
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
 TIMEOUT_S = 120
@@ -144,13 +145,17 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
 
 def test_savepoints_stand_among_the_checkpoints_whatever_became_of_them(spark: SparkSession, tmp_path: Path) -> None:
     more = {**HISTORY, "execution__checkpointing__interval": "1 h"}
-    (tmp_path / "file").touch()
+
+    def disk_full(phase: Phase, details: dict[str, Any]) -> None:
+        if phase is Phase.SAVEPOINT_WRITTEN:
+            raise OperationError("the disk is full")
+
     with collecting() as collected:
         client = counting(collected, "saved", None, tmp_path / "job", **more)
         eventually(lambda: epochs(client) >= 2)
         first = client.trigger_savepoint(str(tmp_path)).result(TIMEOUT_S)
-        with pytest.raises(OperationError):
-            client.trigger_savepoint(str(tmp_path / "file")).result(TIMEOUT_S)
+        with hooked(disk_full), pytest.raises(OperationError, match="the disk is full"):
+            client.trigger_savepoint(str(tmp_path)).result(TIMEOUT_S)
         drained = client.stop_with_savepoint(True, str(tmp_path)).result(TIMEOUT_S)
         described = client.describe().checkpoints
     assert (described.counts, described.latest_completed) == ({"COMPLETED": 2, "FAILED": 1, "savepoints": 3}, None)
