@@ -133,16 +133,21 @@ def data_name(found: Any) -> str | None:
 # ------------------------------------------------------------------------------------- data with checked arguments
 
 
-def _refused(what: str) -> UnsafeStateError:
+def refused(what: str, why: str) -> UnsafeStateError:
+    """The error for a stored value that is, or holds, what no version of flinkish has stored."""
     return UnsafeStateError(
-        f"it holds {what}"[:300] + ", which is neither data nor a class of the program",
+        f"it {what}"[:300] + f", which {why}",
         expected="data that this version of flinkish has stored",
         hint="do not use it unless you know where it comes from; nothing of it was executed",
     )
 
 
+def _refused(what: str) -> UnsafeStateError:
+    return refused(f"holds {what}", "is neither data nor a class of the program")
+
+
 class OldFormError(Exception):
-    """A value has the form of former versions, in which classes are values of the unpickler. `ValueReader` reads it."""
+    """A value has the form of former versions, with classes as values of the unpickler. `stored_reader` reads it."""
 
 
 def _sized(kinds: tuple[type, ...], function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -46,11 +46,7 @@ _NAME, _NAMES = -1, -2
 
 
 def _refused(what: str) -> UnsafeStateError:
-    return UnsafeStateError(
-        f"it {what}"[:300] + ", which no stored value does",
-        expected="data that this version of flinkish has stored",
-        hint="do not use it unless you know where it comes from; nothing of it was executed",
-    )
+    return stored_names.refused(what, "no stored value does")
 
 
 def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
