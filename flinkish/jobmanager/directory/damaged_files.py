@@ -133,14 +133,6 @@ class _Changelog:
 
 
 @dataclass(frozen=True)
-class _Drain:
-    epoch: int
-    positions: dict[str, str]
-    savepoint_directory: str | None
-    levels: int
-
-
-@dataclass(frozen=True)
 class _EndOfInput:
     query: int | None = None
 
@@ -177,7 +169,8 @@ class _EpochReport:
     for_driver: list[_ForDriver]
 
 
-#: The names of files, as patterns -> what their fields may be. Files of other names may hold anything.
+#: The names of files, as patterns -> what their fields may be. Files of other names may hold anything,
+#: or their readers name a class of their own (`JobDirectory.read`).
 _KINDS: dict[str, Any] = {
     r"owner\.json": _Owner,
     r"job\.json": _Job,
@@ -188,7 +181,6 @@ _KINDS: dict[str, Any] = {
     r"states\.json": _States,
     r"sources\.json": _Sources,
     r"changelog\.json": _Changelog,
-    r"drain\.json": _Drain,
     r"end-of-input\.json": _EndOfInput,
     r"far-end\.json": _FarEnd,
     r"report-[0-9]+\.json": _EpochReport,
