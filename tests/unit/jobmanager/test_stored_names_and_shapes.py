@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,13 @@ from hypothesis import strategies as st
 
 from flinkish.common.sealed_json import sealed
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.hybrid_source import HybridSource
+from flinkish.connectors.kafka.continuation import next_offsets
+from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.paged_source import Page, PagedSource
-from flinkish.core.source import SourceSplit, SplitRange
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext, SplitRange, SplitSource
 from flinkish.errors import FinalOperationError, FlinkishError, SavepointError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_move import finish_move
@@ -30,7 +37,9 @@ from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.changelog_files import read_parts
 from flinkish.runtime.epoch_files import Slice
 from flinkish.runtime.prepared_epoch import PreparedEpochs
-from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.sources.job_enumerator import known_splits
+from flinkish.runtime.sources.positions import decode_position, known_in
+from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
 
 NAMES = (
@@ -323,3 +332,102 @@ def test_deep_nesting_is_a_damaged_file_and_what_was_written_is_read(
     with pytest.raises(FlinkishError, match="nested too deeply") as caught:
         read(tmp_path)
     assert os.path.basename(name) in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------ positions of sources
+
+SHA = "0" * 64
+PAGE = {"bytes": 3, "file": f"/nowhere/7-{'0' * 32}.json", "sha256": SHA}
+CHAIN = HybridSource([NumberSequenceSource(1, 9), Pages()])
+
+
+def goes_on(source: SplitSource) -> Callable[[str], Any]:
+    """All that the driver and the process of the enumerator do with a position before the first epoch is planned."""
+
+    def read(text: str) -> Any:
+        source.check_continuation(text, known_in(text))
+        store = SegmentsInMemory()
+        progress = decode_position(text, "s", store)
+        enumerator = source.create_enumerator(known_splits(progress, store))
+        enumerator.start(SplitEnumeratorContext("/nowhere", progress.state))
+        enumerator.snapshot_state()
+
+    return read
+
+
+#: (kind of source, a good position, what reads it)
+POSITIONS: list[tuple[str, dict[str, Any], Callable[[str], Any]]] = [
+    (
+        "files",
+        {"complete": True, "ended": ["/b"], "splits": [["/a", 2, 6, {"bytes": 6, "modified_ns": 5}]]},
+        goes_on(FileSource.text("/")),
+    ),
+    ("numbers", {"complete": True, "ended": [], "splits": [["0", 2, 9, None]]}, goes_on(NumberSequenceSource(1, 9))),
+    (
+        "pages",
+        {
+            "complete": False,
+            "ended": ["6"],
+            "splits": [["7", 0, 2, PAGE]],
+            "state": {"cursor": 1, "ended": False, "pages": 8},
+        },
+        goes_on(Pages()),
+    ),
+    (
+        "hybrid",
+        {
+            "complete": False,
+            "ended": ["0:0"],
+            "known": {"0:a": "b"},
+            "splits": [["1:7", 0, 2, PAGE]],
+            "state": {"stage": 1, "state": {"cursor": 1, "ended": False, "pages": 8}},
+        },
+        goes_on(CHAIN),
+    ),
+    (
+        "kafka",
+        {"complete": False, "ended": ["b-0"], "splits": [["a-0", 5, None, {"topic": "a", "partition": 0}]]},
+        next_offsets,
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "read"), POSITIONS, ids=[kind for kind, _, _ in POSITIONS])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_position_of_any_content_is_read_or_refused(
+    kind: str, good: dict[str, Any], read: Callable[[str], Any], data: st.DataObject
+) -> None:
+    read(json.dumps(good))
+    with suppress(FlinkishError):
+        read(json.dumps(data.draw(mutated(good))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"reservoirVersion": 1e999, "index": -1}',
+        '{"reservoirVersion": 5, "index": null}',
+        '{"reservoirVersion": -5, "index": -1}',
+        "[" * 200_000,
+    ],
+    ids=lambda text: text[:50] or "empty",
+)
+def test_what_is_no_offset_of_delta_is_refused(text: str) -> None:
+    source = DeltaSource("/nowhere", Types.ROW_NAMED(["a"], [Types.INT()]))
+    with pytest.raises(SavepointError, match="of a Delta source cannot be read"):
+        source.load(None, SourceLimits(), text)
+
+
+def test_a_page_is_read_only_by_one_who_knows_the_digest_of_its_content(tmp_path: Path) -> None:
+    secret = tmp_path / f"7-{'0' * 32}.json"
+    secret.write_text('["secret"]')
+    for info in ({"bytes": 10, "file": str(secret)}, {"bytes": 10, "file": str(secret), "sha256": SHA}):
+        with pytest.raises(FinalOperationError, match="a page that was read ahead"):
+            list(Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10))
+    info["sha256"] = hashlib.sha256(secret.read_bytes()).hexdigest()
+    (batch,) = Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10)
+    assert batch.values == ["secret"]
