@@ -190,7 +190,11 @@ def _plain(value: Any) -> Any:
 
 def _revived(value: Any) -> Any:
     """The inverse of `_plain` for bytes, so that they are neither read nor compared as texts."""
-    return base64.b64decode(value[_BYTES], validate=True) if isinstance(value, dict) and value.keys() == {_BYTES} else value
+    return (
+        base64.b64decode(value[_BYTES], validate=True)
+        if isinstance(value, dict) and value.keys() == {_BYTES}
+        else value
+    )
 
 
 def _key_of(cursor: Any) -> Any:
