@@ -19,8 +19,8 @@ class _Members(dict[int, Any]):
 
 
 def check_indices(schema: Any) -> None:
-    """Change the parsed schema in place so that reading with it raises ValueError for an index that is not in it. The
-    union that is a whole schema is left as it is."""
+    """Change the parsed schema of a record in place so that reading with it raises ValueError for an index that is not
+    in it."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
@@ -46,16 +46,15 @@ def _union_of(members: list[Any]) -> list[Any]:
     return union
 
 
-def check_bounded(schema: Any, deep: bool = False) -> None:
-    """Check that what is read by the parsed schema takes as many bytes as it has values.
-
-    Args:
-        deep: whether also a record that holds itself is refused: fastavro reads it by recursion, without a limit.
+def check_bounded(schema: Any) -> bool:
+    """Check that what is read by the parsed schema takes as many bytes as it has values; returns whether a record of
+    it holds itself, so that a value of it may be nested to any depth.
 
     Raises:
-        ValueError: an array has items without bytes, or a record holds itself.
+        ValueError: an array has items without bytes.
     """
     named: dict[str, Any] = {}
+    holding_themselves: set[str] = set()
 
     def size_of(part: Any, inside: frozenset[str]) -> int:
         """The least number of bytes of a value, or a smaller one above 0."""
@@ -81,9 +80,9 @@ def check_bounded(schema: Any, deep: bool = False) -> None:
             within = inside | {part["name"]}
             return sum([size_of(field["type"], within) for field in part["fields"]])
         if kind in inside:
-            if deep:
-                raise ValueError(f"the record {kind} holds itself")
+            holding_themselves.add(kind)
             return 1
         return size_of(named[kind], inside) if kind in named else 1
 
     size_of(schema, frozenset())
+    return bool(holding_themselves)

@@ -67,6 +67,7 @@ def fastavro_package() -> Any:
     """
     try:
         import fastavro
+        import fastavro._read_py
         import fastavro.schema
     except ImportError:
         raise EnvironmentVersionError(

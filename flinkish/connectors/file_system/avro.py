@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import io
+import json
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
@@ -39,6 +40,8 @@ _HEADER = {
     ],
 }
 _MARKER_BYTES = 16
+#: The codec of blocks that are not packed and whose end is checked (`_Ending`), for fastavro only.
+_CHECKED = "flinkish.checked"
 #: The most bytes that unpacking one block may take besides the block: xz names the size of its dictionary itself, of
 #: which its highest level takes 64 MiB.
 _XZ_BYTES = 128 * 1024 * 1024
@@ -110,15 +113,18 @@ def _read_file(file: Any, schema: AvroSchema, max_bytes: int) -> Iterator[Any]:
             ``where`` is the byte at which the block begins.
         OSError: the file cannot be read.
     """
-    fastavro = fastavro_package()
     blocks = _UnpackedBlocks(file, max_bytes)
     try:
-        records = fastavro.reader(blocks, reader_schema=schema._schema)
-        check_bounded(records.writer_schema, deep=True)
-        check_indices(records.writer_schema)
-        yield from records
+        yield from _records(blocks, schema)
     except OSError:
         raise
+    except RecursionError:
+        raise MalformedRecordError(
+            "the Avro file has a record that holds others to a depth of hundreds",
+            where=f"byte {blocks.position}",
+            expected="records that hold few of their own kind inside each other",
+            hint="mend the file, or keep it out of the source's paths",
+        ) from None
     except Exception as error:
         # fastavro raises exceptions of many types for malformed data
         raise MalformedRecordError(
@@ -127,6 +133,59 @@ def _read_file(file: Any, schema: AvroSchema, max_bytes: int) -> Iterator[Any]:
             expected=f"Avro's files of records that fit the schema {abbreviated(str(schema))}",
             hint="mend the file, or keep it out of the source's paths",
         ) from None
+
+
+def _records(blocks: _UnpackedBlocks, schema: AvroSchema) -> Iterator[Any]:
+    fastavro = fastavro_package()
+    written, read = blocks.read_header(), schema._schema
+    parsed = fastavro.schema.parse_schema(written)
+    holds_itself = check_bounded(parsed)
+    canonical = fastavro.schema.to_parsing_canonical_form
+    # arrays and maps that the schema of the source leaves out are passed over without a look at where the block ends
+    counted = any(f'"{kind}"' in json.dumps(written) for kind in ("array", "map"))
+    blocks.checked = counted and canonical(parsed) != canonical(read)
+    if isinstance(written, list):
+        # a record of one field is encoded as the field is, and the indices of unions inside records are checked
+        blocks.schema, read = _whole(written), _whole(json.loads(str(schema)))
+    # fastavro's fast reader calls itself for a record inside another one without a limit; Python's own calls have one
+    reader = fastavro._read_py.reader if holds_itself else fastavro.reader
+    records = reader(blocks, reader_schema=read)
+    check_indices(records.writer_schema)
+    yield from records if not isinstance(written, list) else (record["value"] for record in records)
+
+
+def _whole(schema: Any) -> Any:
+    """The schema of a record whose only field ``value`` has this schema."""
+    return {"type": "record", "name": "flinkish_whole", "fields": [{"name": "value", "type": schema}]}
+
+
+class _Ending(io.RawIOBase):
+    """The values of a block as a stream that raises EOFError for whoever reads behind their end. (An array may claim
+    any number of values, and fastavro does not notice that it passes over nothing.)"""
+
+    def __init__(self, data: bytes) -> None:
+        self._left = memoryview(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = min(len(buffer), len(self._left))
+        if not size:
+            raise EOFError("a value ends behind its block")
+        buffer[:size], self._left = self._left[:size], self._left[size:]
+        return size
+
+
+def _register_checked_blocks() -> None:
+    """Tell fastavro of the blocks whose end is checked, as other packages tell it of further codecs."""
+    fastavro = fastavro_package()
+
+    def fast(blocks: Any) -> Any:
+        return io.BufferedReader(_Ending(fastavro.schemaless_reader(blocks, "bytes", None)))
+
+    fastavro.read.BLOCK_READERS[_CHECKED] = fast
+    fastavro._read_py.BLOCK_READERS[_CHECKED] = lambda decoder: io.BufferedReader(_Ending(decoder.read_bytes()))
 
 
 class _UnpackedBlocks:
@@ -140,26 +199,40 @@ class _UnpackedBlocks:
         #: the byte at which the part that was read last begins
         self.position = 0
         self._part = io.BytesIO()
-        self._codec: str | None = None
+        self._codec = ""
         self._marker = b""
+        self._header: dict[str, Any] | None = None
+        #: the schema with which the records are to be read, and whether values are not to be looked for behind the end
+        #: of their block
+        self.schema: Any = None
+        self.checked = False
 
     def read(self, size: int) -> bytes:
         """The next bytes, all of one part: of the header, or of one block."""
         found = self._part.read(size)
         if not found and size:
-            self.position = self._file.tell()
-            self._part = io.BytesIO(self._header() if self._codec is None else self._block())
+            header, self._header = self._header, None
+            if header is None:
+                self.position = self._file.tell()
+            self._part = io.BytesIO(self._block() if header is None else self._header_of(header))
             found = self._part.read(size)
         return found
 
-    def _header(self) -> bytes:
-        """The header, which says that the blocks are not packed."""
-        fastavro, source = fastavro_package(), SimpleNamespace(read=self._exactly)
-        header = fastavro.schemaless_reader(source, _HEADER, None)
+    def read_header(self) -> Any:
+        """Read the header; returns the schema that the file was written with."""
+        header = fastavro_package().schemaless_reader(SimpleNamespace(read=self._exactly), _HEADER, None)
         self._codec, self._marker = header["meta"].get("avro.codec", b"null").decode(), header["sync"]
-        header["meta"]["avro.codec"] = b"null"
+        self._header, self.schema = header, json.loads(header["meta"]["avro.schema"])
+        return self.schema
+
+    def _header_of(self, header: dict[str, Any]) -> bytes:
+        """The header, which says that the blocks are not packed."""
+        fastavro = fastavro_package()
+        _register_checked_blocks()
+        codec = _CHECKED if self.checked else "null"
+        meta = {**header["meta"], "avro.codec": codec.encode(), "avro.schema": json.dumps(self.schema).encode()}
         written = io.BytesIO()
-        fastavro.schemaless_writer(written, _HEADER, header)
+        fastavro.schemaless_writer(written, _HEADER, {**header, "meta": meta})
         return written.getvalue()
 
     def _block(self) -> bytes:
@@ -173,7 +246,6 @@ class _UnpackedBlocks:
         self._left = _MARKER_BYTES
         if self._exactly(_MARKER_BYTES) != self._marker:
             raise ValueError("the block does not end with the marker of the file")
-        assert self._codec is not None
         data = _unpacked(self._codec, packed, self._max_bytes)
         if not 0 <= count <= len(data):
             raise ValueError(f"a block of {len(data)} bytes claims to have {count} records")

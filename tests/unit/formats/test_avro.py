@@ -322,11 +322,74 @@ def test_an_array_whose_items_have_no_bytes_is_refused(tmp_path: Path, items: An
         results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), parsed)))
 
 
-def test_a_record_that_holds_itself_does_not_end_the_worker(tmp_path: Path) -> None:
-    node = {"type": "record", "name": "N", "fields": [{"name": "next", "type": ["null", "N"]}]}
-    schema = packed_file(tmp_path / "in.avro", "null", b"\x02" * 1_000_000 + b"\0", schema=node)
-    with pytest.raises(MalformedRecordError, match="the record N holds itself.*in.avro"):
-        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))
+NODE: Any = {
+    "type": "record",
+    "name": "N",
+    "fields": [
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["A", "B"]}},
+        {"name": "next", "type": ["null", "N"]},
+        {"name": "more", "type": {"type": "array", "items": "N"}},
+    ],
+}
+
+
+def read_file(path: Path, schema: AvroSchema) -> list[Any]:
+    return results_of(new_environment().create_input(AvroInputFormat(str(path), schema)))
+
+
+def test_a_record_that_holds_itself_is_read_unless_it_is_too_deep(tmp_path: Path) -> None:
+    leaf: dict[str, Any] = {"e": "B", "next": None, "more": []}
+    records = [{"e": "A", "next": {**leaf, "more": [leaf, leaf]}, "more": [leaf]}, leaf]
+    schema = avro_file(tmp_path / "in.avro", NODE, records, "deflate")
+    assert read_file(tmp_path, schema) == records
+    packed_file(tmp_path / "in.avro", "null", b"\0\x02" * 1_000_000 + b"\0\0\0", schema=NODE)
+    with pytest.raises(MalformedRecordError, match=r"holds others to a depth of hundreds.*in\.avro, byte \d"):
+        read_file(tmp_path, schema)
+    packed_file(tmp_path / "in.avro", "null", b"\0\x02" + long(-1) + b"\0\0\0\0\0", schema=NODE)
+    with pytest.raises(MalformedRecordError, match="index of an enum or a union is -1"):
+        read_file(tmp_path, schema)
+
+
+@pytest.mark.parametrize("inner", ["R", "N"])
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": 4}},
+        {"type": "array", "items": "double"},
+        {"type": "map", "values": "float"},
+        {"type": "array", "items": {"type": "map", "values": "null"}},
+    ],
+    ids=json.dumps,
+)
+def test_the_claimed_length_of_what_the_source_leaves_out_is_not_counted_through(
+    tmp_path: Path, left_out: Any, inner: str
+) -> None:
+    fields = [{"name": "a", "type": left_out}, {"name": "n", "type": "int"}]
+    if inner == "N":
+        fields.append({"name": "r", "type": ["null", "R"]})
+    written = {"type": "record", "name": "R", "fields": fields}
+    read = AvroSchema.parse_string(json.dumps({**written, "fields": fields[1:]}))
+    whole = {"n": 5} if inner == "R" else {"n": 5, "r": None}
+    avro_file(tmp_path / "in.avro", written, [{"a": {} if left_out["type"] == "map" else [], **whole}] * 3)
+    assert read_file(tmp_path, read) == [whole] * 3
+    # a count that is negative is followed by the number of bytes
+    for claimed in (long(2**62), long(-(2**62)) + long(2**62), long(-(2**62)) + long(-5)):
+        packed_file(tmp_path / "in.avro", "null", claimed + b"\x02a" * 20, schema=written)
+        with pytest.raises(MalformedRecordError, match=r"(EOF|Memory|Value)Error.*in\.avro, byte \d"):
+            read_file(tmp_path, read)
+
+
+@pytest.mark.parametrize("index", [-1, -2, 2])
+def test_a_union_as_a_whole_schema_has_no_other_indices(tmp_path: Path, index: int) -> None:
+    written = ["int", {"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]}]
+    schema = avro_file(tmp_path / "in.avro", written, [5, {"s": "x"}, 7])
+    assert read_file(tmp_path, schema) == [5, {"s": "x"}, 7]
+    wider = AvroSchema.parse_string(json.dumps(["null", *written]))
+    assert read_file(tmp_path, wider) == [5, {"s": "x"}, 7]
+    packed_file(tmp_path / "in.avro", "null", long(index) + b"\x02a", schema=written)
+    for read in (schema, wider):
+        with pytest.raises(MalformedRecordError, match=f"index of an enum or a union is {index}, .*in.avro"):
+            read_file(tmp_path, read)
 
 
 @pytest.mark.parametrize(
