@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -35,12 +34,12 @@ from flinkish.launch.spark_command import (
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
 #: The end of the class name of the class loader of ``spark-submit``, to which jars can be added.
 _OPEN_LOADER = "MutableURLClassLoader"
-#: The folders of sockets begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
-_SOCKETS = "/tmp/flinkish-sockets-"
+#: The folders of drivers begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
+_FOLDERS = "/tmp/flinkish-driver-"
 _DELTA = "io/delta/sql/DeltaSparkSessionExtension.class"
 
-#: The folder of this process's sockets, once it has one.
-_sockets: _SocketFolder | None = None
+#: The folder of this process, once it has one.
+_own: _OwnFolder | None = None
 
 
 def jvm_is_running() -> bool:
@@ -71,19 +70,21 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
     else:
         options = SparkOptions.parse(command.arguments())
         variables |= command.jvm_environment([])
-    with tempfile.TemporaryDirectory(prefix="flinkish-") as folder:
-        file = Path(folder, "spark.properties")
-        above = _socket_folder() if command.is_local() else {}
+    folder = _own_folder()
+    file = Path(folder, "spark.properties")
+    above = {"spark.python.unix.domain.socket.dir": folder} if command.is_local() else {}
+    before: dict[str, str | None] = {}
+    try:
         options = _settings_in_a_file(options, file, above)
         if command.is_local():
             variables |= _import_path()
         variables[SUBMIT_ARGUMENTS] = submit_arguments(options.tokens())
         before = {name: os.environ.get(name) for name in variables}
         _set_variables(variables)
-        try:
-            yield
-        finally:
-            _set_variables(before)
+        yield
+    finally:
+        _set_variables(before)
+        file.unlink(missing_ok=True)
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:
@@ -111,26 +112,25 @@ def _settings_in_a_file(options: SparkOptions, file: Path, defaults: Mapping[str
     return SparkOptions((("--properties-file", str(file)), *rest.items))
 
 
-def _socket_folder() -> dict[str, str]:
-    """The setting for a new folder of this driver, which only this user can enter, for the Unix sockets over which the
-    JVM talks with its Python processes. Spark would take the folder for temporary files, where it leaves the sockets of
-    drivers that are killed; folders of drivers that do not live any more are removed here."""
-    global _sockets
-    if platform.system() == "Windows":
-        return {}
-    if _sockets is None:
-        for folder in Path(_SOCKETS).parent.glob(Path(_SOCKETS).name + "*"):
+def _own_folder() -> str:
+    """The folder of this driver, which only this user can enter: for the Unix sockets over which the JVM talks with its
+    Python processes (Spark would take the folder for temporary files, where it leaves the sockets of drivers that are
+    killed), and for the settings with which the JVM is started. Folders of drivers that do not live any more are
+    removed here."""
+    global _own
+    if _own is None:
+        for folder in Path(_FOLDERS).parent.glob(Path(_FOLDERS).name + "*"):
             _remove_abandoned(folder)
-        _sockets = _SocketFolder()
-    return {"spark.python.unix.domain.socket.dir": _sockets.path}
+        _own = _OwnFolder()
+    return _own.path
 
 
-class _SocketFolder:
+class _OwnFolder:
     """A folder with a lock that this process holds until it ends, however that happens."""
 
     def __init__(self) -> None:
         while True:
-            self.path = tempfile.mkdtemp(prefix=Path(_SOCKETS).name, dir=Path(_SOCKETS).parent)
+            self.path = tempfile.mkdtemp(prefix=Path(_FOLDERS).name, dir=Path(_FOLDERS).parent)
             with suppress(FileNotFoundError):  # another driver has removed it before the lock was held
                 self._lock = os.open(self.path, os.O_RDONLY)
                 fcntl.flock(self._lock, fcntl.LOCK_EX)

@@ -57,7 +57,7 @@ def test_settings_are_in_a_file_of_this_user_alone_while_the_jvm_starts(monkeypa
         file = file_in_force()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert {settings_in_force()[key] for key in ("spark.a.password", "spark.b.password")} == {"SECRET"}
-    assert not file.parent.exists()
+    assert not file.exists()
     assert os.environ[SUBMIT_ARGUMENTS] == before
 
 
@@ -116,7 +116,7 @@ def test_a_local_master_listens_on_the_loopback_address_unless_the_user_names_an
 @pytest.fixture
 def folders() -> Iterator[list[Path]]:
     """Folders of sockets: of a driver that lives, and of one that was killed."""
-    made = [Path(tempfile.mkdtemp(prefix="flinkish-sockets-", dir="/tmp")) for _ in range(2)]
+    made = [Path(tempfile.mkdtemp(prefix="flinkish-driver-", dir="/tmp")) for _ in range(2)]
     lock = os.open(made[0], os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     (made[1] / ".x.sock").touch()
@@ -124,6 +124,31 @@ def folders() -> Iterator[list[Path]]:
     os.close(lock)
     for folder in made:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_settings_of_a_driver_that_was_killed_during_its_start_are_removed_at_the_next_one(tmp_path: Path) -> None:
+    begin = (
+        "import os, signal\n"
+        "from flinkish.launch.spark_command import SUBMIT_ARGUMENTS, submit_arguments\n"
+        "from flinkish.spark.driver_jvm import submit_variables\n"
+        "os.environ[SUBMIT_ARGUMENTS] = submit_arguments(['--master', 'spark://host:7077'])\n"
+        "with submit_variables({'spark.secret': 'hidden'}):\n"
+        "    words = os.environ[SUBMIT_ARGUMENTS].split()\n"
+        "    print(words[words.index('--properties-file') + 1], flush=True)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+
+    def start(end: str) -> Path:
+        command = [sys.executable, "-c", begin + end]
+        result = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+        assert result.stdout, result.stderr
+        return Path(result.stdout.splitlines()[-1])
+
+    left = start("    os.kill(os.getpid(), signal.SIGKILL)\n")
+    assert "hidden" in left.read_text()
+    assert left.stat().st_mode & 0o777 == 0o600 and left.parent.stat().st_mode & 0o777 == 0o700
+    assert not start("").exists()
+    assert not left.parent.exists()
 
 
 def test_the_sockets_of_killed_drivers_are_removed_at_the_next_start(tmp_path: Path, folders: list[Path]) -> None:
@@ -144,5 +169,5 @@ def test_the_sockets_of_killed_drivers_are_removed_at_the_next_start(tmp_path: P
     assert result.returncode == 0, result.stderr
     assert [folder.exists() for folder in folders] == [True, False]
     own = read_properties(result.stdout)[SOCKETS]
-    assert own.startswith("/tmp/flinkish-sockets-") and not os.path.exists(own)
+    assert own.startswith("/tmp/flinkish-driver-") and not os.path.exists(own)
     assert result.stdout.splitlines()[-1] == f"1 {environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
