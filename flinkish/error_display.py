@@ -13,9 +13,13 @@ import sys
 import traceback
 from types import TracebackType
 
-from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, redact
+from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
 
 VARIABLE = "FLINKISH_FULL_TRACEBACK"
+
+#: Python's words between an error and the one that follows from it, or that came while it was handled.
+_CAUSE = "\nThe above exception was the direct cause of the following exception:\n"
+_CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
 
 #: The top-level packages whose frames tell the author of a program nothing.
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
@@ -29,7 +33,7 @@ def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
         trace: the traceback with which the error arrived uncaught; None if there is none.
     """
     if isinstance(error, InternalError) or os.environ.get(VARIABLE, "0") not in ("", "0"):
-        whole = "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+        whole = _chain(error, trace)
         whole += f"\n\nWhat had happened:\n{error.story}" if error.story else ""
         return redact("\n".join(map(escaped, whole.split("\n"))))
     name = f"{type(error).__module__}.{type(error).__qualname__}"
@@ -38,6 +42,28 @@ def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
     frames = _user_frames(trace)
     shown = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
     return f"{''.join(shown)}{name}: {error.message}"
+
+
+def _chain(error: BaseException, trace: TracebackType | None) -> str:
+    """What Python shows of an error and of those that led to it; but only its own lines begin at the margin, and no
+    line of a message, which may quote a record."""
+    parts: list[str] = []
+    seen: set[int] = set()
+
+    def add(one: BaseException, trace: TracebackType | None) -> None:
+        seen.add(id(one))
+        before = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        for inner in (before, *getattr(one, "exceptions", ())):
+            if inner is not None and id(inner) not in seen:
+                add(inner, inner.__traceback__)
+                parts.append(_CAUSE if inner is one.__cause__ else _CONTEXT)
+        frames = traceback.format_tb(trace)
+        if frames:
+            parts.append("".join(["Traceback (most recent call last):\n", *frames]).rstrip())
+        parts.append(indented("".join(traceback.format_exception_only(type(one), one)).rstrip()))
+
+    add(error, trace)
+    return "\n".join(parts)
 
 
 def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:

@@ -57,6 +57,35 @@ def test_an_error_in_a_function_is_its_traceback_and_one_line() -> None:
     assert error._render_traceback_() == f"{LAMBDA}\n{line}".splitlines(), "what IPython shows"
 
 
+@pytest.mark.parametrize("chained", ["cause", "context", "group"])
+def test_no_line_of_a_quoted_record_begins_at_the_margin_of_a_whole_traceback(chained: str) -> None:
+    record = "a\n2026-01-01 00:00:00 ERROR forged\r\x1b[2J"
+
+    def fail() -> None:
+        raise ValueError(f"the record {record!s} is no number")
+
+    def lead_to() -> None:
+        try:
+            fail()
+        except ValueError as error:
+            if chained == "context":
+                raise InternalError("the epoch has failed")  # noqa: B904
+            if chained == "group":
+                group = RuntimeError("several")
+                group.exceptions = (error,)  # type: ignore[attr-defined]
+                raise InternalError("the epoch has failed") from group
+            raise InternalError("the epoch has failed") from error
+
+    with pytest.raises(InternalError) as caught:
+        lead_to()
+    lines = error_display.text_of(caught.value, caught.value.__traceback__).splitlines()
+    assert "ValueError: the record a" in lines
+    assert "    2026-01-01 00:00:00 ERROR forged\\r\\x1b[2J is no number" in lines
+    assert any(line.startswith('  File "') and line.endswith("in fail") for line in lines)
+    assert lines[-1] == "flinkish.errors.InternalError: the epoch has failed"
+    assert not any(line.startswith("2026") for line in lines)
+
+
 def test_another_error_is_shown_with_the_users_frames_and_without_what_led_to_it() -> None:
     lines = caught(ProgramError("the key is wrong", hint="mend it"))._render_traceback_()
     assert lines[0] == "Traceback (most recent call last):"
