@@ -119,9 +119,12 @@ class SparkRun(JobRun):
             raise
         finally:
             self.checkpoints.close(delete=needs_no_checkpoints)
-            self.directory.release()
-            if self._temporary:
-                shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _give_back(self) -> None:
+        """Give the directory back, after those who have asked for the end have been answered in it."""
+        self.directory.release()
+        if self._temporary:
+            shutil.rmtree(self.directory.path, ignore_errors=True)
 
     def _run_until_it_ends(self) -> None:
         """Run attempts until the job ends or is stopped. If the savepoint of a stop cannot be written, the job goes

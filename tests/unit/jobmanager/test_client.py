@@ -13,11 +13,12 @@ from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
-from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import live_jobs, requests
 from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.history.history import NoHistory
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
@@ -93,6 +94,7 @@ class Watcher(JobObserver):
         self._run = run
 
     def job_done(self, status: JobStatus) -> None:
+        assert self._run.watched_directory.watching.wait(TIMEOUT_S)
         assert self._run.watched_directory.watched is not None
         self._run.done_at_status = self._run.watched_directory.watched.done()
 
@@ -105,6 +107,46 @@ def started(run: Run) -> RunClient:
 
 def target(run: Run) -> str:
     return f"{run.directory.path}/savepoints"
+
+
+def desk_of(run: Run) -> None:
+    """Lets the run answer requests in its directory."""
+    run.observers.append(requests.RequestDesk(RunClient(run), run.directory))
+
+
+@pytest.mark.parametrize("action", ["cancel", "stop"])
+def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_the_history_is_written(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SlowHistory(NoHistory):
+        def close(self) -> None:
+            assert answered.wait(TIMEOUT_S)
+
+    answered = threading.Event()
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    run.history = SlowHistory()
+    desk_of(run)
+    started(run)
+    value = requests.ask(str(tmp_path), action, TIMEOUT_S)
+    assert value == (None if action == "cancel" else f"{target(run)}/savepoint-1")
+    assert not run.result.done(), "the answer waits neither for the history nor for what follows"
+    answered.set()
+    run.wait(TIMEOUT_S)
+    assert run.status is (JobStatus.CANCELED if action == "cancel" else JobStatus.FINISHED)
+    assert released(run)
+
+
+def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    run = Run(tmp_path, OperationError("the source is gone"))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    desk_of(run)
+    started(run)
+    with pytest.raises(OperationError, match="could not cancel: the job has failed while it was being cancelled"):
+        requests.ask(str(tmp_path), "cancel", TIMEOUT_S)
 
 
 def stopped(run: Run) -> CompletableFuture[str]:
