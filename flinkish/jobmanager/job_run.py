@@ -194,6 +194,11 @@ class JobRun:
         """Whether the job's status is final. Its history may still have to be written."""
         return self.life.terminal
 
+    def abandon(self) -> bool:
+        """The process ends before the job has: write down what must not be forgotten. Returns whether the job is over
+        all the same, so that nobody is to start it again."""
+        return self.has_ended or self.status is JobStatus.CANCELLING
+
     def unfinished(self) -> str | None:
         """What the job is still doing, in words, for a caller who cannot wait any longer; None when it has ended."""
         if not self._thread.is_alive():

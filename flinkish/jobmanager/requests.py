@@ -254,8 +254,9 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
     owner = None if directory is None else directory.read("owner.json")
     if directory is None or owner is None or life_of(owner) is Life.GONE:
+        end = None if directory is None else directory.end()
         raise OperationError(
-            "no driver runs a job in this directory",
+            "no driver runs a job in this directory" + ("" if end is None else f": it was {end.told()}"),
             where=where,
             expected="the flinkish.job.dir of a running job",
             hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
@@ -282,8 +283,10 @@ def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: fl
             answer = directory.read(name)
             if answer is not None:
                 return answer
+            end = directory.end()
+            told = f": the job was {end.told()}" if end is not None and end.run == run else ""
             raise OperationError(
-                "the driver has ended without an answer",
+                f"the driver has ended without an answer{told}",
                 where=where,
                 hint="look at the driver's output and, if the job is to go on, start it again"
                 if owner is None or owner["token"] == run

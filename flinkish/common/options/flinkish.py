@@ -25,6 +25,16 @@ JOB_TAKEOVER: ConfigOption[str] = (
     .with_choices("refuse", "newest")
 )
 
+JOB_RESTART: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.job.restart")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether a job that was stopped with a savepoint, or cancelled, goes on when it is started again in its job "
+        "directory. Otherwise it ends at once, as it did."
+    )
+)
+
 EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
     ConfigOptions.key("flinkish.epoch.max-records-per-source")
     .long_type()
