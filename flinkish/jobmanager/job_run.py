@@ -187,6 +187,11 @@ class JobRun:
         """Whether the job's status is final. Its history may still have to be written."""
         return self.life.terminal
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the job was cancelled, or is being cancelled: it is not to go on."""
+        return self.status in (JobStatus.CANCELLING, JobStatus.CANCELED)
+
     def unfinished(self) -> str | None:
         """What the job is still doing, in words, for a caller who cannot wait any longer; None when it has ended."""
         if not self._thread.is_alive():

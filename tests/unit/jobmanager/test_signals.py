@@ -72,6 +72,7 @@ class Run:
     shutdown_timeout_s = 60.0
     doing: str | None = None
     has_ended = False
+    is_cancelled = False
 
     def __init__(self, name: str = "clicks") -> None:
         self.name = name
@@ -161,8 +162,9 @@ def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_w
     )
 
 
-def test_a_job_of_which_only_the_history_is_left_was_stopped_in_order() -> None:
-    program = NEVER_ENDS.replace("run.shutdown", "run.has_ended = True; run.shutdown")
+@pytest.mark.parametrize("what", ["has_ended", "is_cancelled"])
+def test_a_job_of_which_only_the_history_is_left_or_that_was_cancelled_is_not_to_be_started_again(what: str) -> None:
+    program = NEVER_ENDS.replace("run.shutdown", f"run.{what} = True; run.shutdown")
     assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, timeout=50).returncode == 143
 
 
