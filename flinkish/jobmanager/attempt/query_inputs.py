@@ -13,7 +13,8 @@ from typing import Any
 
 from flinkish.core.source import Source, SplitSource
 from flinkish.jobmanager.directory.damaged_files import missing_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ
 from flinkish.runtime.sources.positions import encode_position
@@ -75,6 +76,12 @@ def source_positions(
     return found
 
 
+def announces_end(ends: list[str | None]) -> bool:
+    """Whether the epoch that ends at these positions announces the end of the sources that Spark reads. ``ends``: as
+    for `source_positions`."""
+    return bool(json.loads(next(iter(ends), None) or "{}").get("announce", False))
+
+
 def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
     """Whether these positions are the end of all sources that are read split by split. ``ends``: as for
     `source_positions`."""
@@ -86,3 +93,27 @@ def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[
     )
     read = [SourceProgress.decode(one, f"job '{job.name}'") for one in found]
     return all(progress.all_assigned and not progress.open for progress in read)
+
+
+def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
+    """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
+
+    ``query``: the attempt's query, whose last progress is asked first, then the query's log; None: no query has been
+    started in this attempt.
+    """
+    # not its recent progress, which is a hundred texts to parse
+    progress = query.lastProgress if query is not None else None
+    if progress is not None:
+        batch = int(progress["batchId"]) + location.first_epoch
+        # the next batch starts where this one ended, even if it has nothing to read
+        if batch in (epoch, epoch + 1):
+            edge = "endOffset" if batch == epoch else "startOffset"
+            return [_text(source[edge]) for source in progress["sources"]]
+    # its last progress is that of another epoch
+    return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
+
+
+def _text(offset: Any) -> str | None:
+    if offset is None or offset == "null":
+        return None
+    return offset if isinstance(offset, str) else json.dumps(offset)
