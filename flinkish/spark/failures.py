@@ -47,6 +47,19 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "install flinkish there in this version, or put it on their PYTHONPATH",
     ),
     (
+        r"No module named '?(?:pyspark|py4j|pyarrow|pandas|numpy)(?!\w)",
+        EnvironmentVersionError,
+        "the Python of Spark's workers lacks a package that flinkish needs",
+        "let the workers run a Python that has it: PYSPARK_PYTHON=/path/of/python in the environment of the driver, "
+        "a path that exists on each machine",
+    ),
+    (
+        r"No module named ",
+        ProgramError,
+        "the Python of Spark's workers lacks a module of the program",
+        "ship it with env.add_python_file or env.set_python_requirements, or install it there",
+    ),
+    (
         r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"
         r"Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut ?down|"
         r"SparkContext (?:has been|was) shut ?down|\[(?:INVALID_HANDLE\.)?SESSION_(?:CLOSED|CHANGED|NOT_FOUND)\b",
