@@ -16,7 +16,9 @@ from flinkish.datastream.connectors import Source
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import generated_clicks, kafka_clicks
 
-EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER"
+EXAMPLE_SERVERS = (
+    "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER --job-dir DIRECTORY"
+)
 
 
 @dataclass(frozen=True)
