@@ -12,6 +12,7 @@ from typing import Any
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import (
+    ConfigurationError,
     CorruptStateError,
     FencedError,
     FinalOperationError,
@@ -38,6 +39,7 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
+from flinkish.spark.session import may_run_on_other_machines
 
 
 class SparkRun(JobRun):
@@ -410,8 +412,21 @@ class SparkRun(JobRun):
 
 
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it."""
+    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it.
+
+    Raises:
+        ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
+            the driver's temporary one.
+    """
     temporary = settings.job_dir is None
+    if temporary and may_run_on_other_machines(spark):
+        raise ConfigurationError(
+            "the job has no directory: its state would lie in a temporary one of the driver's machine, which the "
+            "executors on other machines do not have",
+            where=f"job '{name}', Spark's master {spark.conf.get('spark.master')}",
+            expected="flinkish.job.dir, a directory that all machines reach",
+            hint="set it in the program or with -D flinkish.job.dir=DIRECTORY; the programs in jobs/ have --job-dir",
+        )
     given = settings.job_dir
     directory = JobDirectory(temporary_directory() if given is None else directory_of_job(given, name))
     directory.check_private()

@@ -10,7 +10,8 @@ JOB_DIR: ConfigOption[str | None] = (
     .string_type()
     .no_default_value()
     .with_description(
-        "Where the job keeps its state and history; without it a temporary directory, and the job cannot be resumed."
+        "Where the job keeps its state and history; with it the job takes checkpoints and restarts after failures by "
+        "default. Without it a temporary directory, and the job cannot be resumed."
     )
 )
 
