@@ -7,7 +7,9 @@ records in another order and in other subtasks.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 from flinkish.core.source import Source, SplitSource
 from flinkish.jobmanager.directory.damaged_files import missing_file
@@ -71,12 +73,6 @@ def source_positions(
         if end is not None:
             found[job.vertex(vertex).head.uid] = end
     return found
-
-
-def announces_end(ends: list[str | None]) -> bool:
-    """Whether the epoch that ends at these positions announces the end of the sources that Spark reads. ``ends``: as
-    for `source_positions`."""
-    return bool(json.loads(next(iter(ends), None) or "{}").get("announce", False))
 
 
 def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
