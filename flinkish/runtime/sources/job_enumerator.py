@@ -66,6 +66,7 @@ class JobEnumerator:
         clock: gives each epoch its processing time.
         restored: uid -> progress of the source in the savepoint that the job starts from.
         directory: path or URI of a directory in which each source has its own.
+        given_up: the offset of the epoch that was given up last, which may be the one that is planned next; {}: none.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class JobEnumerator:
         clock: Clock,
         restored: Mapping[str, SourceProgress] | None = None,
         directory: str = "",
+        given_up: Mapping[str, Any] | None = None,
     ) -> None:
         self._where = f"job '{job.name}'"
         self._sources = coordinated_sources(job)
@@ -84,6 +86,7 @@ class JobEnumerator:
         self._clock = clock
         self._restored = restored or {}
         self._directory = directory
+        self._given_up = given_up or {}
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
@@ -110,14 +113,19 @@ class JobEnumerator:
             reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
         epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
-        places = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        committed = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        places, states = committed, start.get("watermarks", {})
+        if self._given_up.get("epoch") == epoch:
+            # what that plan was based on still holds; what its tasks have reported was not
+            places = {uid: self._with_findings(uid, progress) for uid, progress in committed.items()}
+            states, reached = self._alignment.before(self._given_up.get("watermarks", {})), {}
         streams = self._discovered(places, epoch)
-        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
+        progress = self._alignment.progress(states, reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         ends = self._ends(places, allowed, epoch)
         # the new query must learn from the first epoch which sources have ended according to the savepoint
         asked = forced or announce or (start == NOTHING_READ and bool(self._restored))
-        if not asked and not any(is_news(places[uid], end) for uid, (end, _) in ends.items()):
+        if not asked and not any(is_news(committed[uid], end) for uid, (end, _) in ends.items()):
             return start
         both = (*places.values(), *(end for end, _ in ends.values()))
         self._store.sweep({name for one in both for name, _ in one.splits.segments}, epoch)
@@ -131,6 +139,11 @@ class JobEnumerator:
             read = {uid: planner.records for uid, planner in self._planners.items()}
             offset["watermarks"] = self._alignment.encode(progress, read)
         return offset
+
+    def _with_findings(self, uid: str, progress: SourceProgress) -> SourceProgress:
+        planned = self._given_up["sources"].get(uid)
+        where = f"{self._where}, source uid {uid}"
+        return progress if planned is None else progress.with_findings_of(SourceProgress.decode(planned, where))
 
     def _discovered(self, places: dict[str, SourceProgress], epoch: int) -> dict[str, list[SourceStream]]:
         """Look for new splits of the sources that wait for no other one; returns the streams of the aligned sources."""
