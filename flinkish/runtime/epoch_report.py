@@ -15,8 +15,8 @@ from flinkish.runtime.report import TaskReport
 
 
 @dataclass(frozen=True)
-class EpochReport:
-    """The figures of one epoch of a job."""
+class EpochFigures:
+    """The figures of one epoch of a job, as they also stand in the file of its report."""
 
     epoch: int
     time_ms: int
@@ -28,9 +28,15 @@ class EpochReport:
     end_of_input: bool
     #: sink uid -> number of committed records
     sink_records: dict[str, int] = field(default_factory=dict)
-    tasks: tuple[TaskReport, ...] = ()
     #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"" if they are unchanged
     accumulators: bytes = b""
+
+
+@dataclass(frozen=True)
+class EpochReport(EpochFigures):
+    """The figures of one epoch of a job, and the reports of its tasks."""
+
+    tasks: tuple[TaskReport, ...] = field(default=(), kw_only=True)
 
     def to_json(self) -> dict[str, Any]:
         """The report as a dict of plain values."""

@@ -15,6 +15,7 @@ from flinkish.common.sealed_json import typed, unsealed
 from flinkish.common.storage import NameForm
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.files import child_names
+from flinkish.runtime.epoch_report import EpochFigures
 from flinkish.runtime.state.declared_state import DeclaredState
 
 #: Files that are written before the first epoch.
@@ -169,16 +170,8 @@ class _ForDriver:
 
 
 @dataclass(frozen=True)
-class _Report:
-    epoch: int
-    time_ms: int
-    records_in: int
-    records_out: int
-    watermark_ms: int | None
-    end_of_input: bool
-    tasks: list[bytes]
-    sink_records: dict[str, int] = field(default_factory=dict)
-    accumulators: bytes = b""
+class _Report(EpochFigures):
+    tasks: list[bytes] = field(kw_only=True)
 
 
 @dataclass(frozen=True)

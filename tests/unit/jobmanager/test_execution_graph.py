@@ -45,7 +45,7 @@ def counts(subtask: int, executor: str = "1", **more: Any) -> TaskReport:
 
 
 def epoch(number: int, *tasks: TaskReport, end: bool = False) -> EpochReport:
-    return EpochReport(number, 0, 0, 0, None, end, {}, tasks)
+    return EpochReport(number, 0, 0, 0, None, end, tasks=tasks)
 
 
 class Graph:

@@ -483,7 +483,7 @@ def test_data_in_texts_of_earlier_savepoints_is_read() -> None:
 def test_reports_and_errors_go_through_files() -> None:
     place = TaskPlace("h", "1", 2, 3, 0, 4, 5)
     report = TaskReport(1, 2, 3, metrics={"a": math.inf}, place=place)
-    epoch = EpochReport(1, 2, 3, 4, None, False, {"a": 1}, (report,))
+    epoch = EpochReport(1, 2, 3, 4, None, False, {"a": 1}, tasks=(report,))
     assert there_and_back((epoch, [b"x"]), NO_CLASSES) == (epoch, [b"x"])
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.FlinkishError) and not issubclass(kind, UserCodeError):
