@@ -331,6 +331,10 @@ class SparkLostError(RetryableError):
     needs_new_driver = True
 
 
+class EpochTimeoutError(RetryableError):
+    """An epoch has taken longer than it may and was given up; a restart plans it anew, with the limits of then."""
+
+
 class CheckpointError(RetryableError):
     """More checkpoints in a row have failed than the job tolerates."""
 

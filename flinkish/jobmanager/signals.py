@@ -1,11 +1,12 @@
 """SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs.
 
-Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, and a
-last checkpoint is taken if checkpoints are on. When all jobs have ended, the wait for the job raises SystemExit with
-143 (`exit_codes`), however the process was started: what stands behind ``execute`` in the program is meant for a job
-that has finished, and does not run; ``finally`` blocks and exit handlers do. A second SIGINT raises KeyboardInterrupt
-in the midst of the epoch, which is replayed when the job is started again. The jobs are SUSPENDED, not cancelled: when
-they are started again they go on, and their checkpoints are kept.
+Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, unless
+it takes longer than half of ``flinkish.shutdown.timeout``: then it is given up, and only its work is lost. A last
+checkpoint is taken if checkpoints are on. When all jobs have ended, the wait for the job raises SystemExit with 143
+(`exit_codes`), however the process was started: what stands behind ``execute`` in the program is meant for a job that
+has finished, and does not run; ``finally`` blocks and exit handlers do. A second SIGINT raises KeyboardInterrupt in the
+midst of the epoch, which is run again when the job is started again. The jobs are SUSPENDED, not cancelled: when they
+are started again they go on, and their checkpoints are kept.
 
 After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
 finished, which nobody would learn from a supervisor that kills it.
@@ -33,6 +34,8 @@ from flinkish.exit_codes import ExitCode
 
 _STDERR = 2
 
+_GOES_ON = "started again, the job goes on from its last committed epoch"
+
 
 class Stoppable(Protocol):
     """A job that can be asked to end: a `JobRun`."""
@@ -52,6 +55,9 @@ class Stoppable(Protocol):
 
     def unfinished(self) -> str | None:
         """What the job is still doing, in words; None when it has ended."""
+
+    def abandon(self) -> bool:
+        """The process ends before the job has; returns whether the job is over all the same."""
 
 
 @contextmanager
@@ -118,15 +124,18 @@ def end_in_time(jobs: Sequence[Stoppable]) -> None:
     deadline = time.monotonic() + timeout_s
     for job in jobs:
         job.wait(max(deadline - time.monotonic(), 0))
-    left = [(job.name, doing) for job in jobs if (doing := job.unfinished()) is not None]
+    left = [(job, doing) for job in jobs if (doing := job.unfinished()) is not None]
     if not left:
         return
-    for name, doing in left:
+    over = True
+    for job, doing in left:
+        is_over = job.abandon()
+        over = over and is_over
         _say(
-            f"flinkish: job '{name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was not "
-            "finished; started again, the job goes on from its last committed epoch\n"
+            f"flinkish: job '{job.name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was "
+            f"not finished; {'the job is over' if is_over else _GOES_ON}\n"
         )
-    os._exit(ExitCode.STOPPED if all(job.has_ended for job in jobs) else ExitCode.FAILED_FOR_NOW)
+    os._exit(ExitCode.STOPPED if over else ExitCode.FAILED_FOR_NOW)
 
 
 def _say(text: str) -> None:

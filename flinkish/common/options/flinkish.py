@@ -26,6 +26,16 @@ JOB_TAKEOVER: ConfigOption[str] = (
     .with_choices("refuse", "newest")
 )
 
+JOB_RESTART: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.job.restart")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether a job that was stopped with a savepoint, or cancelled, goes on when it is started again in its job "
+        "directory. Otherwise it ends at once, as it did."
+    )
+)
+
 EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
     ConfigOptions.key("flinkish.epoch.max-records-per-source")
     .long_type()
@@ -56,6 +66,16 @@ EPOCH_INTERVAL: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(0))
     .with_description("Least time between the starts of two epochs; 0 ms: one after the other.")
+)
+
+EPOCH_TIMEOUT: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.epoch.timeout")
+    .duration_type()
+    .default_value(Duration.of_millis(0))
+    .with_description(
+        "How long an epoch may take. Then it is given up, which fails the job: a restart, if the strategy allows one, "
+        "plans the epoch anew. 0 ms: as long as it takes."
+    )
 )
 
 HEARTBEAT_INTERVAL: ConfigOption[Duration] = (
@@ -103,8 +123,8 @@ SHUTDOWN_TIMEOUT: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_seconds(60))
     .with_description(
-        "How long the job has to end after SIGTERM: the running epoch, and the last checkpoint. When it is over, the "
-        "process ends with exit code 75, and what was not finished is replayed by the next start."
+        "How long the job has to end after SIGTERM. The running epoch is given up after half of it, and planned anew "
+        "by the next start; the rest is for the last checkpoint. When it is over, the process ends with exit code 75."
     )
 )
 
