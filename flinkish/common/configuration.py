@@ -22,18 +22,8 @@ __all__ = ["Configuration"]
 
 T = TypeVar("T")
 
-# unknown keys with these prefixes are accepted: Spark, Hadoop's file systems, Flink's cluster... define and read them
-PASS_THROUGH_PREFIXES = (
-    "spark.",
-    "env.",
-    "metrics.",
-    "rest.",
-    "jobmanager.",
-    "taskmanager.",
-    "security.",
-    "s3.",
-    "fs.",
-)
+#: Keys that begin with this are Spark's, which defines and reads them.
+_SPARK = "spark."
 
 #: The types of values as they were set; `Configuration.add_all_to_dict` returns them unchanged, as PyFlink's does.
 _Value = str | int | float | bool | bytearray
@@ -183,7 +173,7 @@ class Configuration:
         return None if value is None else _text(value)
 
     def validate(self) -> None:
-        """Check that each key is known (or under a pass-through prefix) and each known key's value can be read.
+        """Check that each key is one of flinkish, Flink or Spark, and that the values of flinkish's keys can be read.
 
         Raises:
             ConfigurationError: for all faulty keys at once, with the most similar known key for unknown ones.
@@ -198,7 +188,7 @@ class Configuration:
                     option.parse(_text(self._values[key]))
                 except ConfigurationError as error:
                     faults.append(error)
-            elif not key.startswith(PASS_THROUGH_PREFIXES):
+            elif not key.startswith(_SPARK) and not options.is_known(key):
                 faults.append(_unknown(key, options.known_keys()))
         if len(faults) == 1:
             raise faults[0]
@@ -258,6 +248,6 @@ def _unknown(key: str, known: list[str]) -> ConfigurationError:
     return ConfigurationError(
         f"unknown configuration key '{key}'",
         where="configuration",
-        expected="a key of flinkish.common.options, or one that begins with " + ", ".join(PASS_THROUGH_PREFIXES),
+        expected="a key of flinkish.common.options or of Flink, or one that begins with " + _SPARK,
         hint=f"did you mean '{similar[0]}'?" if similar else "remove it or correct its spelling",
     )

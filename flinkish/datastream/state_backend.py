@@ -32,14 +32,16 @@ class StateBackend:
 
 
 class HashMapStateBackend(StateBackend):
-    """Keeps state in Spark's HDFS-backed state store, on the heap of the executors. This is the default."""
+    """Keeps small state of a subtask (``flinkish.state.inline-size``) in Spark's state store on the heap of the
+    executors; larger state is in files of the job directory with each backend. This is the default."""
 
     def __repr__(self) -> str:
         return "HashMapStateBackend()"
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """Keeps state in Spark's RocksDB state store, on the disks of the executors.
+    """Keeps small state of a subtask (``flinkish.state.inline-size``) in Spark's RocksDB state store, on the disks of
+    the executors; larger state is in files of the job directory with each backend.
 
     Args:
         enable_incremental_checkpointing: True or False sets ``execution.checkpointing.incremental``; None leaves it as

@@ -220,6 +220,8 @@ class JobDescription:
     exceptions: tuple[ExceptionDescription, ...]
     #: values that may be secrets are hidden
     configuration: dict[str, str]
+    #: what holds the state of the job's tasks, in words
+    state: str
     #: transitions of the job's status, the oldest first
     story: tuple[Event, ...]
     #: the job directory; None: the job has a temporary one, or none at all

@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.configuration import redacted
+from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
+from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobmanager.description import (
     AttemptDescription,
@@ -32,7 +33,7 @@ from flinkish.jobmanager.job_run import JobObserver, JobRun
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.runtime.accumulated import counts_of, results_of
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.epoch_report import EpochReport
 
 #: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
@@ -44,6 +45,26 @@ _SHOWN_LENGTH = 200
 def this_driver(token: str = "") -> DriverDescription:
     """The description of this process as a driver. ``token``: its fencing token for the job directory."""
     return DriverDescription(socket.gethostname(), os.getpid(), token)
+
+
+def where_state_lies(settings: JobSettings, directory: str | None) -> str:
+    """What holds the state of a job's tasks, in words; the same with both state backends but for small state.
+
+    Args:
+        settings: of the tasks.
+        directory: the job directory; None: a temporary one, or none at all (the minicluster).
+    """
+    configuration = Configuration.from_dict(settings.configuration)
+    if configuration.get(execution.TARGET) == "minicluster":
+        return "the memory of the driver's process"
+    backend = configuration.get(state.BACKEND)
+    store = "RocksDB" if backend == "rocksdb" else "the heap"
+    return (
+        f"the memory of the Python workers (about {settings.managed_memory_bytes:,} bytes each, "
+        f"{cluster.MANAGED_MEMORY_SIZE.key}) and files below {directory or 'the temporary job directory'}/keyed-state; "
+        f"up to {settings.inline_state_bytes:,} bytes per subtask ({flinkish.STATE_INLINE_SIZE.key}) in Spark's state "
+        f"store, in {store} of the executors ({state.BACKEND.key}: {backend})"
+    )
 
 
 def who_must_act(error: FlinkishError) -> str:
@@ -195,6 +216,7 @@ class JobRecord(JobObserver):
             accumulators=self._shown_accumulators(),
             exceptions=exceptions,
             configuration=redacted(dict(sorted(self._job.settings.configuration.items()))),
+            state=where_state_lies(self._job.settings, self._directory),
             story=life.story.events,
             directory=self._directory,
             driver=self._driver,

@@ -20,7 +20,7 @@ from typing import Any
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.sealed_json import json_as
 from flinkish.common.storage import place
-from flinkish.errors import ConnectionFailedError, FencedError, OperationError
+from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
 
 _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
 
@@ -136,6 +136,8 @@ class DeltaFence:
         self._token = token
         self._owner = owner
         self._job = job
+        #: the machine of the driver, which makes the fence
+        self._host = socket.gethostname()
         #: up to this version there is no later claim
         self._seen = token
 
@@ -149,6 +151,7 @@ class DeltaFence:
 
         Raises:
             FencedError: another driver has claimed the job since.
+            FinalOperationError: this machine, which is not the driver's, does not have the job directory.
             OperationError: the table cannot be read (then a ConnectionFailedError), or has lost this driver's claim.
         """
         try:
@@ -166,6 +169,13 @@ class DeltaFence:
 
     def _look_further(self) -> None:
         versions = self._log.versions()
+        if not versions and socket.gethostname() != self._host:
+            raise FinalOperationError(
+                f"the machine {socket.gethostname()} does not have the job directory of the driver on {self._host}",
+                where=self._where(),
+                expected="a directory that all machines of the cluster reach, as on NFS, HDFS or an object store",
+                hint="set flinkish.job.dir to one; an existing directory may be moved there while no driver runs",
+            )
         if not versions or versions[-1] < self._seen:
             raise OperationError(
                 f"the fencing table {self._log.table} has lost this driver's claim (version {self._token})",

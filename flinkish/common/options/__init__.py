@@ -6,6 +6,7 @@ by a literal. ``lookup`` finds an option by its present or a former name.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -13,8 +14,8 @@ from typing import Any
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
 
-#: Keys with these prefixes that are not declared here configure Flink's own cluster; nothing in flinkish reads them.
-CLUSTER_PREFIXES = ("metrics.", "rest.", "jobmanager.", "taskmanager.", "security.")
+#: How similar to a key that has an effect another one must be to be taken for a misspelt one (`difflib`, from 0 to 1).
+_MISSPELT = 0.93
 
 _THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
 
@@ -55,17 +56,31 @@ def lookup(key: str) -> ConfigOption[Any] | None:
 def without_effect(keys: Iterable[str]) -> dict[str, str]:
     """The keys among these that have no effect in flinkish, each with the reason.
 
-    >>> without_effect(["rest.port", "parallelism.default"])
-    {'rest.port': 'there is no REST endpoint'}
+    >>> without_effect(["rest.port", "state.backend.rocksdb.log.dir", "parallelism.default"])["rest.port"]
+    'there is no REST endpoint'
     """
-    found: dict[str, str] = {}
-    for key in sorted(keys):
-        option = lookup(key)
-        if option is not None and option.no_effect:
-            found[key] = option.no_effect
-        elif option is None and key.startswith(CLUSTER_PREFIXES):
-            found[key] = "Spark takes the place of Flink's cluster"
-    return found
+    options = {key: lookup(key) for key in sorted(keys)}
+    reasons = ((key, _unread(key) if option is None else option.no_effect) for key, option in options.items())
+    return {key: why for key, why in reasons if why}
+
+
+def is_known(key: str) -> bool:
+    """Whether a key is one of flinkish or of Flink. A key of a family that flinkish does not read is none if it looks
+    like a misspelt one that has an effect.
+
+    >>> is_known("taskmanager.memory.process.size"), is_known("taskmanager.memory.manged.size")
+    (True, False)
+    """
+    if lookup(key) is not None or key in cluster.UNREAD:
+        return True
+    effective = [option.key for option in _REGISTRY.values() if not option.no_effect]
+    return bool(_unread(key)) and not difflib.get_close_matches(key, effective, 1, _MISSPELT)
+
+
+def _unread(key: str) -> str:
+    """Why a key has no effect that is not declared as an option; "" if nothing is known of it."""
+    beginnings = (key[: place + 1] for place in range(len(key) - 1, 0, -1) if key[place] == ".")
+    return next((cluster.UNREAD[name] for name in (key, *beginnings) if name in cluster.UNREAD), "")
 
 
 def known_keys() -> list[str]:

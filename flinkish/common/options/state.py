@@ -8,7 +8,11 @@ BACKEND: ConfigOption[str] = (
     ConfigOptions.key("state.backend.type")
     .string_type()
     .default_value("hashmap")
-    .with_description("hashmap: Spark's HDFS-backed state store; rocksdb: its RocksDB one with changelog.")
+    .with_description(
+        "Where Spark keeps the state of subtasks that is smaller than flinkish.state.inline-size. hashmap: on the heap "
+        "of the executors; rocksdb: in RocksDB on their disks. What is larger lies in files of the job directory with "
+        "both, and in the memory of the Python workers as far as it fits (taskmanager.memory.managed.size)."
+    )
     .with_deprecated_keys("state.backend")
     .with_choices("hashmap", "rocksdb")
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 
@@ -108,6 +109,50 @@ def test_all_faulty_keys_are_named_at_once():
     with pytest.raises(ConfigurationError, match="2 faulty keys") as caught:
         Configuration.from_dict({"no.such": "1", "parallelism.default": "two"}).validate()
     assert "no.such" in str(caught.value) and "'two'" in str(caught.value)
+
+
+FLINKS_KEYS = Path(__file__).with_name("flink_2_1_keys.txt").read_text().split()
+
+
+def test_each_key_of_flink_has_an_effect_or_a_reason_why_it_has_none():
+    assert len(FLINKS_KEYS) > 900
+    others = Configuration.from_dict({key: "1" for key in FLINKS_KEYS if lookup(key) is None})
+    others.validate()
+    assert others.without_effect().keys() == others.key_set()
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("state.backend.rocksdb.localdir", "keyed state lies in the memory of the Python workers and in files"),
+        ("state.backend.rocksdb.memory.managed", "see taskmanager.memory.managed.size"),
+        ("kubernetes.cluster-id", "Spark takes the place of Flink's cluster"),
+        ("metrics.reporter.prom.factory.class", "metrics are in the description of the job"),
+        ("s3.access-key", "spark.hadoop.fs"),
+        ("env.java.opts.all", "spark.executor.extraJavaOptions"),
+        ("table.exec.state.ttl", "there is no Table API"),
+        ("rest.port", "there is no REST endpoint"),
+    ],
+)
+def test_the_reason_says_what_takes_the_place_of_a_key(key, why):
+    configuration = Configuration.from_dict({key: "1"})
+    configuration.validate()
+    assert why in configuration.without_effect()[key]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("execution.checkpointing.intervall", "execution.checkpointing.interval"),
+        ("taskmanager.memory.manged.size", "taskmanager.memory.managed.size"),
+        ("state.backend.typ", "state.backend.type"),
+        ("restart-strategy.fixed-delay.attempt", "restart-strategy.fixed-delay.attempts"),
+        ("pipeline.max-paralelism", "pipeline.max-parallelism"),
+    ],
+)
+def test_a_misspelt_key_is_refused_also_where_flink_has_many_that_nothing_reads(wrong, right):
+    with pytest.raises(ConfigurationError, match=f"unknown configuration key '{wrong}'.*did you mean '{right}'"):
+        Configuration.from_dict({wrong: "1"}).validate()
 
 
 def test_keys_of_others_pass_through():

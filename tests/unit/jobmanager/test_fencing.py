@@ -6,12 +6,13 @@ import json
 import pickle
 import random
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.errors import FencedError, OperationError
+from flinkish.errors import FencedError, FinalOperationError, OperationError
 from flinkish.jobmanager.directory import fencing
 from flinkish.jobmanager.directory.fencing import Claim, DeltaFence, FencingLog, last_claim
 
@@ -51,6 +52,18 @@ def claim_of(owner: str) -> Claim:
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     return Table(tmp_path)
+
+
+def test_a_machine_that_does_not_have_the_directory_of_the_driver_ends_the_job_with_its_name(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = pickle.dumps(table.claim("a"))
+    fence = pickle.loads(shipped)
+    monkeypatch.setattr(socket, "gethostname", lambda: "worker-2")
+    fence.check()
+    shutil.rmtree(table.path)
+    with pytest.raises(FinalOperationError, match="the machine worker-2 does not have the job directory of the driver"):
+        pickle.loads(shipped).check()
 
 
 def assert_fenced(fence: DeltaFence) -> str:

@@ -27,7 +27,8 @@ from flinkish.errors import (
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_manager import JobManager
-from flinkish.jobmanager.job_record import describe_checkpoints, who_must_act
+from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
+from flinkish.jobmanager.settings import job_settings
 
 TIMEOUT_S = 30
 
@@ -54,6 +55,22 @@ def submit(name: str, function: Any = lambda v: v, **more: str) -> RunClient:
     client = env.execute_async(name)
     assert isinstance(client, RunClient)
     return client
+
+
+@pytest.mark.parametrize(
+    ("settings", "directory", "parts"),
+    [
+        ({}, "/data/job", ["files below /data/job/keyed-state", "in the heap of the executors", "hashmap"]),
+        ({"state.backend.type": "rocksdb"}, None, ["files below the temporary job directory", "in RocksDB", "rocksdb"]),
+        ({"taskmanager.memory.managed.size": "1 gb"}, "/data/job", ["1,073,741,824 bytes each", "262,144 bytes per"]),
+        ({"execution.target": "minicluster"}, None, ["the memory of the driver's process"]),
+    ],
+)
+def test_a_description_says_what_holds_the_state(
+    settings: dict[str, str], directory: str | None, parts: list[str]
+) -> None:
+    told = where_state_lies(job_settings(Configuration.from_dict(settings)), directory)
+    assert all(part in told for part in parts), told
 
 
 def test_a_job_that_has_ended_is_still_described(manager: JobManager) -> None:

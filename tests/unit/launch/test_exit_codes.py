@@ -19,7 +19,7 @@ CODES = {
     77: {"FencedError"},
     75: {
         *("OperationError", "ConnectionFailedError", "RetryableError", "SparkLostError", "CheckpointError"),
-        *("CorruptStateError", "MissingFileError"),
+        *("CorruptStateError", "MissingFileError", "EpochTimeoutError"),
     },
 }
 CLASSES = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FlinkishError)]
