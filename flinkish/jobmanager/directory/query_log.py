@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,15 +94,16 @@ class QueryLog:
 
     # ------------------------------------------------------------------ giving up
 
-    def can_be_planned_anew(self, batch: int) -> bool:
-        """Whether the sources would go on from the same places if a batch were planned once more.
+    def can_be_planned_anew(self, batch: int, begin_anew: Collection[int] = ()) -> bool:
+        """Whether nothing would be left out if a batch were planned once more.
 
-        In the first batch of a query they have no positions to go on from and find out anew where they begin. For a
-        source that Spark reads and that keeps no record of it (a Delta table that is read from its latest version on)
-        this may be somewhere else by now.
+        In the first batch of a query the sources have no positions to go on from and find out anew where they begin.
+        For one that Spark reads and that keeps no record of it (a Delta table that is read from its latest version on)
+        this may be somewhere else by now. ``begin_anew``: the inputs of the query for which this does no harm.
         """
         return bool(batch) or all(
-            end is None or bool(self._records(number)) for number, end in enumerate(self.positions(batch)[1:], 1)
+            end is None or number in begin_anew or bool(self._records(number))
+            for number, end in enumerate(self.positions(batch)[1:], 1)
         )
 
     def give_up(self, batch: int) -> None:

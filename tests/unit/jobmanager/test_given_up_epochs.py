@@ -92,6 +92,8 @@ def test_a_first_epoch_stays_if_a_source_could_begin_elsewhere(
 ) -> None:
     log = write(tmp_path, {f"offsets/{batch}": entry(1, position), **({record: "v1"} if record else {})})
     assert log.can_be_planned_anew(batch) is anew
+    assert log.can_be_planned_anew(batch, begin_anew=[1])
+    assert log.can_be_planned_anew(batch, begin_anew=[2]) is anew
 
 
 def test_an_entry_that_is_damaged_is_not_given_up(tmp_path: Path) -> None:
