@@ -25,6 +25,7 @@ _SAVEPOINT = "execution.state-recovery.path"
 _CLAIM_MODE = "execution.state-recovery.claim-mode"
 _IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
 _DRY_RUN = "execution.state-recovery.dry-run"
+_RESTART = "flinkish.job.restart"
 _PARALLELISM = "parallelism.default"
 
 
@@ -145,6 +146,11 @@ def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
         help="who owns the savepoint after the restore",
     )
     run.add_argument(
+        "--restart",
+        action="store_true",
+        help="let a job that was stopped or cancelled go on in its directory, instead of ending at once",
+    )
+    run.add_argument(
         "--dry-run",
         action="store_true",
         help="only say what would be restored; exit code 0: all of it, 1: not possible",
@@ -160,6 +166,8 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
         settings[_IGNORE_UNCLAIMED] = "true"
     if arguments.claimMode is not None:
         settings[_CLAIM_MODE] = arguments.claimMode
+    if arguments.restart:
+        settings[_RESTART] = "true"
     if arguments.dry_run:
         settings[_DRY_RUN] = "true"
     _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")

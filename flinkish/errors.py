@@ -3,7 +3,7 @@
 The restart strategy and the exit code depend on these classes, never on the text of a message:
 
 ==========================  ===============================  ==========================================
-class                       who must act                     worth a retry (``retryable``)
+class                       who must act                     worth a restart (``retryable``)
 ==========================  ===============================  ==========================================
 :class:`ProgramError`       the author of the job            no; but :class:`UserCodeError` yes, as in
                                                              Flink: what user code raised may be a

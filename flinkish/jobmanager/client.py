@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,6 +13,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, InternalError, OperationError
+from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
@@ -24,6 +26,7 @@ class RunClient(JobClient):
 
     def __init__(self, run: JobRun) -> None:
         self.run = run
+        self._savepoints = threading.Lock()
 
     def get_job_id(self) -> JobID:
         """The job's id."""
@@ -47,6 +50,32 @@ class RunClient(JobClient):
         """Cancel the job after the running epoch; the future is done when the job has ended."""
         self.run.request_stop()
         return _in_background(self.run.wait)
+
+    def cancel_from_outside(self) -> CompletableFuture[None]:
+        """Cancel the job at the request of somebody outside of the program, which therefore exits with 143. The future
+        is done when the job has ended, before its directory is free, and fails if the job has failed instead."""
+        live_jobs.asked_from_outside(self.run)
+        self.run.request_stop()
+
+        def wait() -> None:
+            self.run.over.wait()
+            if self.run.status is JobStatus.FAILED:
+                raise OperationError(
+                    "the job has failed while it was being cancelled",
+                    where=f"job '{self.run.name}'",
+                    hint="look at the driver's output",
+                )
+
+        return _in_background(wait)
+
+    def savepoint_from_outside(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
+        """Do what `trigger_savepoint` does, without making the caller wait. One savepoint is written at a time."""
+
+        def write() -> str:
+            with self._savepoints:
+                return self.trigger_savepoint(savepoint_directory).result()
+
+        return _in_background(write)
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch; the future holds its path.
@@ -87,8 +116,8 @@ class RunClient(JobClient):
 
     def stop_from_outside(self, drain: bool, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Do what `stop_with_savepoint` does, at the request of somebody outside of the program, which therefore exits
-        with 143."""
-        return self._stop(savepoint_directory, drain=drain, from_outside=True)
+        with 143. The future is done when the job has ended, before its directory is free."""
+        return self._stop(savepoint_directory, self.run.over.wait, drain=drain, from_outside=True)
 
     def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Cancel the job after the running epoch and write a savepoint of that epoch; the future holds its path.
@@ -98,7 +127,9 @@ class RunClient(JobClient):
         """
         return self._stop(savepoint_directory, end=JobStatus.CANCELED)
 
-    def _stop(self, directory: str | None, **how: Any) -> CompletableFuture[str]:
+    def _stop(
+        self, directory: str | None, until_ended: Callable[[], Any] | None = None, **how: Any
+    ) -> CompletableFuture[str]:
         run = self._spark_run()
         try:
             stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
@@ -111,7 +142,7 @@ class RunClient(JobClient):
                 return stop.outcome.result()
             finally:
                 if not stop.job_goes_on:
-                    run.wait()
+                    (until_ended or run.wait)()
 
         return _in_background(wait)
 

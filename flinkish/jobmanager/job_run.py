@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
-from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
+from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
@@ -30,6 +31,9 @@ from flinkish.runtime.epoch_report import EpochReport
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord
+
+
+_LOG = logging.getLogger("flinkish.JobManager")
 
 
 class JobResult(CompletableFuture[JobExecutionResult]):
@@ -52,7 +56,8 @@ class JobResult(CompletableFuture[JobExecutionResult]):
 
 
 class JobObserver:
-    """Is notified of what happens to a running job. Methods do nothing unless they are overridden; none may raise."""
+    """Is notified of what happens to a running job. Methods do nothing unless they are overridden. What one raises is
+    logged: the job and the other observers go on."""
 
     def status_changed(self, event: Event) -> None:
         """The job's status has changed."""
@@ -73,7 +78,7 @@ class JobObserver:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
 
     def job_done(self, status: JobStatus) -> None:
-        """The job has ended."""
+        """The job has ended, with this status; its directory is still this driver's."""
 
 
 def new_life(name: str) -> StateMachine[JobStatus]:
@@ -109,6 +114,8 @@ class JobRun:
         self.doing = ""
         self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
+        #: set as soon as the status is final; the job's directory is given back and its history written after that
+        self.over = threading.Event()
         self.observers: list[JobObserver] = []
         self.history: History = NoHistory()
         #: the record from which the job is described; None until the job has been submitted
@@ -187,10 +194,10 @@ class JobRun:
         """Whether the job's status is final. Its history may still have to be written."""
         return self.life.terminal
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the job was cancelled, or is being cancelled: it is not to go on."""
-        return self.status in (JobStatus.CANCELLING, JobStatus.CANCELED)
+    def abandon(self) -> bool:
+        """The process ends before the job has: write down what must not be forgotten. Returns whether the job is over
+        all the same, so that nobody is to start it again."""
+        return self.has_ended or self.status is JobStatus.CANCELLING
 
     def unfinished(self) -> str | None:
         """What the job is still doing, in words, for a caller who cannot wait any longer; None when it has ended."""
@@ -208,23 +215,27 @@ class JobRun:
 
     def _run(self) -> None:
         started = time.monotonic()
+        failure: FlinkishError | None = None
         try:
-            self._work()
-        except FlinkishError as error:
-            self._fail(error)
-        except OSError as error:
-            self._fail(storage_error(error, "go on with", f"job '{self.name}'"))
-        except BaseException as error:
-            wrapped = InternalError(
-                f"{type(error).__name__}: {message_of(error)}",
-                where=f"job '{self.name}'",
-                hint="please report this",
-            )
-            wrapped.__cause__ = error
-            self._fail(wrapped)
-        else:
-            self._settle(self._end_as if self._stop.is_set() else JobStatus.FINISHED)
-            self._end(None, started)
+            try:
+                self._work()
+                self._settle(self._end_as if self._stop.is_set() else JobStatus.FINISHED)
+            except BaseException as error:
+                failure = self._typed(error)
+                self._fail(failure)
+        finally:
+            self._end(failure, started)
+
+    def _typed(self, error: BaseException) -> FlinkishError:
+        if isinstance(error, FlinkishError):
+            return error
+        if isinstance(error, OSError):
+            return storage_error(error, "go on with", f"job '{self.name}'")
+        wrapped = InternalError(
+            f"{type(error).__name__}: {message_of(error)}", where=f"job '{self.name}'", hint="please report this"
+        )
+        wrapped.__cause__ = error
+        return wrapped
 
     def _work(self) -> None:
         """Run the job to its end. By default there is nothing to run."""
@@ -235,12 +246,11 @@ class JobRun:
             self._attempt_failed(error, None)
         cause = describe(error)
         if isinstance(error, FencedError):
-            self.life.to(JobStatus.SUSPENDED, cause)
+            self.life.try_to(JobStatus.SUSPENDED, cause)
         else:
             self.life.try_to(JobStatus.FAILING, cause)
-            self.life.to(JobStatus.FAILED, "the failure is final")
+            self.life.try_to(JobStatus.FAILED, "the failure is final")
         error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
-        self._end(error)
 
     def _settle(self, end: JobStatus) -> None:
         """Take the legal transitions from the present status to ``end``, for a job that ends without a failure."""
@@ -252,24 +262,40 @@ class JobRun:
         self.life.try_to(JobStatus.CANCELLING, "stopped")
         self.life.to(JobStatus.CANCELED, "the running epoch has ended")
 
-    def _end(self, error: FlinkishError | None, started: float = 0.0) -> None:
+    def _end(self, error: FlinkishError | None, started: float) -> None:
+        """Tell of the end, give back what the job has held, and complete the result, which nothing prevents."""
         try:
-            for observer in self.observers:
-                observer.job_done(self.status)
+            self.over.set()
+            self._notify(lambda observer: observer.job_done(self.status))
             live_jobs.ended(self, self.status)
-            self.history.close()
+            for step in (self._give_back, self.history.close):
+                try:
+                    step()
+                except Exception:
+                    _LOG.warning("job '%s' has ended, but not without an error:", self.name, exc_info=True)
         finally:
-            # whatever fails above: nobody waits for ever for a job that has ended
             self._complete(error, int((time.monotonic() - started) * 1000))
+
+    def _give_back(self) -> None:
+        """Give back what the job has held, after its end has been told. By default it holds nothing."""
 
     def _complete(self, error: FlinkishError | None, runtime_ms: int) -> None:
         if error is None:
             try:
                 self.result.complete(JobExecutionResult(self.job_id, runtime_ms, self.accumulator_results()))
                 return
-            except FlinkishError as failure:
-                error = failure
+            except Exception as failure:
+                error = self._typed(failure)
         self.result.complete_exceptionally(error)
+
+    def _notify(self, tell: Callable[[JobObserver], None]) -> None:
+        """Tell all observers of something. One that fails is a nuisance for whoever looks at the job, and nothing to
+        the job itself and to the other observers."""
+        for observer in self.observers:
+            try:
+                tell(observer)
+            except Exception:
+                _LOG.warning("job '%s' goes on, but %s has failed:", self.name, type(observer).__name__, exc_info=True)
 
     def accumulator_results(self) -> dict[str, Any]:
         """Accumulator name -> its value so far."""
@@ -289,7 +315,8 @@ class JobRun:
                 self._attempt_failed(error, delay_ms)
                 if delay_ms is None:
                     raise
-                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}")
+                trace = f"\n{error.user_traceback.rstrip()}" if isinstance(error, UserCodeError) else ""
+                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}{trace}")
                 if self._stop.wait(delay_ms / 1000):
                     return
             again = True
@@ -308,31 +335,26 @@ class JobRun:
 
     def _attempt_started(self) -> None:
         self._attempts += 1
-        for observer in self.observers:
-            observer.attempt_started(self._attempts)
+        self._notify(lambda observer: observer.attempt_started(self._attempts))
 
     def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         self._told_failure = failure
         if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
             self.life.try_to(JobStatus.FAILING, describe(failure))
             self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
-        for observer in self.observers:
-            observer.attempt_failed(failure, restart_delay_ms)
+        self._notify(lambda observer: observer.attempt_failed(failure, restart_delay_ms))
 
     def _status_changed(self, event: Event) -> None:
-        for observer in self.observers:
-            observer.status_changed(event)
+        self._notify(lambda observer: observer.status_changed(event))
 
     def query_started(self) -> None:
         """The job is RUNNING: Spark has accepted a query of the running attempt."""
         self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
-        for observer in self.observers:
-            observer.query_started()
+        self._notify(lambda observer: observer.query_started())
 
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers that the metadata of all epochs up to this one are committed."""
-        for observer in self.observers:
-            observer.epoch_committed(epoch)
+        self._notify(lambda observer: observer.epoch_committed(epoch))
 
     def epoch_done(self, report: EpochReport) -> None:
         """Keep the report of an epoch that the sinks have committed, and notify the observers."""
@@ -340,8 +362,7 @@ class JobRun:
             self.last_epoch = report.epoch
             self.reports.append(report)
             del self.reports[: -self.MAX_REPORTS]
-        for observer in self.observers:
-            observer.epoch_done(report)
+        self._notify(lambda observer: observer.epoch_done(report))
 
 
 class MiniClusterRun(JobRun):

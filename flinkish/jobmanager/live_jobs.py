@@ -51,6 +51,12 @@ def asked_from_outside(run: JobRun) -> None:
             _asked_to_stop.add(id(run))
 
 
+def is_asked_from_outside(run: JobRun) -> bool:
+    """Whether somebody outside of the program has asked this job, which has not ended, to stop."""
+    with _lock:
+        return id(run) in _asked_to_stop
+
+
 def stopped_from_outside() -> bool:
     """Whether a job of this process has ended because somebody outside asked for it."""
     return _stopped

@@ -1,31 +1,35 @@
 """Requests to a running job from another process (the command line), as files in the job directory.
 
-    <job dir>/request-<id>.json    {"action": "stop", "drain": true, "directory": null}
-    <job dir>/answer-<id>.json     {"value": "/data/savepoints/savepoint-..."} or {"error": "..."}
+    <job dir>/request-<run>-<id>.json    {"action": "stop", "drain": true, "expires_ms": 1760000600000}
+    <job dir>/answer-<run>-<id>.json     {"value": "/data/savepoints/savepoint-..."} or {"error": "..."}
 
-Rule: a request is carried out once, by the driver that owns the directory, and answered; the process that asked deletes
-both files. A file that is no request is answered with what is wrong with it. The process that asked also withdraws a
-request that nobody has taken because no driver runs.
+``run`` is the token of the driver that was asked, as ``owner.json`` has it.
+
+Rule: a request is carried out once, by the driver that it names and by no other one, before it expires. Whoever asked
+withdraws it when it gives up, and deletes the answer; what a killed process has left expires or is deleted by the next
+driver. A request that takes its time (a savepoint, a stop) holds up no other one. A file that is no request is answered
+with what is wrong with it. The answer to a request that ends the job is written before the directory is given back.
 """
 
 from __future__ import annotations
 
-import atexit
 import json
 import logging
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated
+from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import ConfigurationError, FlinkishError, OperationError, message_of
-from flinkish.jobmanager import live_jobs
+from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobmanager.directory.files import absolute, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.owner import Life, life_of
 from flinkish.jobmanager.job_run import JobObserver
 
 if TYPE_CHECKING:
@@ -36,18 +40,20 @@ _LOG = logging.getLogger("flinkish.JobManager")
 
 #: Interval at which the driver looks for requests, in seconds.
 POLL_S = 0.5
-#: How long a program that ends waits for the answer that is being written, in seconds.
+#: The longest such interval while the storage is away, in seconds: it doubles with each look that fails.
+LONGEST_POLL_S = 30.0
+#: How long a job that ends waits for the answers that are being made, in seconds.
 LAST_ANSWER_S = 10.0
-#: How long an answer is waited for after the driver has released the directory, in seconds: a driver releases it before
-#: it answers the request that has ended its job.
-GONE_S = 15.0
+#: How long an answer that nobody fetches is kept, in seconds.
+ANSWER_KEPT_S = 300.0
 #: How long `ask` waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
 #: The most bytes of a request.
 MAX_REQUEST_BYTES = 1024 * 1024
 
-Action = Callable[["RunClient", dict[str, Any]], Any]
+#: Begins what a request asks for and returns at once; the future holds the answer.
+Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
 
 
 #: The arguments that a request may have, each with its types and what to call them.
@@ -56,28 +62,26 @@ _ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
     "drain": ((bool,), "true or false"),
 }
 #: Fields that the form of the files adds.
-_FORM = {"version", "action"}
+_FORM = {"version", "action", "expires_ms"}
 
 
-def _savepoint(client: RunClient, request: dict[str, Any]) -> Any:
-    return client.trigger_savepoint(request.get("directory")).result()
+def _savepoint(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    return client.savepoint_from_outside(request.get("directory"))
 
 
-def _stop(client: RunClient, request: dict[str, Any]) -> Any:
-    return client.stop_from_outside(request.get("drain", False), request.get("directory")).result()
+def _stop(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    return client.stop_from_outside(request.get("drain", False), request.get("directory"))
 
 
-def _cancel(client: RunClient, request: dict[str, Any]) -> Any:
-    live_jobs.asked_from_outside(client.run)
-    client.cancel().result()
-    return None
+def _cancel(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    return client.cancel_from_outside()
 
 
-def _describe(client: RunClient, request: dict[str, Any]) -> Any:
-    return asdict(client.describe())
+def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    return CompletableFuture.completed(asdict(client.describe()))
 
 
-#: Name of an action that can be requested -> the function that carries it out.
+#: Name of an action that can be requested -> the function that begins it.
 ACTIONS: dict[str, Action] = {"savepoint": _savepoint, "stop": _stop, "cancel": _cancel, "describe": _describe}
 
 
@@ -87,67 +91,111 @@ class RequestDesk(JobObserver):
     def __init__(self, client: RunClient, directory: JobDirectory) -> None:
         self._client = client
         self._directory = directory
+        #: what the names of this driver's requests begin with
+        self._prefix = f"{_REQUEST}{directory.token}-"
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="flinkish-requests", daemon=True)
+        #: name of a request -> the future answer
+        self._pending: dict[str, CompletableFuture[Any]] = {}
+        #: (when it was written, in seconds of the monotonic clock, name of the answer), oldest first
+        self._answered: deque[tuple[float, str]] = deque()
+        #: names of files that could not be worked with, which is told once
+        self._told: set[str] = set()
 
     def attempt_started(self, attempt: int) -> None:
         """Start the thread with the first attempt."""
         if attempt == 0:
-            # the program may end as soon as the job has ended: before the thread has answered the request to end it
-            atexit.register(self._last_answer)
             self._thread.start()
 
     def job_done(self, status: JobStatus) -> None:
-        """Take no more requests; the one that is being carried out is still answered."""
+        """Take no more requests; those that have been taken are answered before the directory is given back."""
         self._closed.set()
-
-    def _last_answer(self) -> None:
-        if self._closed.is_set():
+        if self._thread.is_alive():
             self._thread.join(LAST_ANSWER_S)
 
+    # ------------------------------------------------------------------ the thread
+
     def _serve(self) -> None:
-        while not self._closed.wait(POLL_S):
+        failures = 0
+        while not self._closed.wait(min(POLL_S * 2**failures, LONGEST_POLL_S)):
             try:
-                names = self._directory.names(_REQUEST, _SUFFIX)
+                names = self._directory.names(self._prefix, _SUFFIX)
             except Exception as error:
                 # storage that is unavailable for a moment must not end the thread
-                _LOG.warning("requests cannot be read: %s", error)
+                if not failures:
+                    _LOG.warning("requests cannot be read, it is tried again and again: %s", error)
+                failures = min(failures + 1, 16)
                 continue
+            if failures:
+                _LOG.warning("requests can be read again")
+                failures = 0
             for name in names:
-                try:
-                    self._take(name)
-                except Exception as error:
-                    # the requests behind this one must be answered, too
-                    _LOG.warning("the request %s cannot be answered: %s", name, error)
-        atexit.unregister(self._last_answer)
+                self._try(self._take, name)
+            self._answer_all()
+            self._forget_answers()
+        deadline = time.monotonic() + LAST_ANSWER_S
+        while self._pending and time.monotonic() < deadline:
+            self._answer_all()
+            time.sleep(POLL_S / 10)
+
+    def _try(self, work: Callable[[str], None], name: str) -> None:
+        """Work on one file. The others must be worked on, too, whatever happens."""
+        try:
+            work(name)
+        except Exception as error:
+            if name not in self._told:
+                self._told.add(name)
+                _LOG.warning("the request %s cannot be answered, it is tried again: %s", name, error)
 
     def _take(self, name: str) -> None:
         try:
             request = self._directory.read(name, limit=MAX_REQUEST_BYTES)
-            if request is None:
+            if request is None or name in self._pending:
                 return
             action = _checked(request)
-        except Exception as error:
+        except (FinalOperationError, ConfigurationError) as error:
             self._directory.delete(name)
-            answer = {"error": _text(error)}
+            self._pending[name] = CompletableFuture.failed(error)
         else:
             self._directory.delete(name)
-            answer = self._carry_out(action, request)
-        self._directory.write(_ANSWER + name[len(_REQUEST) :], answer)
+            self._pending[name] = self._begun(action, request)
 
-    def _carry_out(self, action: Action, request: dict[str, Any]) -> dict[str, Any]:
+    def _begun(self, action: Action, request: dict[str, Any]) -> CompletableFuture[Any]:
         try:
-            # values that JSON cannot express are given as text
-            return {"value": json.loads(json.dumps(action(self._client, request), default=str))}
+            return action(self._client, request)
         except Exception as error:
-            return {"error": _text(error)}
+            return CompletableFuture.failed(error)
+
+    def _answer_all(self) -> None:
+        for name in [name for name, future in self._pending.items() if future.done()]:
+            self._try(self._answer, name)
+
+    def _answer(self, name: str) -> None:
+        answer = _ANSWER + name[len(_REQUEST) :]
+        self._directory.write(answer, _content(self._pending[name]))
+        del self._pending[name]
+        self._answered.append((time.monotonic(), answer))
+
+    def _forget_answers(self) -> None:
+        """Delete the answers whose askers must be gone."""
+        while self._answered and self._answered[0][0] < time.monotonic() - ANSWER_KEPT_S:
+            self._try(self._directory.delete, self._answered.popleft()[1])
+
+
+def _content(future: CompletableFuture[Any]) -> dict[str, Any]:
+    try:
+        # values that JSON cannot express are given as text
+        return {"value": json.loads(json.dumps(future.result(), default=str))}
+    except Exception as error:
+        return {"error": _text(error)}
 
 
 def _checked(request: dict[str, Any]) -> Action:
     """The action that a request asks for.
 
     Raises:
-        ConfigurationError: there is no such action, or an argument is unknown or of a wrong type.
+        ConfigurationError: there is no such action, an argument is unknown or of a wrong type, or the request has
+            expired.
     """
     name = request.get("action")
     action = ACTIONS.get(name) if isinstance(name, str) else None
@@ -166,6 +214,13 @@ def _checked(request: dict[str, Any]) -> Action:
             raise ConfigurationError(
                 f"the argument {argument} of the request {name} is {abbreviated(value, 100)}", expected=expected
             )
+    expires_ms, now_ms = request.get("expires_ms"), int(time.time() * 1000)
+    if type(expires_ms) is not int or expires_ms < now_ms:
+        raise ConfigurationError(
+            f"the request {name} has expired: it was valid until {abbreviated(expires_ms, 100)} ms, now is {now_ms} ms",
+            expected="a time in ms since 1970 that is not over yet",
+            hint="ask again, with a longer --timeout; where the machines' clocks differ, set them",
+        )
     return action
 
 
@@ -197,17 +252,20 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     where = f"job directory {absolute(job_dir)}"
     # a JobDirectory makes its directory
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
-    if directory is None or directory.read("owner.json") is None or not directory.has_living_owner():
+    owner = None if directory is None else directory.read("owner.json")
+    if directory is None or owner is None or life_of(owner) is Life.GONE:
+        end = None if directory is None else directory.end()
         raise OperationError(
-            "no driver runs a job in this directory",
+            "no driver runs a job in this directory" + ("" if end is None else f": it was {end.told()}"),
             where=where,
             expected="the flinkish.job.dir of a running job",
             hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
         )
-    name = uuid.uuid4().hex + _SUFFIX
-    directory.write(_REQUEST + name, {"action": action, **details})
+    run = owner["token"]
+    name = f"{run}-{uuid.uuid4().hex}{_SUFFIX}"
+    directory.write(_REQUEST + name, {"action": action, **details, "expires_ms": int((time.time() + timeout_s) * 1000)})
     try:
-        answer = _wait_for_answer(directory, _ANSWER + name, timeout_s, where)
+        answer = _wait_for_answer(directory, run, _ANSWER + name, timeout_s, where)
     finally:
         directory.delete(_REQUEST + name)
         directory.delete(_ANSWER + name)
@@ -216,20 +274,25 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     return answer["value"]
 
 
-def _wait_for_answer(directory: JobDirectory, name: str, timeout_s: float, where: str) -> dict[str, Any]:
-    now = time.monotonic()
-    deadline, alive_s = now + timeout_s, now
+def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: float, where: str) -> dict[str, Any]:
+    deadline = time.monotonic() + timeout_s
     while (answer := directory.read(name)) is None:
-        now = time.monotonic()
-        if directory.has_living_owner():
-            alive_s = now
-        if now - alive_s > GONE_S:
+        owner = directory.read("owner.json")
+        if owner is None or owner["token"] != run or life_of(owner) is Life.GONE:
+            # a driver answers before it gives its directory back
+            answer = directory.read(name)
+            if answer is not None:
+                return answer
+            end = directory.end()
+            told = f": the job was {end.told()}" if end is not None and end.run == run else ""
             raise OperationError(
-                "the driver has ended without an answer",
+                f"the driver has ended without an answer{told}",
                 where=where,
-                hint="look at the driver's output and, if the job is to go on, start it again",
+                hint="look at the driver's output and, if the job is to go on, start it again"
+                if owner is None or owner["token"] == run
+                else "another driver runs the job by now: ask again",
             )
-        if now > deadline:
+        if time.monotonic() > deadline:
             raise OperationError(
                 f"the driver has not answered within {timeout_s:g} s",
                 where=where,

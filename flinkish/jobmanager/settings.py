@@ -35,6 +35,8 @@ class DriverSettings:
     #: only report what a restore would take over
     dry_run: bool
     takeover: str = "refuse"
+    #: whether a job that was stopped or cancelled goes on
+    restart: bool = False
     shutdown_timeout_s: float = 60.0
     #: how long an epoch may take; 0: without limit
     epoch_timeout_s: float = 0.0
@@ -105,6 +107,7 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         claim_mode=configuration.get(execution.STATE_RECOVERY_CLAIM_MODE),
         dry_run=configuration.get(execution.STATE_RECOVERY_DRY_RUN),
         takeover=configuration.get(flinkish.JOB_TAKEOVER),
+        restart=configuration.get(flinkish.JOB_RESTART),
         shutdown_timeout_s=_ms(configuration.get(flinkish.SHUTDOWN_TIMEOUT)) / 1000,
         epoch_timeout_s=_ms(configuration.get(flinkish.EPOCH_TIMEOUT)) / 1000,
         cancellation_timeout_s=_ms(configuration.get(core.TASK_CANCELLATION_TIMEOUT)) / 1000,

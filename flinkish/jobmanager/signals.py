@@ -34,6 +34,8 @@ from flinkish.exit_codes import ExitCode
 
 _STDERR = 2
 
+_GOES_ON = "started again, the job goes on from its last committed epoch"
+
 
 class Stoppable(Protocol):
     """A job that can be asked to end: a `JobRun`."""
@@ -45,10 +47,6 @@ class Stoppable(Protocol):
     def has_ended(self) -> bool:
         """Whether the job's status is final, though its history may still have to be written."""
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the job was cancelled, or is being cancelled: it is not to go on."""
-
     def stop_from_outside(self, cause: str) -> None:
         """End the job after the running epoch; ``cause`` is the name of the signal."""
 
@@ -57,6 +55,9 @@ class Stoppable(Protocol):
 
     def unfinished(self) -> str | None:
         """What the job is still doing, in words; None when it has ended."""
+
+    def abandon(self) -> bool:
+        """The process ends before the job has; returns whether the job is over all the same."""
 
 
 @contextmanager
@@ -126,17 +127,14 @@ def end_in_time(jobs: Sequence[Stoppable]) -> None:
     left = [(job, doing) for job in jobs if (doing := job.unfinished()) is not None]
     if not left:
         return
+    over = True
     for job, doing in left:
-        then = (
-            "the job was cancelled"
-            if job.is_cancelled
-            else "started again, the job goes on from its last committed epoch"
-        )
+        is_over = job.abandon()
+        over = over and is_over
         _say(
             f"flinkish: job '{job.name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was "
-            f"not finished; {then}\n"
+            f"not finished; {'the job is over' if is_over else _GOES_ON}\n"
         )
-    over = all(job.has_ended or job.is_cancelled for job in jobs)
     os._exit(ExitCode.STOPPED if over else ExitCode.FAILED_FOR_NOW)
 
 

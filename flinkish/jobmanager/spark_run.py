@@ -12,6 +12,7 @@ from typing import Any
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import (
+    ConfigurationError,
     CorruptStateError,
     FencedError,
     FinalOperationError,
@@ -21,8 +22,10 @@ from flinkish.errors import (
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.directory.damaged_files import JobEnd
 from flinkish.jobmanager.directory.files import absolute
-from flinkish.jobmanager.directory.job_directory import FINISHED_FILE, JobDirectory, describe_program
+from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobmanager.directory.owner import was_here
 from flinkish.jobmanager.directory.ownership import take_ownership
 from flinkish.jobmanager.directory.path_check import directory_of_job, temporary_directory
 from flinkish.jobmanager.drain.attempt import DrainAttempt
@@ -36,6 +39,7 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
+from flinkish.spark.session import may_run_on_other_machines
 
 
 class SparkRun(JobRun):
@@ -101,13 +105,9 @@ class SparkRun(JobRun):
     def _work(self) -> None:
         needs_no_checkpoints = False
         try:
-            end = self.directory.read(FINISHED_FILE)
+            end = self._earlier_end()
             if end is not None:
-                how = f"drained into {end['savepoint']}" if "savepoint" in end else "finished"
-                self._tell(
-                    f"nothing was run: this job was {how} earlier, in its directory {self.directory.path}; to run it "
-                    "anew, give it another one (flinkish.job.dir)"
-                )
+                self._end_again(end)
             else:
                 if self.settings.job_dir is not None and absolute(self.directory.path) != absolute(
                     self.settings.job_dir
@@ -123,9 +123,38 @@ class SparkRun(JobRun):
             raise
         finally:
             self.checkpoints.close(delete=needs_no_checkpoints)
-            self.directory.release()
-            if self._temporary:
-                shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _give_back(self) -> None:
+        """Give the directory back, after those who have asked for the end have been answered in it."""
+        self.directory.release()
+        if self._temporary:
+            shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _earlier_end(self) -> JobEnd | None:
+        """How the job has ended before, if it is not to be started again. A job that is not done is started again if
+        that was asked for, or if this process has ended it itself: then it knows what it does."""
+        end = self.directory.end()
+        if end is None or end.done:
+            return end
+        if self.settings.restart or (was_here(end.run) and not end.from_outside):
+            self.directory.delete(ENDED_FILE)
+            return None
+        return end
+
+    def _end_again(self, end: JobEnd) -> None:
+        """End as the job has ended before, and say so."""
+        start = f"start it from there (-s {end.savepoint})" if end.savepoint else "to run it anew, start it"
+        what_to_do = f"{start} in another directory (flinkish.job.dir)"
+        if not end.done:
+            what_to_do += ", or let it go on in this one (--restart, flinkish.job.restart: true)"
+        self._tell(
+            f"nothing was run: this job was {end.told()} earlier, in its directory {self.directory.path}; {what_to_do}"
+        )
+        if end.from_outside:
+            live_jobs.asked_from_outside(self)
+        if end.status == JobStatus.CANCELED.name:
+            self.end_as(JobStatus.CANCELED)
+            self._stop.set()
 
     def _run_until_it_ends(self) -> None:
         """Run attempts until the job ends or is stopped. If the savepoint of a stop cannot be written, the job goes
@@ -149,8 +178,8 @@ class SparkRun(JobRun):
                 continue
             if stop.from_outside:
                 live_jobs.asked_from_outside(self)
-            if not self._stopped_anyway:
-                self.end_as(stop.end)
+            # the savepoint is written: unless the job is being cancelled, it ends as whoever asked for it believes
+            self.end_as(stop.end)
             if self._drain_has_begun():
                 self.attempt = self._make_attempt(self._plan)
                 self._run_attempts(self._run_attempt)
@@ -243,9 +272,10 @@ class SparkRun(JobRun):
 
         A job that has failed, or that was stopped, can be started again in its directory and needs them.
         """
-        if self.directory.read(FINISHED_FILE) is not None:
-            return True
-        cancelled = self._stop.is_set() and self._end_as is JobStatus.CANCELED
+        end = self.directory.end()
+        if end is None or end.done:
+            return end is not None
+        cancelled = end.status == JobStatus.CANCELED.name and end.run == self.directory.token
         return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
     def _take_last_checkpoint(self) -> None:
@@ -262,17 +292,43 @@ class SparkRun(JobRun):
             )
 
     def _remember_end(self) -> None:
-        """Write `FINISHED_FILE` if the job is done: drained, after the final savepoint, or at the end of its input."""
-        job_id, program = self.job_id.to_hex_string(), describe_program(self._plan.job)
-        end: dict[str, Any] = {"job_id": job_id, "last_epoch": self.last_epoch, "program": program}
-        bounded = all(source.bounded for source in self.attempt.sources.values())
+        """Write `ENDED_FILE` if the job is over: drained, after the final savepoint; at the end of its input; stopped
+        with a savepoint; or cancelled. One that was suspended, or has read all that was available, goes on later."""
+        path = None if self._stopping is None else self._stopping.path
         if isinstance(self.attempt, DrainAttempt):
             self._drained_savepoint = take_savepoint(self, self.attempt.savepoint_directory)
             self.end_as(JobStatus.FINISHED)
-            end["savepoint"] = self._drained_savepoint
-        elif not bounded or self._stop.is_set() and not self.attempt.ended:
+            self._write_end(self._drained_savepoint, done=True)
             return
-        self.directory.write(FINISHED_FILE, end)
+        bounded = all(source.bounded for source in self.attempt.sources.values())
+        done = bounded and (self.attempt.ended or not self._stop.is_set())
+        if done or (self._stop.is_set() and self._end_as is not JobStatus.SUSPENDED):
+            self._write_end(path, done)
+
+    def _write_end(self, savepoint: str | None, done: bool) -> None:
+        canceled = self._stop.is_set() and self._end_as is JobStatus.CANCELED
+        end: dict[str, Any] = {
+            "job_id": self.job_id.to_hex_string(),
+            "status": (JobStatus.CANCELED if canceled else JobStatus.FINISHED).name,
+            "run": self.directory.token,
+            "done": done,
+            "from_outside": live_jobs.is_asked_from_outside(self),
+            "program": describe_program(self._plan.job),
+            "last_epoch": self.last_epoch,
+            "savepoint": savepoint,
+        }
+        self.directory.write(ENDED_FILE, end)
+
+    def abandon(self) -> bool:
+        """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
+        if not super().abandon():
+            return False
+        try:
+            if not self.has_ended and self.directory.end() is None:
+                self._write_end(None, done=False)
+        except (FlinkishError, OSError):
+            return False
+        return True
 
     def _answer_stop(self, failure: BaseException | None) -> None:
         """Complete the outcome of a stop with a savepoint; to be called before the directory is released."""
@@ -356,8 +412,21 @@ class SparkRun(JobRun):
 
 
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it."""
+    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it.
+
+    Raises:
+        ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
+            the driver's temporary one.
+    """
     temporary = settings.job_dir is None
+    if temporary and may_run_on_other_machines(spark):
+        raise ConfigurationError(
+            "the job has no directory: its state would lie in a temporary one of the driver's machine, which the "
+            "executors on other machines do not have",
+            where=f"job '{name}', Spark's master {spark.conf.get('spark.master')}",
+            expected="flinkish.job.dir, a directory that all machines reach",
+            hint="set it in the program or with -D flinkish.job.dir=DIRECTORY; the programs in jobs/ have --job-dir",
+        )
     given = settings.job_dir
     directory = JobDirectory(temporary_directory() if given is None else directory_of_job(given, name))
     directory.check_private()

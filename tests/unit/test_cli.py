@@ -154,7 +154,8 @@ def test_a_configuration_that_is_not_yaml_is_refused_whatever_the_command_line_s
 
 def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Path) -> None:
     for option in ("-s", "--fromSavepoint", "--from-savepoint"):
-        result = run(program.parent, "run", option, "/sp/1", "-n", "-claim", "claim", "--dry-run", str(program))
+        options = ["-n", "-claim", "claim", "--dry-run", "--restart"]
+        result = run(program.parent, "run", option, "/sp/1", *options, str(program))
         assert configuration(result.stdout) == {
             "parallelism.default": "2",
             "state.backend.type": "hashmap",
@@ -162,6 +163,7 @@ def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Pa
             "execution.state-recovery.ignore-unclaimed-state": "true",
             "execution.state-recovery.claim-mode": "CLAIM",
             "execution.state-recovery.dry-run": "true",
+            "flinkish.job.restart": "true",
         }
     wrong = run(program.parent, "run", "--claimMode", "mine", str(program))
     assert wrong.returncode == 2 and "NO_CLAIM" in wrong.stderr

@@ -10,7 +10,8 @@ JOB_DIR: ConfigOption[str | None] = (
     .string_type()
     .no_default_value()
     .with_description(
-        "Where the job keeps its state and history; without it a temporary directory, and the job cannot be resumed."
+        "Where the job keeps its state and history; with it the job takes checkpoints and restarts after failures by "
+        "default. Without it a temporary directory, and the job cannot be resumed."
     )
 )
 
@@ -23,6 +24,16 @@ JOB_TAKEOVER: ConfigOption[str] = (
         "job over; the other one stops)."
     )
     .with_choices("refuse", "newest")
+)
+
+JOB_RESTART: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.job.restart")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "Whether a job that was stopped with a savepoint, or cancelled, goes on when it is started again in its job "
+        "directory. Otherwise it ends at once, as it did."
+    )
 )
 
 EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (

@@ -16,13 +16,13 @@ from typing import Any
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
-from flinkish.jobmanager.attempt.query_inputs import announces_end
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.prepared_epoch import PreparedEpochs
+from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.spark.plan import frame_sources
 from flinkish.spark.state_files import delete_state_from
 
@@ -71,7 +71,8 @@ def give_up_planned(
             last,
         )
         return committed
-    if announces_end(log.positions(batch)):
+    # the source that reads split by split, and announces ends, is the plan's first input
+    if offset_of(next(iter(log.positions(batch)), None), f"job '{job_name}'").get("announce"):
         directory.delete(END_OF_INPUT)
     log.give_up(batch)
     _log.info("job '%s': epoch %s was planned and is not prepared: it is planned anew", job_name, last)

@@ -10,11 +10,12 @@ import logging
 import math
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkish.core.source import Source
-from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
@@ -39,7 +40,13 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
-from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, query_settings, settings_in_force
+from flinkish.spark.session import (
+    LostExecutors,
+    allow_epochs_that_do_not_run,
+    is_remote,
+    query_settings,
+    settings_in_force,
+)
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -111,6 +118,7 @@ class QueryAttempt:
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
+        self._executors: LostExecutors | None = None
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
@@ -244,6 +252,7 @@ class QueryAttempt:
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._refused = False
+        self._look_at_executors()
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()
@@ -254,6 +263,7 @@ class QueryAttempt:
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             self._take_reports(None)
         finally:
+            self._look_at_executors()
             if self._query is not None and self._query.isActive:
                 self._query.stop()
         if self._failure is not None:
@@ -302,6 +312,7 @@ class QueryAttempt:
                 self.directory.check_owner(self.job.name)
                 self._look_at_clock()
                 self._failure = self._failure or self._running.overdue(self.location, self._committed)
+                self._look_at_executors()
                 checked = time.monotonic()
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         self._running.await_end(query, must_go_on=not self._stop.is_set())
@@ -310,6 +321,21 @@ class QueryAttempt:
     def _is_over(self) -> bool:
         """Whether the last epoch of the input is committed."""
         return self.ended and self._committed >= self._reported
+
+    def _look_at_executors(self) -> None:
+        """Log which executors were lost since the last look."""
+        lost: list[str] = []
+        with suppress(Exception):
+            # if Spark cannot be asked, the query says why
+            self._executors = self._executors or LostExecutors(self.spark)
+            lost = self._executors.new()
+        for executor in lost:
+            _log.warning(
+                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
+                "and the restart strategy decides",
+                self.job.name,
+                escaped(executor),
+            )
 
     def _look_at_clock(self) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""

@@ -16,9 +16,8 @@ from flinkish.jobmanager.directory.damaged_files import missing_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.job_enumerator import NOTHING_READ
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
 from flinkish.runtime.sources.positions import encode_position
-from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 from flinkish.spark.plan import PlanOptions, frame_sources
 
@@ -64,11 +63,11 @@ def source_positions(
     """
     found: dict[str, str] = {}
     inputs = iter(ends)
-    offset: dict[str, Any] = json.loads(next(inputs, None) or "{}")
+    offset = offset_of(next(inputs, None), f"job '{job.name}'")
     for vertex, source in sorted(sources.items()):
         uid = job.vertex(vertex).head.uid
         if isinstance(source, SplitSource) and offset != NOTHING_READ:
-            progress = SourceProgress.decode(offset["sources"][uid], f"job '{job.name}', source uid {uid}")
+            progress = progress_in(offset, uid, f"job '{job.name}'")
             found[uid] = encode_position(progress, store, known.get(uid))
     for (vertex, _), end in zip(frame_sources(sources), inputs):
         if end is not None:
@@ -76,22 +75,14 @@ def source_positions(
     return found
 
 
-def announces_end(ends: list[str | None]) -> bool:
-    """Whether the epoch that ends at these positions announces the end of the sources that Spark reads. ``ends``: as
-    for `source_positions`."""
-    return bool(json.loads(next(iter(ends), None) or "{}").get("announce", False))
-
-
 def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
     """Whether these positions are the end of all sources that are read split by split. ``ends``: as for
     `source_positions`."""
-    offset: dict[str, Any] = json.loads(next(iter(ends), None) or "{}")
+    offset = offset_of(next(iter(ends), None), f"job '{job.name}'")
     if offset == NOTHING_READ:
         return False
-    found = (
-        offset["sources"][job.vertex(v).head.uid] for v, source in sources.items() if isinstance(source, SplitSource)
-    )
-    read = [SourceProgress.decode(one, f"job '{job.name}'") for one in found]
+    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
+    read = [progress_in(offset, uid, f"job '{job.name}'") for uid in uids]
     return all(progress.all_assigned and not progress.open for progress in read)
 
 

@@ -86,10 +86,28 @@ class _Program:
 
 
 @dataclass(frozen=True)
-class _Finished:
+class JobEnd:
+    """How a job has ended for good: it has finished, was stopped with a savepoint, or was cancelled."""
+
+    #: FINISHED or CANCELED
+    status: str = "FINISHED"
+    #: token of the driver that has ended it
+    run: str = ""
+    #: whether nothing is left to run: the job is at the end of its input, or was drained
+    done: bool = True
+    #: whether somebody outside of the program has asked for the end
+    from_outside: bool = False
     program: _Program | None = None
     last_epoch: int | None = None
     savepoint: str | None = None
+
+    def told(self) -> str:
+        """What became of the job, in words that follow "it was"."""
+        if self.status == "CANCELED":
+            return "cancelled" if self.savepoint is None else f"cancelled with the savepoint {self.savepoint}"
+        if self.done:
+            return "finished" if self.savepoint is None else f"finished with the savepoint {self.savepoint}"
+        return f"stopped with the savepoint {self.savepoint}"
 
 
 @dataclass(frozen=True)
@@ -174,7 +192,7 @@ class _EpochReport:
 _KINDS: dict[str, Any] = {
     r"owner\.json": _Owner,
     r"job\.json": _Job,
-    r"finished\.json": _Finished,
+    r"(ended|finished)\.json": JobEnd,
     r"attempts\.json": _Attempts,
     r"query\.json": _Query,
     r"restored(-[0-9]+)?\.json": _Restored,

@@ -7,7 +7,7 @@ directory and which program wrote it.
     <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
-    <job dir>/finished.json     the job has got to its end, and which program it was
+    <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (path_check.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
@@ -32,7 +32,7 @@ from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
-from flinkish.jobmanager.directory.damaged_files import content_of, damaged_file
+from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
@@ -40,8 +40,8 @@ from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 #: Name of the file that says where the query's checkpoint is; query_move.py adds the entry ``moved_from`` to it.
 QUERY_FILE = "query-location.json"
 
-#: Says that the job is done: a bounded job at the end of its input, or a drained one.
-FINISHED_FILE = "finished.json"
+#: Says that the job has ended for good (`JobEnd`). Earlier versions wrote the second one, at the end of the input only.
+ENDED_FILE, _FINISHED_FILE = "ended.json", "finished.json"
 
 #: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
@@ -318,21 +318,25 @@ class JobDirectory:
             )
         return False
 
+    def end(self) -> JobEnd | None:
+        """How the job has ended for good; None: it has not."""
+        return self.read(ENDED_FILE, JobEnd) or self.read(_FINISHED_FILE, JobEnd)
+
     def check_finished_by(self, job: JobDescriptor) -> None:
-        """If a job has finished here, compare the program with that of the job. Of one that an earlier version has
-        finished, only the name is known.
+        """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
+        has finished, only the name is known.
 
         Raises:
             IncompatibleJobError: it is another program, which would never run here.
         """
-        end = self.read(FINISHED_FILE)
-        if end is None:
+        end = self.end()
+        if end is None or not end.done:
             return
         now = describe_program(job)
-        before = end.get("program") or {"name": (self.read("job.json") or now)["name"]}
-        found = [] if before["name"] == now["name"] else [f"its job was '{before['name']}' and is '{now['name']}'"]
-        if "operators" in before:
-            old, new = dict(before["operators"]), dict(now["operators"])
+        name = (self.read("job.json") or now)["name"] if end.program is None else end.program.name
+        found = [] if name == now["name"] else [f"its job was '{name}' and is '{now['name']}'"]
+        if end.program is not None and end.program.operators:
+            old, new = dict(end.program.operators), dict(now["operators"])
             found.extend(f"operator '{uid}' ({old[uid]}) is gone" for uid in old if old[uid] != new.get(uid))
             found.extend(f"operator '{uid}' ({new[uid]}) is new" for uid in new if old.get(uid) != new[uid])
         if found:

@@ -56,6 +56,11 @@ def given_back(token: str) -> None:
     _given_back.add(token)
 
 
+def was_here(token: str) -> bool:
+    """Whether the owner with this token was in this process, and has given its directory back."""
+    return token in _given_back
+
+
 def life_of(owner: dict[str, Any] | None) -> Life:
     """What is known of an owner without waiting. ``owner``: the content of owner.json; None: there is none."""
     if owner is None or owner.get("released") or owner["token"] in _given_back:

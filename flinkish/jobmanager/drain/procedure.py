@@ -6,7 +6,7 @@
          -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
          -> savepoint of E + 1, with the positions of E
-         -> finished.json
+         -> ended.json
 
 When a driver dies, the next one goes on with the drain at the step that was reached.
 """

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from flinkish.common.sealed_json import json_as
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.clock import Clock
@@ -226,14 +227,7 @@ class JobEnumerator:
         """
         if offset == NOTHING_READ:
             return self._restored.get(uid, SourceProgress())
-        where = f"{self._where}, source uid {uid}"
-        if uid not in offset.get("sources", {}):
-            raise CorruptStateError(
-                f"the query's log has no position of the source: {str(offset)[:200]}",
-                where=where,
-                hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
-            )
-        return SourceProgress.decode(offset["sources"][uid], where)
+        return progress_in(offset, uid, self._where)
 
     def _planner(self, one: CoordinatedSource, start: SourceProgress) -> EpochPlanner:
         found = self._planners.get(one.uid)
@@ -288,6 +282,38 @@ def _checked(stand: dict[str, Any]) -> dict[str, Any]:
             hint="see SourceSplit.info and SplitEnumerator.snapshot_state",
         ) from error
     return copy
+
+
+def offset_of(text: str | None, where: str) -> dict[str, Any]:
+    """An offset of the query's log, from JSON; `NOTHING_READ` for None.
+
+    Raises:
+        CorruptStateError: the text is no offset. ``where``: the job.
+    """
+    try:
+        return NOTHING_READ if text is None else json_as(dict[str, Any], text)
+    except ValueError as error:
+        raise _damaged_log(f"no offset in {text!r:.200}: {error}", where) from error
+
+
+def progress_in(offset: dict[str, Any], uid: str, where: str) -> SourceProgress:
+    """The progress of a source, according to an offset that is not `NOTHING_READ`.
+
+    Raises:
+        CorruptStateError: the offset has no progress of the source, or it cannot be read. ``where``: the job.
+    """
+    where, sources = f"{where}, source uid {uid}", offset.get("sources")
+    if not isinstance(sources, dict) or uid not in sources:
+        raise _damaged_log(f"no position of the source: {str(offset)[:200]}", where)
+    return SourceProgress.decode(sources[uid], where)
+
+
+def _damaged_log(lacks: str, where: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"the query's log has {lacks}",
+        where=where,
+        hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
+    )
 
 
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:

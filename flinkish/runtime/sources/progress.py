@@ -123,7 +123,7 @@ class SourceProgress:
                 tuple((int(subtask), str(split)) for subtask, split in value.get("held", ())),
                 value.get("state"),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStateError(
                 f"the position of a source cannot be read: {error!r} in {str(value)[:200]}",
                 where=where,

@@ -51,7 +51,7 @@ def test_files_that_come_later_are_read_by_the_next_run(spark: SparkSession, tmp
         settings = {"execution__checkpointing__interval": "1 h"}
         assert run(source, tmp_path / "job", collected, **settings) == Counter(WORDS)
     assert len(list((tmp_path / "job" / "checkpoints").glob("chk-*/manifest.json"))) == 1
-    assert not (tmp_path / "job" / "finished.json").exists()
+    assert not (tmp_path / "job" / "ended.json").exists()
 
 
 def test_a_topic_is_read_to_its_end_in_as_many_epochs_as_it_takes(

@@ -127,7 +127,7 @@ def test_the_last_epoch_stays_the_last_one_when_it_is_replayed(
                 set_hook(None)
     assert failed
     assert sorted(collected.rows["out"]) == sorted(WINDOWS.items())
-    assert (job_dir / "finished.json").exists()
+    assert (job_dir / "ended.json").exists()
 
 
 def test_a_job_with_an_interval_ends_though_its_last_epoch_was_committed_before_it_failed(
@@ -155,7 +155,7 @@ def test_a_job_with_an_interval_ends_though_its_last_epoch_was_committed_before_
             finally:
                 set_hook(None)
     assert sorted(collected.rows["out"]) == [1, 2]
-    assert (tmp_path / "job" / "finished.json").exists()
+    assert (tmp_path / "job" / "ended.json").exists()
 
 
 def test_a_finished_job_returns_at_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def assert_drained(folder: Path) -> None:
     assert 0 < len(counts) < RECORDS
     assert counts == expected(len(counts))
     assert in_database(folder, "windows") == windows_expected(len(counts))
-    assert (folder / "job" / "finished.json").exists()
+    assert (folder / "job" / "ended.json").exists()
 
 
 def test_a_drain_that_fails_at_each_of_its_phases_is_ended_by_the_next_start(

@@ -121,13 +121,9 @@ def test_a_driver_that_does_not_answer_is_told_within_the_time(tmp_path: Path) -
     assert not list(tmp_path.glob("request-*"))
 
 
-def test_a_driver_that_ends_without_an_answer_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from flinkish.jobmanager import requests
+def test_a_driver_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) -> None:
     from flinkish.jobmanager.directory.job_directory import JobDirectory
 
-    monkeypatch.setattr(requests, "GONE_S", 0.5)
     directory = JobDirectory(str(tmp_path))
     directory.claim("mortal")
     threading.Timer(1, directory.release).start()

@@ -25,7 +25,7 @@ def kill_at_work(folder: Path, dice: random.Random, **options: Any) -> None:
         assert driver.running
         assert "finished" not in driver.output()
         driver.kill()
-    assert not (folder / "job" / "finished.json").exists(), "the kill fell into running work"
+    assert not (folder / "job" / "ended.json").exists(), "the kill fell into running work"
 
 
 def killed_at_random(folder: Path, kills: int, records: int, per_epoch: int) -> None:

@@ -71,7 +71,7 @@ def test_killed_at_random_points_the_job_counts_every_click_once(
         with submit("click_count", *arguments, log_file=tmp_path / f"{kill}.log", settings=settings) as job:
             before, counted = counted, kill_at_work(job, work, dice)
         assert before < counted < sum(expected.values()), f"kill {kill} fell into running work"
-        assert not (tmp_path / "job" / "finished.json").exists()
+        assert not (tmp_path / "job" / "ended.json").exists()
 
     with submit("click_count", *arguments, log_file=tmp_path / "last.log", settings=settings) as job:
         output = job.succeed(200)

@@ -178,7 +178,7 @@ class Trial:
         """The newer driver has come to the end: the results are right, and stay as they are, file by file, when the
         older one is continued; that ends with its own code and names the winner. So do the checkpoints of a newer
         driver that was stopped half way; and the next one works the job off."""
-        finished = (self.folder / "job" / "finished.json").exists()
+        finished = (self.folder / "job" / "ended.json").exists()
         if finished:
             self.check_results()
         before, state = self.listing(), self._checkpointed()

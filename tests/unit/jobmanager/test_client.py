@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
-from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import live_jobs, requests
 from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.history.history import NoHistory
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
@@ -53,19 +55,27 @@ class Directory(JobDirectory):
 class Run(SparkRun):
     """Has no queries: ends when it is asked to, or fails then, the first time."""
 
-    def __init__(self, folder: Path, failure: OperationError | None = None, restarts: Restarts | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        failure: OperationError | None = None,
+        restarts: Restarts | None = None,
+        restart: bool = False,
+    ) -> None:
         job = JobDescriptor("ab" * 16, "clicks", (), ())
-        settings = replace(driver_settings(Configuration()), job_dir=str(folder))
+        settings = replace(driver_settings(Configuration()), job_dir=str(folder), restart=restart)
         self.watched_directory = Directory(str(folder))
         plan = AttemptPlan(job, {}, PlanOptions())
         super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False, restarts)
         self._fails_with = failure
+        self.has_run = False
         self.deleted_checkpoints: bool | None = None
         self.checkpoints = self
         self.done_at_status: bool | None = None
         self.observers.append(Watcher(self))
 
     def _run_attempt(self, again: bool) -> None:
+        self.has_run = True
         if again:
             self._attempt_started()
         self.query_started()
@@ -93,6 +103,7 @@ class Watcher(JobObserver):
         self._run = run
 
     def job_done(self, status: JobStatus) -> None:
+        assert self._run.watched_directory.watching.wait(TIMEOUT_S)
         assert self._run.watched_directory.watched is not None
         self._run.done_at_status = self._run.watched_directory.watched.done()
 
@@ -105,6 +116,159 @@ def started(run: Run) -> RunClient:
 
 def target(run: Run) -> str:
     return f"{run.directory.path}/savepoints"
+
+
+def desk_of(run: Run) -> None:
+    """Lets the run answer requests in its directory."""
+    run.observers.append(requests.RequestDesk(RunClient(run), run.directory))
+
+
+@pytest.mark.parametrize("action", ["cancel", "stop"])
+def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_the_history_is_written(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SlowHistory(NoHistory):
+        def close(self) -> None:
+            assert answered.wait(TIMEOUT_S)
+
+    answered = threading.Event()
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    run.history = SlowHistory()
+    desk_of(run)
+    started(run)
+    value = requests.ask(str(tmp_path), action, TIMEOUT_S)
+    assert value == (None if action == "cancel" else f"{target(run)}/savepoint-1")
+    assert not run.result.done(), "the answer waits neither for the history nor for what follows"
+    answered.set()
+    run.wait(TIMEOUT_S)
+    assert run.status is (JobStatus.CANCELED if action == "cancel" else JobStatus.FINISHED)
+    assert released(run)
+
+
+def end_by_request(folder: Path, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a job that somebody outside ends with a command."""
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+    run = Run(folder)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    desk_of(run)
+    started(run)
+    requests.ask(str(folder), action, TIMEOUT_S)
+    run.wait(TIMEOUT_S)
+
+
+def started_again(folder: Path, **options: Any) -> Run:
+    """A run that has begun in the directory after an earlier one."""
+    run = Run(folder, **options)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    started(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "said"),
+    [
+        ("cancel", JobStatus.CANCELED, "this job was cancelled earlier.*start it in another directory"),
+        (
+            "stop",
+            JobStatus.FINISHED,
+            r"stopped with the savepoint (\S+/savepoint-1) earlier.*start .* \(-s \1\) in another",
+        ),
+    ],
+    ids=["cancel", "stop"],
+)
+def test_a_job_that_was_ended_by_request_ends_at_once_when_it_is_started_again(
+    action: str,
+    status: JobStatus,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    end_by_request(tmp_path, action, monkeypatch)
+    # a new process does not know of a stop yet
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    for _ in range(2):
+        run = started_again(tmp_path)
+        run.wait(TIMEOUT_S)
+        assert (run.has_run, run.status, run.deleted_checkpoints) == (False, status, False)
+        assert live_jobs.stopped_from_outside(), "the exit code is the same, too"
+        assert released(run)
+    (line, again) = (line for line in capsys.readouterr().err.splitlines() if "nothing was run" in line)
+    assert re.search(said, line) and "go on in this one (--restart, flinkish.job.restart: true)" in line
+    assert line == again
+
+
+def test_a_job_that_was_cancelled_goes_on_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    end_by_request(tmp_path, "cancel", monkeypatch)
+    run = started_again(tmp_path, restart=True)
+    wait_until(lambda: run.has_run, TIMEOUT_S, "the job to run")
+    run.stop_from_outside("SIGTERM")
+    run.wait(TIMEOUT_S)
+    assert (run.status, run.directory.end()) == (JobStatus.SUSPENDED, None), "from now on it is as any other job"
+
+
+def test_only_the_process_that_has_cancelled_its_own_job_starts_it_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        run = started_again(tmp_path)
+        wait_until(lambda run=run: run.has_run, TIMEOUT_S, "the job to run")
+        RunClient(run).cancel().result(TIMEOUT_S)
+    # as the file looks to any other process
+    run.directory.write("ended.json", {**(run.directory.read("ended.json") or {}), "run": "another"})
+    run = started_again(tmp_path)
+    run.wait(TIMEOUT_S)
+    assert (run.has_run, run.status) == (False, JobStatus.CANCELED)
+
+
+def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> None:
+    run = started_again(tmp_path)
+    run.stop_from_outside("SIGTERM")
+    run.wait(TIMEOUT_S)
+    assert (run.status, run.directory.end()) == (JobStatus.SUSPENDED, None)
+    run = started_again(tmp_path, failure=OperationError("the source is gone"))
+    run.request_stop()
+    run.wait(TIMEOUT_S)
+    assert (run.status, run.directory.end()) == (JobStatus.FAILED, None)
+
+
+def test_a_job_that_is_stopped_with_a_savepoint_is_over_although_a_signal_comes_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def take(run: Any, parent: str | None) -> str:
+        run.stop_from_outside("SIGTERM")
+        return f"{parent}/savepoint-1"
+
+    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+    run = Run(tmp_path)
+    assert stopped(run).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    end = run.directory.end()
+    assert run.status is JobStatus.FINISHED and end is not None and end.savepoint == f"{target(run)}/savepoint-1"
+
+
+def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    run.directory.claim(run.name)
+    run.query_started()
+    assert not run.abandon() and run.directory.end() is None, "nobody has cancelled it"
+    run.request_stop()
+    assert run.abandon()
+    end = run.directory.end()
+    assert end is not None and (end.status, end.done) == ("CANCELED", False)
+
+
+def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_jobs, "_stopped", False)
+    run = Run(tmp_path, OperationError("the source is gone"))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    desk_of(run)
+    started(run)
+    with pytest.raises(OperationError, match="could not cancel: the job has failed while it was being cancelled"):
+        requests.ask(str(tmp_path), "cancel", TIMEOUT_S)
 
 
 def stopped(run: Run) -> CompletableFuture[str]:

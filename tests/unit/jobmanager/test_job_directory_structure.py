@@ -15,7 +15,7 @@ from flinkish.connectors.print_sink import PrintSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.directory.job_directory import FINISHED_FILE, JobDirectory, describe_program
+from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
@@ -138,7 +138,7 @@ def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refuse
 ) -> None:
     directory, now = JobDirectory(str(tmp_path)), replace(job(**changes), name=name)
     directory.check_finished_by(now)
-    directory.write(FINISHED_FILE, {"program": describe_program(job())})
+    directory.write(ENDED_FILE, {"program": describe_program(job())})
     if difference is None:
         directory.check_finished_by(now)
         return
@@ -151,7 +151,7 @@ def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refuse
 def test_of_a_program_that_an_earlier_version_has_finished_only_the_name_is_known(tmp_path: Path) -> None:
     check(tmp_path, job())
     directory = JobDirectory(str(tmp_path))
-    directory.write(FINISHED_FILE, {"last_epoch": 3})
+    directory.write("finished.json", {"last_epoch": 3})
     directory.check_finished_by(job(uid="other"))
     with pytest.raises(IncompatibleJobError, match="its job was 'shop' and is 'stall'"):
         directory.check_finished_by(replace(job(), name="stall"))

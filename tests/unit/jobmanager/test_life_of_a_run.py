@@ -10,10 +10,13 @@ import pytest
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FencedError, InternalError, OperationError
+from flinkish.errors import FencedError, FlinkishError, InternalError, OperationError
+from flinkish.jobmanager.history.history import NoHistory
 from flinkish.jobmanager.job_run import JobObserver, JobRun
+from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
+from flinkish.runtime.epoch_report import EpochReport
 
 TIMEOUT_S = 30
 
@@ -193,14 +196,73 @@ def test_a_driver_that_takes_a_job_over_reconciles_it_first() -> None:
     assert Run(lambda run: None, taken_over="it had finished").ended() == ["RECONCILING", "FINISHED"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_nobody_waits_for_ever_for_a_run_whose_end_cannot_be_told() -> None:
-    class Broken(JobObserver):
-        def job_done(self, status: JobStatus) -> None:
+class Told(JobObserver):
+    """Writes down what it is told, and can break at one of it."""
+
+    def __init__(self, breaks_at: str = "") -> None:
+        self._breaks_at = breaks_at
+        self.told: list[str] = []
+
+    def _tell(self, what: str) -> None:
+        self.told.append(what)
+        if what == self._breaks_at:
+            raise ZeroDivisionError(what)
+
+    def status_changed(self, event: Event) -> None:
+        self._tell(event.after)
+
+    def query_started(self) -> None:
+        self._tell("query started")
+
+    def attempt_started(self, attempt: int) -> None:
+        self._tell("attempt started")
+
+    def epoch_done(self, report: EpochReport) -> None:
+        self._tell("epoch done")
+
+    def epoch_committed(self, epoch: int) -> None:
+        self._tell("epoch committed")
+
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        self._tell("attempt failed")
+
+    def job_done(self, status: JobStatus) -> None:
+        self._tell("job done")
+
+
+WHAT_OBSERVERS_ARE_TOLD = (
+    *("attempt started", "RUNNING", "query started", "FAILING", "RESTARTING", "attempt failed", "attempt started"),
+    *("RUNNING", "query started", "epoch done", "epoch committed", "FINISHED", "job done"),
+)
+
+
+@pytest.mark.parametrize("breaks_at", sorted(set(WHAT_OBSERVERS_ARE_TOLD)))
+def test_an_observer_that_breaks_keeps_neither_the_job_nor_the_other_observers_from_going_on(
+    breaks_at: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def epoch(run: Run) -> None:
+        run.query_started()
+        run.epoch_done(EpochReport(0, 0, 0, 0, None, True))
+        run.epoch_committed(0)
+
+    run, before, broken, after = Run(fail, epoch), Told(), Told(breaks_at), Told()
+    run.observers += [before, broken, after]
+    assert run.ended()[-1] == "FINISHED"
+    assert run.result.exception() is None
+    assert before.told == broken.told == after.told == list(WHAT_OBSERVERS_ARE_TOLD)
+    assert "Told has failed" in caplog.text and f"ZeroDivisionError: {breaks_at}" in caplog.text
+
+
+def test_a_history_that_cannot_be_closed_and_what_cannot_be_given_back_end_no_wait() -> None:
+    class Broken(NoHistory):
+        def close(self) -> None:
             raise ZeroDivisionError
 
-    run = Run(work)
-    run.observers.append(Broken())
-    run.start()
-    run.wait(TIMEOUT_S)
-    assert run.result.done()
+    class Stuck(Run):
+        def _give_back(self) -> None:
+            raise OSError("the share is away")
+
+    run = Stuck(work)
+    run.history = Broken()
+    assert run.ended() == ["RUNNING", "FINISHED"]
+    assert run.result.exception() is None

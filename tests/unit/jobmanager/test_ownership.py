@@ -60,7 +60,7 @@ def test_the_newest_takes_a_job_over_and_its_query_away(tmp_path: Path) -> None:
     with pytest.raises(FencedError, match="has taken over this job directory"):
         first.check_owner("shop")
     with pytest.raises(FencedError):
-        first.write("finished.json", {})
+        first.write("ended.json", {})
     first.release()
     assert second.query_location().path == str(tmp_path / "spark-owner-1")
     assert (tmp_path / "spark-owner-1" / "offsets").is_dir() and (tmp_path / "spark").is_file()

@@ -2,16 +2,69 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
+from flinkish.jobmanager import requests
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask
+
+TIMEOUT_S = 20
+
+
+def request_name(directory: JobDirectory, mark: str) -> str:
+    """The name of a request to the driver that owns the directory; marks before the digits come before all others."""
+    return f"request-{directory.token}-{mark}.json"
+
+
+def answer(directory: JobDirectory, mark: str) -> str:
+    return str((directory.read(f"answer-{directory.token}-{mark}.json") or {})["error"])
+
+
+def in_a_minute_ms() -> int:
+    return int((time.time() + 60) * 1000)
+
+
+@contextmanager
+def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
+    """Within the block a desk answers the requests of the directory."""
+    desk = RequestDesk(client, directory)
+    desk.attempt_started(0)
+    try:
+        yield
+    finally:
+        desk.job_done(JobStatus.FINISHED)
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The requests that are carried out from now on; they do nothing else."""
+    found: list[dict[str, Any]] = []
+
+    def carry_out(client: Any, request: dict[str, Any]) -> CompletableFuture[Any]:
+        found.append(request)
+        return CompletableFuture.completed(None)
+
+    for name in ACTIONS:
+        monkeypatch.setitem(ACTIONS, name, carry_out)
+    return found
+
+
+def claimed(path: Path) -> JobDirectory:
+    directory = JobDirectory(str(path))
+    directory.claim("clicks")
+    return directory
 
 
 def test_who_asks_at_a_wrong_path_makes_no_directory_there(tmp_path: Path) -> None:
@@ -35,24 +88,14 @@ def test_who_asks_at_a_wrong_path_makes_no_directory_there(tmp_path: Path) -> No
 def test_a_damaged_request_keeps_no_other_one_from_being_answered(
     content: str | bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def describe(client: Any, request: dict[str, Any]) -> Any:
-        return {"name": "clicks"}
-
-    monkeypatch.setitem(ACTIONS, "describe", describe)
-    directory = JobDirectory(str(tmp_path))
-    directory.claim("clicks")
-    # before all others in the order of names
-    (tmp_path / "request-!.json").write_bytes(content if isinstance(content, bytes) else content.encode())
-    client: Any = None
-    desk = RequestDesk(client, directory)
-    desk.attempt_started(0)
-    try:
-        assert ask(str(tmp_path), "describe", timeout_s=20) == {"name": "clicks"}
-    finally:
-        desk.job_done(JobStatus.FINISHED)
-    answer = str((directory.read("answer-!.json") or {})["error"])
-    assert "damaged" in answer and "request-!.json" in answer
-    assert not (tmp_path / "request-!.json").exists()
+    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
+    directory = claimed(tmp_path)
+    name = request_name(directory, "!")
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with served(directory):
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+    assert "damaged" in answer(directory, "!") and name in answer(directory, "!")
+    assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize(
@@ -66,26 +109,21 @@ def test_a_damaged_request_keeps_no_other_one_from_being_answered(
         ({"action": "stop", "directory": 7}, "directory"),
         ({"action": "savepoint", "directory": {"a": 1}}, "directory"),
         ({"action": "savepoint", "format": "x"}, "format"),
+        ({"action": "cancel", "expires_ms": 1_000}, "has expired"),
+        ({"action": "cancel", "expires_ms": None}, "has expired"),
+        ({"action": "cancel", "expires_ms": "never"}, "has expired"),
     ],
     ids=str,
 )
 def test_a_request_of_a_wrong_shape_is_answered_with_what_is_wrong_and_not_carried_out(
     request_: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carried_out: list[Any] = []
-    for name in ACTIONS:
-        monkeypatch.setitem(ACTIONS, name, lambda client, request: carried_out.append(request))
-    directory = JobDirectory(str(tmp_path))
-    directory.claim("clicks")
-    directory.write("request-!.json", request_)
-    client: Any = None
-    desk = RequestDesk(client, directory)
-    desk.attempt_started(0)
-    try:
-        ask(str(tmp_path), "describe", timeout_s=20)
-    finally:
-        desk.job_done(JobStatus.FINISHED)
-    assert said in str((directory.read("answer-!.json") or {})["error"])
+    carried_out = recorded(monkeypatch)
+    directory = claimed(tmp_path)
+    directory.write(request_name(directory, "!"), {"expires_ms": in_a_minute_ms(), **request_})
+    with served(directory):
+        ask(str(tmp_path), "describe", TIMEOUT_S)
+    assert said in answer(directory, "!")
     assert [one["action"] for one in carried_out] == ["describe"]
 
 
@@ -94,22 +132,105 @@ def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_a
 ) -> None:
     class Directory(JobDirectory):
         def delete(self, name: str) -> None:
-            if name == "request-!.json":
+            if name.endswith("-!.json"):
                 raise OSError("a share that does not let it go")
             super().delete(name)
 
-    carried_out: list[Any] = []
-    monkeypatch.setitem(ACTIONS, "describe", lambda client, request: carried_out.append(request.get("directory")))
+    carried_out = recorded(monkeypatch)
     directory = Directory(str(tmp_path))
     directory.claim("clicks")
-    directory.write("request-!.json", {"action": "describe", "directory": "first"})
-    (tmp_path / "request-#.json").mkdir()
-    os.mkfifo(tmp_path / "request-$.json")
-    client: Any = None
-    desk = RequestDesk(client, directory)
-    desk.attempt_started(0)
-    try:
-        ask(str(tmp_path), "describe", timeout_s=20)
-    finally:
-        desk.job_done(JobStatus.FINISHED)
-    assert carried_out == [None]
+    asked = {"action": "describe", "directory": "first", "expires_ms": in_a_minute_ms()}
+    directory.write(request_name(directory, "!"), asked)
+    (tmp_path / request_name(directory, "#")).mkdir()
+    os.mkfifo(tmp_path / request_name(directory, "$"))
+    with served(directory):
+        ask(str(tmp_path), "describe", TIMEOUT_S)
+    assert [one.get("directory") for one in carried_out] == [None]
+
+
+def test_a_request_to_an_earlier_driver_is_not_carried_out_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried_out = recorded(monkeypatch)
+    hung = claimed(tmp_path)
+    # whoever asked was killed as well: nobody withdraws the request
+    hung.write(request_name(hung, "!"), {"action": "cancel", "expires_ms": in_a_minute_ms()})
+    # as earlier versions ask
+    hung.write("request-0.json", {"action": "cancel"})
+    hung.release()
+    with served(claimed(tmp_path)):
+        ask(str(tmp_path), "describe", TIMEOUT_S)
+    assert [one["action"] for one in carried_out] == ["describe"]
+
+
+def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: Path) -> None:
+    hung = claimed(tmp_path)
+
+    def replaced() -> None:
+        while not hung.names("request-", ".json"):
+            time.sleep(0.01)
+        hung.release()
+        claimed(tmp_path)
+
+    thread = threading.Thread(target=replaced)
+    thread.start()
+    with pytest.raises(OperationError, match="has ended without an answer.*another driver runs the job by now"):
+        ask(str(tmp_path), "cancel", TIMEOUT_S)
+    thread.join()
+    assert hung.names("request-", ".json") == []
+
+
+def test_requests_are_answered_while_a_slow_one_is_being_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopping: CompletableFuture[str] = CompletableFuture()
+    monkeypatch.setitem(ACTIONS, "stop", lambda *_: stopping)
+    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
+    directory = claimed(tmp_path)
+    with served(directory):
+        directory.write(request_name(directory, "!"), {"action": "stop", "expires_ms": in_a_minute_ms()})
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+        assert not list(tmp_path.glob("answer-*-!.json"))
+        stopping.complete("/savepoints/savepoint-1")
+    # the end of the job: the answer is there before anything else happens
+    assert json.loads((tmp_path / f"answer-{directory.token}-!.json").read_text())["value"] == "/savepoints/savepoint-1"
+
+
+def test_storage_that_is_away_is_told_once_and_so_is_its_return(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks_s: list[float] = []
+
+    class Directory(JobDirectory):
+        def names(self, prefix: str, suffix: str) -> list[str]:
+            looks_s.append(time.monotonic())
+            if len(looks_s) <= 5:
+                raise OSError("the share is away")
+            return super().names(prefix, suffix)
+
+    monkeypatch.setattr(requests, "POLL_S", 0.02)
+    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
+    directory = Directory(str(tmp_path))
+    directory.claim("clicks")
+    with caplog.at_level(logging.INFO, "flinkish.JobManager"), served(directory):
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+    told = [record.getMessage() for record in caplog.records]
+    away = "requests cannot be read, it is tried again and again: the share is away"
+    assert told == [away, "requests can be read again"]
+    # each look that fails doubles the time to the next one: a computation of pauses, not of speed
+    pauses_s = [after - before for before, after in zip(looks_s, looks_s[1:6], strict=False)]
+    assert all(pause_s >= 0.02 * 2**n for n, pause_s in enumerate(pauses_s, 1))
+
+
+def test_an_answer_that_nobody_fetches_is_deleted_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ANSWER_KEPT_S", 0.1)
+    recorded(monkeypatch)
+    directory = claimed(tmp_path)
+    directory.write(request_name(directory, "!"), {"action": "cancel", "expires_ms": in_a_minute_ms()})
+    with served(directory):
+        deadline = time.monotonic() + TIMEOUT_S
+        while directory.names("request-", ".json") or directory.names("answer-", ".json"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)

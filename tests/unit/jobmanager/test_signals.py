@@ -71,8 +71,7 @@ class Run:
 
     shutdown_timeout_s = 60.0
     doing: str | None = None
-    has_ended = False
-    is_cancelled = False
+    has_ended = over = False
 
     def __init__(self, name: str = "clicks") -> None:
         self.name = name
@@ -87,6 +86,9 @@ class Run:
 
     def unfinished(self) -> str | None:
         return self.doing
+
+    def abandon(self) -> bool:
+        return self.has_ended or self.over
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -162,9 +164,15 @@ def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_w
     )
 
 
-@pytest.mark.parametrize("what", ["has_ended", "is_cancelled"])
-def test_a_job_of_which_only_the_history_is_left_or_that_was_cancelled_is_not_to_be_started_again(what: str) -> None:
-    program = NEVER_ENDS.replace("run.shutdown", f"run.{what} = True; run.shutdown")
+def test_a_job_that_was_being_cancelled_is_over_although_its_epoch_has_not_ended() -> None:
+    program = NEVER_ENDS.replace("run.shutdown", "run.over = True; run.shutdown")
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+    assert ended.returncode == 143
+    assert ended.stderr.splitlines()[-1].endswith("what follows epoch 7 was not finished; the job is over")
+
+
+def test_a_job_of_which_only_the_history_is_left_was_stopped_in_order() -> None:
+    program = NEVER_ENDS.replace("run.shutdown", "run.has_ended = True; run.shutdown")
     assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, timeout=50).returncode == 143
 
 
