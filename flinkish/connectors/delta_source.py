@@ -67,6 +67,12 @@ class DeltaSource(DataFrameSource):
             self._type_info = type_of_schema(self._checked(lambda: _read_schema(SparkSession.active(), self._path)))
         return self._type_info
 
+    @property
+    def begins_anew(self) -> bool:
+        # with the table as it is then, or with a version that is given
+        starts = (value for key, value in self._options.items() if key.lower() == "startingversion")
+        return "latest" not in map(str.lower, starts)
+
     def decoder(self) -> RecordDecoder:
         return ColumnDecoder(self._row_type(), f"DeltaSource {self._path}")
 

@@ -335,6 +335,13 @@ class DataFrameSource(Source):
         """A streaming DataFrame of exactly the columns that ``decoder()`` needs. ``start`` are the offsets of a
         savepoint, as Spark gave them, or None."""
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether nothing is left out when a job that has committed no epoch yet begins with this source once more. If
+        not, the first epoch can be planned anew only if Spark keeps where the source has begun, as it does for files
+        and Kafka."""
+        return False
+
     @abstractmethod
     def decoder(self) -> RecordDecoder:
         """The decoder that the worker reads the batches with."""

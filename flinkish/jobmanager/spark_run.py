@@ -345,7 +345,7 @@ class SparkRun(JobRun):
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job after the running epoch, if a savepoint of that epoch can be written. Returns at once;
         ``stop.outcome`` is completed when it is known whether the savepoint was written. An epoch that takes longer
-        than a checkpoint may (``execution.checkpointing.timeout``) is given up; the savepoint is of the one before.
+        than half of ``execution.checkpointing.timeout`` is given up; the savepoint is of the one before.
 
         Raises:
             FinalOperationError: the job has ended already.
@@ -356,7 +356,7 @@ class SparkRun(JobRun):
         check_target(stop.directory, f"job '{self.name}'")
         with self._lock:
             self._check_stoppable()
-            stop.epoch_deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
+            stop.epoch_deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 2000
             self._stopping = stop
             self._stop.set()
         self.attempt.wake()

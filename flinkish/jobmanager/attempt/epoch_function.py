@@ -58,8 +58,14 @@ class EpochFunction:
         far.before_epoch(epoch)
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        with far.may_be_told_to_give_up(frame.sparkSession.interruptAll):
-            far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.before_commit, far.keep))
+        # the session is that of the driver, and of its other jobs
+        session, tag = frame.sparkSession, f"flinkish-epoch-{self.deployment.job_id}"
+        session.addTag(tag)
+        try:
+            with far.may_be_told_to_give_up(lambda: session.interruptTag(tag)):
+                far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.before_commit, far.keep))
+        finally:
+            session.removeTag(tag)
 
     def _what_of(self, epoch: int) -> str:
         """Describe a failed epoch, and say whether any of it can have been committed."""

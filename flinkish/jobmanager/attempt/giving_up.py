@@ -10,8 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
@@ -21,6 +23,7 @@ from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
+from flinkish.spark.plan import frame_sources
 from flinkish.spark.state_files import delete_state_from
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -32,7 +35,13 @@ END_OF_INPUT = "end-of-input.json"
 _POLL_S = 0.02
 
 
-def give_up_planned(directory: JobDirectory, location: QueryLocation, prepared: PreparedEpochs, job_name: str) -> int:
+def give_up_planned(
+    directory: JobDirectory,
+    location: QueryLocation,
+    prepared: PreparedEpochs,
+    sources: Mapping[int, Source],
+    job_name: str,
+) -> int:
     """Give up the epoch that is planned and not prepared, if there is one. To be called before the query starts.
 
     Exact, since nothing of the failed run is left that the new one could go on from. Its output files are deleted, then
@@ -53,7 +62,8 @@ def give_up_planned(directory: JobDirectory, location: QueryLocation, prepared: 
     batch, log = last - location.first_epoch, QueryLog(location.path)
     # the state after batch n is version n + 1
     delete_state_from(location.path, batch + 1)
-    if not log.can_be_planned_anew(batch):
+    begin_anew = [number for number, (_, source) in enumerate(frame_sources(sources), 1) if source.begins_anew]
+    if not log.can_be_planned_anew(batch, begin_anew):
         _log.warning(
             "job '%s': epoch %s, the first one, runs again as it was planned: a source that Spark reads keeps no "
             "record of where it has begun",

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
 from flinkish.jobmanager.attempt import epoch_listeners
-from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
@@ -31,6 +30,7 @@ from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.changelog_files import changelog_directory
+from flinkish.runtime.clock import ClockWatch
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
@@ -221,7 +221,7 @@ class QueryAttempt:
         files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         check_query(self.location)
-        committed = give_up_planned(self.directory, self.location, self._prepared, self.job.name)
+        committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
         self._running.begin_behind(committed)
         for run in self._runs():
             if run.announces_end:

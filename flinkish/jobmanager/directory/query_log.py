@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import zlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +78,8 @@ class QueryLog:
         data = read_bytes(path)
         if data is None:
             raise damaged(path, "missing")
+        if not _has_checksum(data, read_bytes(_checksum_of(path))):
+            raise damaged(path, "not what was written (its checksum differs)")
         try:
             version, text, *positions = data.decode().split("\n")
             settings = json_as(dict[str, Any], text)
@@ -93,15 +97,16 @@ class QueryLog:
 
     # ------------------------------------------------------------------ giving up
 
-    def can_be_planned_anew(self, batch: int) -> bool:
-        """Whether the sources would go on from the same places if a batch were planned once more.
+    def can_be_planned_anew(self, batch: int, begin_anew: Collection[int] = ()) -> bool:
+        """Whether nothing would be left out if a batch were planned once more.
 
-        In the first batch of a query they have no positions to go on from and find out anew where they begin. For a
-        source that Spark reads and that keeps no record of it (a Delta table that is read from its latest version on)
-        this may be somewhere else by now.
+        In the first batch of a query the sources have no positions to go on from and find out anew where they begin.
+        For one that Spark reads and that keeps no record of it (a Delta table that is read from its latest version on)
+        this may be somewhere else by now. ``begin_anew``: the inputs of the query for which this does no harm.
         """
         return bool(batch) or all(
-            end is None or bool(self._records(number)) for number, end in enumerate(self.positions(batch)[1:], 1)
+            end is None or number in begin_anew or bool(self._records(number))
+            for number, end in enumerate(self.positions(batch)[1:], 1)
         )
 
     def give_up(self, batch: int) -> None:
@@ -126,7 +131,7 @@ class QueryLog:
         planned = json.loads(ends[0] or "{}")
         if planned:
             GivenUpEpoch(self.path).write(planned)
-        _delete_checked(posixpath.join(self.path, "offsets"), str(batch))
+        _delete_checked(posixpath.join(self.path, "offsets", str(batch)))
         for number, (start, end) in enumerate(zip(starts, ends)):
             if files_read(end) is not None:
                 self._delete_lists_behind(number, files_read(start))
@@ -137,7 +142,7 @@ class QueryLog:
         for name in self._records(number):
             listed = name.removesuffix(".compact")
             if listed.isdigit() and int(listed) > kept:
-                _delete_checked(posixpath.join(self.path, "sources", str(number)), name)
+                _delete_checked(posixpath.join(self.path, "sources", str(number), name))
 
     def _records(self, number: int) -> list[str]:
         """The names of the files in which an input of the query keeps where it began, or what it has read."""
@@ -151,10 +156,25 @@ def files_read(position: str | None) -> int | None:
     return None if found is None else int(found.group(1))
 
 
-def _delete_checked(folder: str, name: str) -> None:
+def _checksum_of(path: str) -> str:
+    """The file in which Hadoop keeps the checksum of a file, on local file systems."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f".{name}.crc")
+
+
+def _has_checksum(data: bytes, checksum: bytes | None) -> bool:
+    """Whether this is the data that Hadoop has made the checksum of; also if there is none, or one of another form."""
+    if checksum is None or checksum[:4] != b"crc\0" or len(checksum) < 8:
+        return True
+    step = int.from_bytes(checksum[4:8], "big")
+    parts = (data[begin : begin + step] for begin in range(0, len(data), max(step, 1)))
+    return b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts) == checksum[8:]
+
+
+def _delete_checked(path: str) -> None:
     """Delete a file and its checksum."""
-    delete_file(posixpath.join(folder, name))
-    delete_file(posixpath.join(folder, f".{name}.crc"))
+    delete_file(path)
+    delete_file(_checksum_of(path))
 
 
 def _is_whole(position: str) -> bool:

@@ -305,6 +305,7 @@ def rows_of(table: Path) -> list[tuple[str, int]]:
     return [tuple(row.values()) for file in files for row in pq.read_table(table / file).to_pylist()]
 
 
+@pytest.mark.slow
 def test_a_cancel_ends_an_epoch_that_takes_for_ever_on_the_server(server: str, tmp_path: Path) -> None:
     make_tables(tmp_path)
     limit = {"flinkish__epoch__max_records_per_source": slow_job.FAST}

@@ -4,7 +4,8 @@
 
 Counts per key, into SQLite, of the numbers from 0 on. ``folder`` holds the job directory, the database, and an empty
 file ``working-<pid>`` for each worker process that has begun with a slow record. Numbers from `FAST` on take ``slow_s``
-seconds each. ``files``: the numbers come from text files that Spark reads, so many files to an epoch.
+seconds each, until there is a file ``mended``. ``files``: the numbers come from text files that Spark reads, so many
+files to an epoch; ``delta``: from the column ``n`` of a table.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common import Row, WatermarkStrategy
+from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from tests.integration.engine.collecting import environment
@@ -34,26 +37,32 @@ def write_file(folder: Path, first: int, last: int) -> None:
     hidden.rename(folder / "input" / f"{first}.txt")
 
 
-def build(folder: Path, slow_s: float = 0, files: int | None = None, job: str = "job", **more: Any) -> Any:
+def build(
+    folder: Path, slow_s: float = 0, files: int | None = None, job: str = "job", delta: str | None = None, **more: Any
+) -> Any:
     """The environment with the program."""
     make_tables(folder)
     env = environment(folder / job, **more)
     url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder / 'out.db'}").build()
 
     def slowly(index: int) -> tuple[int, int]:
-        if slow_s and index >= FAST:
+        if slow_s and index >= FAST and not (folder / "mended").exists():
             (folder / f"working-{os.getpid()}").touch()
             time.sleep(slow_s)
         return index % KEYS, 1
 
-    if files is None:
+    if delta is not None:
+        rows = DeltaSource(delta, Types.ROW_NAMED(["n"], [Types.LONG()]), bounded=True)
+        lines = env.from_source(rows, WatermarkStrategy.no_watermarks(), "rows").uid("rows")
+        numbers = lines.map(lambda row: row[0])
+    elif files is None:
         source = DataGeneratorSource(lambda index: index, RECORDS, splits=2)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     else:
         from pyspark.sql import SparkSession
 
-        lines = SparkSession.active().readStream.option("maxFilesPerTrigger", files).text(str(folder / "input"))
-        numbers = env.from_spark(lines, "lines").uid("lines").map(lambda row: int(row[0]))
+        frame = SparkSession.active().readStream.option("maxFilesPerTrigger", files).text(str(folder / "input"))
+        numbers = env.from_spark(frame, "lines").uid("lines").map(lambda row: int(row[0]))
     counts = numbers.map(slowly).key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")
     rows = counts.map(lambda e: Row(e[0], e[1]), COUNT)
     rows.add_sink(JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", COUNT, url)).uid("database")

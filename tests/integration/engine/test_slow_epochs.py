@@ -85,14 +85,33 @@ def test_a_cancel_ends_an_epoch_that_takes_for_ever(spark: SparkSession, tmp_pat
 def test_an_epoch_that_takes_too_long_fails_and_is_planned_anew_by_the_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    client = hung(tmp_path, flinkish__epoch__timeout="15 s")
-    with pytest.raises(EpochTimeoutError, match=r"epoch 1 has not ended within 15 s \(flinkish.epoch.timeout\)"):
-        client.get_job_execution_result().result(TIMEOUT_S)
-    assert client.get_job_status().result() is JobStatus.FAILED
+    restarts = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__attempts": "99"}
+    client = build(tmp_path, 600, flinkish__epoch__timeout="10 s", **restarts).execute_async("slow")
+    wait_until(lambda: working(tmp_path), TIMEOUT_S, "the slow epoch")
+    (tmp_path / "mended").touch()
+    client.get_job_execution_result().result(TIMEOUT_S)
     assert_workers_end(tmp_path)
-    assert_goes_on(tmp_path)
+    assert in_database(tmp_path) == expected(RECORDS)
+    told = [failure.message for failure in client.describe().exceptions]
+    assert told and all("epoch 0 has not ended within 10 s (flinkish.epoch.timeout)" in text for text in told)
 
 
+@pytest.mark.slow
+def test_the_first_epoch_of_a_delta_table_is_planned_anew_from_the_table_as_it_is(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "table")
+    spark.range(RECORDS - 1, RECORDS, 1, 1).toDF("n").write.format("delta").save(table)
+    with pytest.raises(EpochTimeoutError):
+        build(tmp_path, 600, delta=table, flinkish__epoch__timeout="5 s").execute("slow")
+    assert working(tmp_path) and planned(tmp_path) == [0]
+    spark.range(0, RECORDS - 1, 1, 5).toDF("n").write.format("delta").mode("append").save(table)
+    build(tmp_path, 0, delta=table, flinkish__epoch__max_bytes_per_source=1).execute("slow")
+    assert in_database(tmp_path) == expected(RECORDS)
+    assert planned(tmp_path)[-1] > 3, "one file to an epoch"
+
+
+@pytest.mark.slow
 def test_a_stop_gives_a_long_epoch_up_and_saves_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
     client = hung(tmp_path, execution__checkpointing__timeout="1 s")
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
@@ -100,7 +119,7 @@ def test_a_stop_gives_a_long_epoch_up_and_saves_the_one_before(spark: SparkSessi
     assert_goes_on(tmp_path, 0, job="another", execution__state_recovery__path=savepoint)
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", "cancel and SIGTERM"])
+@pytest.mark.parametrize("how", ["SIGTERM", pytest.param("cancel and SIGTERM", marks=pytest.mark.slow)])
 def test_a_driver_that_is_asked_to_end_in_a_long_epoch_exits_as_if_it_were_a_short_one(
     spark: SparkSession, tmp_path: Path, how: str
 ) -> None:
@@ -117,7 +136,7 @@ def test_a_driver_that_is_asked_to_end_in_a_long_epoch_exits_as_if_it_were_a_sho
         assert_goes_on(tmp_path)
 
 
-@pytest.mark.parametrize("fast", [0, FAST], ids=["the first epoch", "a later epoch"])
+@pytest.mark.parametrize("fast", [0, pytest.param(FAST, marks=pytest.mark.slow)], ids=["first epoch", "later epoch"])
 def test_after_a_kill_a_start_with_smaller_limits_plans_the_epoch_anew(
     spark: SparkSession, tmp_path: Path, fast: int
 ) -> None:

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.jobmanager.attempt.clock_watch import ClockWatch
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.clock import ClockWatch, ManualClock
 from tests.integration.engine.collecting import collecting, environment
 from tests.support.processes import wait_until
 

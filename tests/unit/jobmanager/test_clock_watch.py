@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.jobmanager.attempt.clock_watch import ClockWatch
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.clock import ClockWatch, ManualClock
 
 HOUR_MS = 3_600_000
 

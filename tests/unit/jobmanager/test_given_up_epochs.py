@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,8 @@ def test_a_first_epoch_stays_if_a_source_could_begin_elsewhere(
 ) -> None:
     log = write(tmp_path, {f"offsets/{batch}": entry(1, position), **({record: "v1"} if record else {})})
     assert log.can_be_planned_anew(batch) is anew
+    assert log.can_be_planned_anew(batch, begin_anew=[1])
+    assert log.can_be_planned_anew(batch, begin_anew=[2]) is anew
 
 
 def test_an_entry_that_is_damaged_is_not_given_up(tmp_path: Path) -> None:
@@ -99,6 +102,19 @@ def test_an_entry_that_is_damaged_is_not_given_up(tmp_path: Path) -> None:
     with pytest.raises(CorruptStateError, match=r"offsets/5 is unreadable"):
         log.give_up(5)
     assert left(tmp_path) == {"offsets/4", "offsets/5"}
+
+
+@pytest.mark.parametrize("size", [100, 512, 1300])
+def test_a_position_that_has_changed_is_found_out_by_the_checksum_that_spark_keeps(tmp_path: Path, size: int) -> None:
+    text = entry(6, "x" * size)
+    log = write(tmp_path, {"offsets/5": text})
+    parts = [text.encode()[begin : begin + 512] for begin in range(0, len(text), 512)]
+    checksum = b"crc\0" + (512).to_bytes(4, "big") + b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
+    (tmp_path / "offsets/.5.crc").write_bytes(checksum)
+    assert log.positions(5)[1] == "x" * size
+    (tmp_path / "offsets/5").write_text(text.replace('"epoch":6', '"epoch":7'))
+    with pytest.raises(CorruptStateError, match=r"offsets/5 is not what was written \(its checksum differs\)"):
+        log.positions(5)
 
 
 def test_the_plan_that_was_given_up_last_is_kept_and_never_guessed(tmp_path: Path) -> None:
