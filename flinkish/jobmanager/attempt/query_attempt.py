@@ -105,6 +105,8 @@ class QueryAttempt:
         #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
         self._query: Any = None
+        #: py4j's connection over which the query's thread calls this process
+        self._connection: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
@@ -131,6 +133,7 @@ class QueryAttempt:
             StopQuery: a stop was asked for, the input has ended, or the attempt must fail.
             FencedError: another driver owns the job.
         """
+        self._connection = epoch_listeners.connection_of_this_thread(self.spark)
         if self._stop.is_set() or self.ended or self._failure is not None:
             self._refused = True
             raise StopQuery
@@ -251,6 +254,8 @@ class QueryAttempt:
         finally:
             if self._query is not None and self._query.isActive:
                 self._query.stop()
+            epoch_listeners.close_connection(self._connection)
+            self._connection = None
         if self._failure is not None:
             raise self._failure
 
