@@ -10,7 +10,7 @@ usage() {
 usage: ./spark-submit.sh JOB.py [job options] [-- spark-submit options]
 
   ./spark-submit.sh jobs/click_count.py
-  ./spark-submit.sh jobs/click_count.py --bootstrap-servers host:9092 -- --master spark://host:7077
+  ./spark-submit.sh jobs/click_count.py --job-dir /shared/click-count -- --master spark://host:7077
 
 Uses the python3 on the PATH if pyspark is installed there, otherwise makes .venv in the checkout.
 Spark's log goes to .cache/spark.log; the console shows the job's own output, and errors.
@@ -18,6 +18,7 @@ Spark's log goes to .cache/spark.log; the console shows the job's own output, an
 environment:
   FLINKISH_PYTHON      the Python to use (default: python3)
   FLINKISH_CONF        the flinkish configuration (default: conf/flinkish.yaml)
+  PYSPARK_PYTHON       the Python of a cluster's workers (default: that of the driver, by its path)
 TEXT
 }
 

@@ -1,4 +1,5 @@
-"""Shows an uncaught error in the form that helps the author of the program, not the author of flinkish.
+"""Shows an uncaught error in the form that helps the author of the program, not the author of flinkish, and ends the
+process with the code that tells a supervisor what to do.
 
 Rule: the frames of the user's own code are shown, then one line with flinkish's message. The frames of flinkish,
 PySpark and Py4J, the errors that caused this one and the events of the job are shown only if the environment variable
@@ -14,6 +15,7 @@ import traceback
 from types import TracebackType
 
 from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, redact
+from flinkish.exit_codes import exit_code_of
 
 VARIABLE = "FLINKISH_FULL_TRACEBACK"
 
@@ -50,12 +52,16 @@ def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
 
 
 def show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an uncaught error to standard error. Has the signature of ``sys.excepthook``; exceptions that are not
-    flinkish's are shown as Python shows them."""
-    if isinstance(error, FlinkishError):
-        print(text_of(error, trace), file=sys.stderr)
-    else:
-        sys.__excepthook__(kind, error, trace)
+    """Print an uncaught error to standard error, and end the process with the error's code of `flinkish.exit_codes`.
+
+    Has the signature of ``sys.excepthook``: a SystemExit that the hook raises is for Python the end of the program.
+    Exceptions that are not flinkish's are shown as Python shows them. Nothing ends at an interactive prompt.
+    """
+    if not isinstance(error, FlinkishError):
+        return sys.__excepthook__(kind, error, trace)
+    print(text_of(error, trace), file=sys.stderr)
+    if not hasattr(sys, "ps1"):
+        sys.exit(exit_code_of(error))
 
 
 def install() -> None:

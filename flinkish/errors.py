@@ -3,7 +3,7 @@
 The restart strategy and the exit code depend on these classes, never on the text of a message:
 
 ==========================  ===============================  ==========================================
-class                       who must act                     worth a retry (``retryable``)
+class                       who must act                     worth a restart (``retryable``)
 ==========================  ===============================  ==========================================
 :class:`ProgramError`       the author of the job            no; but :class:`UserCodeError` yes, as in
                                                              Flink: what user code raised may be a
@@ -329,6 +329,10 @@ class SparkLostError(RetryableError):
     job."""
 
     needs_new_driver = True
+
+
+class EpochTimeoutError(RetryableError):
+    """An epoch has taken longer than it may and was given up; a restart plans it anew, with the limits of then."""
 
 
 class CheckpointError(RetryableError):

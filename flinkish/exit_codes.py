@@ -5,7 +5,9 @@ code  meaning                                                                   
 ====  ========================================================================  ===========================
 0     the program has come to its end; with ``available-now``: all there was    nothing; the next run when due
 1     it failed, and would fail again (bad program, bad configuration,          tell somebody
-      incompatible state), as any Python program that fails
+      incompatible state, a function that raises and that the restart
+      strategy does not or no longer restart), as any Python program that
+      fails
 2     it was not started: the command line is wrong; or a command for a         tell somebody
       running job could not be carried out: that job goes on
 75    it failed, and may get further if it is started again as it is            start it again
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from flinkish.errors import FencedError, FlinkishError
+from flinkish.errors import FencedError, FlinkishError, ProgramError
 
 
 class ExitCode(IntEnum):
@@ -37,7 +39,8 @@ class ExitCode(IntEnum):
 
 
 def exit_code_of(failure: BaseException | None, stopped: bool = False) -> ExitCode:
-    """The exit code of a program.
+    """The exit code of a program. A failure of user code is retried by the restart strategy only: a supervisor that did
+    the same could not be told how often.
 
     Args:
         failure: the exception that the program ended with; None if it ended without one.
@@ -50,6 +53,6 @@ def exit_code_of(failure: BaseException | None, stopped: bool = False) -> ExitCo
         return ExitCode.STOPPED if stopped else ExitCode.FINISHED
     if isinstance(failure, FencedError):
         return ExitCode.FENCED
-    if isinstance(failure, FlinkishError) and failure.retryable:
+    if isinstance(failure, FlinkishError) and failure.retryable and not isinstance(failure, ProgramError):
         return ExitCode.FAILED_FOR_NOW
     return ExitCode.FAILED

@@ -1,7 +1,8 @@
 """Enrichment by asynchronous I/O: an HTTP service is asked for the country of each user, with many calls in flight.
 
     ./spark-submit.sh jobs/sales_by_country.py                     # with a service in the driver's process
-    COUNTRY_SERVICE=host:port ./spark-submit.sh jobs/sales_by_country.py -- --master spark://host:7077
+    COUNTRY_SERVICE=host:port ./spark-submit.sh jobs/sales_by_country.py --job-dir /shared/sales \\
+        -- --master spark://host:7077
 
 The table ``sales_by_country`` holds the sum of amounts per country. Users that the service does not know are counted
 under ``unknown``. A call that the service rejects as busy (503) is retried.

@@ -14,13 +14,64 @@ import json
 import posixpath
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.common.durable_files import create_durably
+from flinkish.common.sealed_json import json_as, typed
 from flinkish.common.storage import place
 
 #: The version of Delta's writers that the tables made here ask for.
 PLAIN_WRITER_VERSION = 2
+
+
+@dataclass(frozen=True)
+class _File:
+    """What is read of an ``add`` or ``remove`` action."""
+
+    path: str
+    dataChange: bool = False  # noqa: N815 - a name of Delta's
+    stats: str | None = None
+
+
+@dataclass(frozen=True)
+class _Info:
+    """What is read of a ``commitInfo`` action."""
+
+    timestamp: int | None = None
+    userMetadata: str | None = None  # noqa: N815
+    operationMetrics: dict[str, Any] = field(default_factory=dict)  # noqa: N815
+    operationParameters: dict[str, Any] = field(default_factory=dict)  # noqa: N815
+
+
+@dataclass(frozen=True)
+class _Protocol:
+    """What is read of a ``protocol`` action."""
+
+    minWriterVersion: int  # noqa: N815
+    writerFeatures: list[str] | None = None  # noqa: N815
+
+
+@dataclass(frozen=True)
+class _Action:
+    """What is read of a line of the log."""
+
+    add: _File | None = None
+    remove: _File | None = None
+    commitInfo: _Info | None = None  # noqa: N815
+    protocol: _Protocol | None = None
+
+
+def actions_of(data: bytes) -> list[dict[str, Any]]:
+    """The actions in the file of a commit, whose fields that are read anywhere have the types of Delta's protocol.
+
+    Raises:
+        ValueError: the content is not what Delta writes; the message gives the reason.
+    """
+    actions = [json_as(dict[str, Any], line) for line in data.splitlines() if line.strip()]
+    for action in actions:
+        typed(_Action, action)
+    return actions
 
 
 def publish(file: str, actions: list[dict[str, Any]]) -> None:

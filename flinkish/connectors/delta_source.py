@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.column_decoder import ColumnDecoder
 from flinkish.connectors.spark_types import type_of_schema
@@ -70,12 +71,12 @@ class DeltaSource(DataFrameSource):
         return ColumnDecoder(self._row_type(), f"DeltaSource {self._path}")
 
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
-        reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(limits.max_bytes))
         options = self._options
         if start is not None:
             # Delta refuses two places to start at
             options = {key: value for key, value in options.items() if key.lower() not in _STARTS}
             options["startingVersion"] = str(_version(start))
+        reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(limits.max_bytes))
         for key, value in options.items():
             reader = reader.option(key, value)
         names = [f"`{name.replace('`', '``')}`" for name in self._row_type().get_field_names()]
@@ -99,6 +100,16 @@ def _read_schema(spark: Any, path: str) -> Any:
     return spark.read.format("delta").load(path).schema
 
 
+@dataclass(frozen=True)
+class _Offset:
+    """An offset of Delta's source, in Delta's names; the newest versions call the flag ``isInitialSnapshot``."""
+
+    reservoirVersion: int  # noqa: N815
+    index: int
+    isStartingVersion: bool = False  # noqa: N815
+    isInitialSnapshot: bool = False  # noqa: N815
+
+
 def _version(start: str) -> int:
     """The version of the table to start reading from, parsed from the end offset in Spark's query progress.
 
@@ -109,17 +120,19 @@ def _version(start: str) -> int:
     5
     """
     try:
-        offset = json.loads(start)
-        version, index = int(offset["reservoirVersion"]), int(offset["index"])
-        initial = bool(offset.get("isStartingVersion", offset.get("isInitialSnapshot", False)))
-    except (ValueError, KeyError, TypeError) as error:
+        offset = json_as(_Offset, start)
+        version, index = offset.reservoirVersion, offset.index
+        if version < 0:
+            raise ValueError("there is no such version")
+    except ValueError as error:
         raise SavepointError(
-            f"the offset {start[:200]!r} of a Delta source cannot be read: {error!r}",
+            f"the offset {start[:200]!r} of a Delta source cannot be read: {error}",
             where="DeltaSource",
             expected='{"reservoirVersion": ..., "index": ..., ...}',
+            hint="use another savepoint",
         ) from error
     # The index counts the files of a version; -1 is before the first one, large negative numbers mark a version's ends.
-    if initial or index >= 0:
+    if offset.isStartingVersion or offset.isInitialSnapshot or index >= 0:
         raise SavepointError(
             f"the savepoint was taken in the middle of version {version} of the table (file {index})",
             where="DeltaSource",

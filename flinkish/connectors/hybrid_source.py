@@ -11,12 +11,15 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.common.sealed_json import typed
+from flinkish.common.storage import NameForm
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import (
     Source,
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,
@@ -29,6 +32,8 @@ from flinkish.core.source import (
 from flinkish.errors import ProgramError
 
 _WHERE = "HybridSource"
+#: The ids of splits.
+_STAGE = NameForm(r"[0-9]{1,9}:(?s:.*)")
 
 
 class HybridSource(SplitSource):
@@ -94,8 +99,8 @@ class HybridSource(SplitSource):
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for stage, source in enumerate(self._sources):
-            part = _position_of_stage(position, stage)
+        parts = _positions_of_stages(position, len(self._sources))
+        for stage, (source, part) in enumerate(zip(self._sources, parts)):
             now = source.check_continuation(part, _of_stage(known, stage))
             found.update({_name(stage, key): value for key, value in now.items()})
         return found
@@ -172,19 +177,45 @@ def _inner(split: SourceSplit) -> SourceSplit:
     return replace(split, id=_parts(split.id)[1])
 
 
-def _position_of_stage(position: str | None, stage: int) -> str | None:
-    """The part of a savepoint's position (JSON) that belongs to a stage; None if the stage has not begun."""
+def _positions_of_stages(position: str | None, stages: int) -> list[str | None]:
+    """The parts of a savepoint's position (JSON) that belong to each stage; None for one that has not begun.
+
+    Raises:
+        SavepointError: the text is no position of a source with so many stages.
+    """
     if position is None:
-        return None
-    found = json.loads(position)
-    ended = [_parts(name) for name in found["ended"]]
-    splits = [(_parts(name), rest) for name, *rest in found["splits"]]
-    own = {
-        **found,
-        "ended": [name for number, name in ended if number == stage],
-        "splits": [[name, *rest] for (number, name), rest in splits if number == stage],
-    }
-    return json.dumps(own) if own["ended"] or own["splits"] else None
+        return [None] * stages
+    found = SourcePosition.decode(position, _WHERE)
+    try:
+        state = _State(0, None) if found.state is None else typed(_State, found.state)
+        for name in (*found.ended, *found.known, *(split[0] for split in found.splits)):
+            _STAGE.checked(name)
+        ended = list(map(_parts, found.ended))
+        splits = [(*_parts(name), rest) for name, *rest in found.splits]
+        last = max([state.stage, *(stage for stage, _ in ended), *(stage for stage, *_ in splits)])
+        if not 0 <= state.stage <= last < stages:
+            raise ValueError(f"it knows the sources 0 to {last}, and the program has {stages}")
+    except ValueError as error:
+        raise SourcePosition.refusal(position, _WHERE, error) from None
+    parts: list[str | None] = []
+    for stage in range(stages):
+        own = replace(
+            found,
+            ended=[name for number, name in ended if number == stage],
+            splits=[(name, *rest) for number, name, rest in splits if number == stage],
+            known=_of_stage(found.known, stage),
+            state=state.state if state.stage == stage else None,
+        )
+        parts.append(json.dumps(vars(own)) if own.ended or own.splits or own.state is not None else None)
+    return parts
+
+
+@dataclass(frozen=True)
+class _State:
+    """The state of the enumerator: the number of the current stage, and the state of its enumerator."""
+
+    stage: int
+    state: Any
 
 
 class _HybridEnumerator(SplitEnumerator):

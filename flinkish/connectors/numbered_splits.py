@@ -76,6 +76,14 @@ class NumberedSplitSource(SplitSource):
                 expected="as many splits as before",
                 hint="make the source with the old number of splits",
             )
+        before = next((split for split in restored if split.start < 0), None)
+        if before is not None:
+            raise SavepointError(
+                f"the split {before.id} is to go on at record {before.start}",
+                where=type(self).__name__,
+                expected="the number of a record, from 0 on",
+                hint="use another savepoint",
+            )
         return NumberedSplitEnumerator(self)
 
     def create_reader(self) -> SplitReader:

@@ -21,17 +21,19 @@ import time
 import uuid
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 from flinkish.common.arguments import result_of_each
 from flinkish.common.detach import handing_over
 from flinkish.common.durable_files import create_durably
-from flinkish.common.sealed_json import json_as
+from flinkish.common.sealed_json import json_as, typed
 from flinkish.common.storage import NameForm, place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.core.source import (
+    SourcePosition,
     SourceSplit,
     SplitEnumerator,
     SplitEnumeratorContext,
@@ -46,6 +48,9 @@ from flinkish.errors import FinalOperationError, ProgramError
 #: Number of epochs for which a page's file is kept after the page was read to its end: far more epochs than the query's
 #: offset log keeps.
 KEPT_EPOCHS = 1_000
+_WHERE = "PagedSource"
+#: The ids of splits.
+_PAGE = NameForm(r"[0-9]{1,18}")
 #: Number of pages that are deleted together, since a deletion lists the whole directory.
 _DELETED_AT_ONCE = 64
 
@@ -61,6 +66,25 @@ class Page(NamedTuple):
 
     values: list[Any]
     next: Any
+
+
+@dataclass(frozen=True)
+class _PageInfo:
+    """What the split of a page knows: its file, how large that is, and the digest of its content. Nobody who does not
+    know what is in a file can name its digest, so a position leads to no other file."""
+
+    bytes: int
+    file: str
+    sha256: Annotated[str, NameForm(r"[0-9a-f]{64}")]
+
+
+@dataclass(frozen=True)
+class _State:
+    """The state of the enumerator: the cursor of the next page, whether there is none, and the pages so far."""
+
+    cursor: Any
+    ended: bool
+    pages: int
 
 
 class PagedSource(SplitSource):
@@ -84,6 +108,27 @@ class PagedSource(SplitSource):
         """Convert a value of a page to a record of the declared type; by default the value itself. Called in the worker
         processes for each value, and again when an epoch runs again."""
         return value
+
+    def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
+        """Check that the position leads to pages of such a source.
+
+        Raises:
+            SavepointError: it does not.
+        """
+        if position is not None:
+            found = SourcePosition.decode(position, _WHERE)
+            try:
+                if found.state is not None:
+                    typed(_State, found.state)
+                for number in (*found.ended, *(split[0] for split in found.splits)):
+                    _PAGE.checked(number)
+                for _, at, end, info in found.splits:
+                    typed(_PageInfo, info)
+                    if end is None or not 0 <= at <= end:
+                        raise ValueError("it lies outside of the page")
+            except ValueError as error:
+                raise SourcePosition.refusal(position, _WHERE, error) from None
+        return dict(known)
 
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
         return _PageEnumerator(self, restored)
@@ -113,7 +158,8 @@ class _PageEnumerator(SplitEnumerator):
     def start(self, context: SplitEnumeratorContext) -> None:
         self._directory = context.directory
         if context.state is not None:
-            self._cursor, self._pages, self._complete = (context.state[name] for name in ("cursor", "pages", "ended"))
+            state = typed(_State, context.state)
+            self._cursor, self._pages, self._complete = state.cursor, state.pages, state.ended
 
     def snapshot_state(self) -> Any:
         return {"cursor": self._cursor, "ended": self._complete, "pages": self._pages}
@@ -212,9 +258,9 @@ class _PageReader(SplitReader):
         self._kept: tuple[str, list[Any]] = ("", [])
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        path = _page_file(wanted.split)
-        if self._kept[0] != path:
-            self._kept = (path, _read_page(path, wanted.split.info.get("sha256")))
+        info = _page_info(wanted.split)
+        if self._kept[0] != info.file:
+            self._kept = (info.file, _read_page(info))
         values = self._kept[1]
         stop = len(values) if wanted.stop is None else wanted.stop
         for begin in range(wanted.start, stop, batch_size):
@@ -222,35 +268,35 @@ class _PageReader(SplitReader):
             yield SplitRecords(result_of_each(handing_over(self._record), page, "PagedSource.record()"), None)
 
 
-def _page_file(split: SourceSplit) -> str:
-    """The path of the file of a page. A savepoint names it, from which a job may go on in another job directory: so the
-    file may lie in any directory, but only a file that has the name of this page is read."""
-    path = split.info.get("file") if isinstance(split.info, dict) else None
-    if not isinstance(path, str):
-        raise _lost(f"page {split.id}", "has no file")
-    directory, name = posixpath.split(path)
+def _page_info(split: SourceSplit) -> _PageInfo:
+    """What is known of a page. A savepoint may say it, from which a job goes on in another job directory: so the file
+    may lie in any directory, but it must have the name of this page."""
+    try:
+        info = typed(_PageInfo, split.info)
+    except ValueError as error:
+        raise _lost(f"page {split.id}", f"is not described as it was: {error}") from error
+    directory, name = posixpath.split(info.file)
     try:
         NameForm(rf"{re.escape(split.id)}-[0-9a-f]{{32}}\.json").path(directory, name)
     except ValueError as error:
-        raise _lost(path, f"is none of this source: {error}") from error
-    return path
+        raise _lost(info.file, f"is none of this source: {error}") from error
+    return info
 
 
-def _read_page(path: str, sha256: str | None) -> list[Any]:
-    """The values of a page. ``sha256``: the digest of its file; None for a page of a version without digests."""
-    filesystem, root = place(path)
-    with storage_errors("read", path):
+def _read_page(info: _PageInfo) -> list[Any]:
+    filesystem, root = place(info.file)
+    with storage_errors("read", info.file):
         try:
             with filesystem.open_input_file(root) as stream:
                 data = stream.read()
         except FileNotFoundError as error:
-            raise _lost(path, "is not there any more") from error
-    if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
-        raise _lost(path, "is damaged")
+            raise _lost(info.file, "is not there any more") from error
+    if hashlib.sha256(data).hexdigest() != info.sha256:
+        raise _lost(info.file, "is damaged")
     try:
         return json_as(list[Any], data)
     except ValueError as error:
-        raise _lost(path, f"is damaged ({error})") from error
+        raise _lost(info.file, f"is damaged ({error})") from error
 
 
 def _lost(path: str, how: str) -> FinalOperationError:

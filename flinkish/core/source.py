@@ -17,10 +17,12 @@ from __future__ import annotations
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.errors import SavepointError
 
 if TYPE_CHECKING:
     import pyarrow
@@ -86,6 +88,47 @@ class SourceSplit:
     start: int = 0
     end: int | None = None
     info: Any = None
+
+
+@dataclass(frozen=True)
+class SourcePosition:
+    """The position of a source that is read split by split, as a savepoint holds it: the JSON of these fields.
+
+    Args:
+        complete: whether no other split will be found.
+        ended: the ids of the splits that have been read to their ends.
+        splits: those that are still to be read: (id, position, end, info).
+        known: what distinguishes that which was read from other things of the same name (`Source.check_continuation`).
+        state: the result of `SplitEnumerator.snapshot_state`.
+    """
+
+    complete: bool
+    ended: list[str]
+    splits: list[tuple[str, int, int | None, Any]]
+    known: dict[str, str] = field(default_factory=dict)
+    state: Any = None
+
+    @staticmethod
+    def decode(text: str, where: str) -> SourcePosition:
+        """Read a position, which somebody else may have written.
+
+        Raises:
+            SavepointError: the text is no position. ``where``: the source.
+        """
+        try:
+            return json_as(SourcePosition, text)
+        except ValueError as error:
+            raise SourcePosition.refusal(text, where, error) from error
+
+    @staticmethod
+    def refusal(text: object, where: str, why: object) -> SavepointError:
+        """The error for a position, or a part of one, that no source of this kind has written."""
+        return SavepointError(
+            f"the position {str(text)[:200]!r} of a source cannot be read: {why}",
+            where=where,
+            expected='{"complete": ..., "ended": [...], "splits": [[id, position, end, info], ...]}',
+            hint="use another savepoint",
+        )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from flinkish.datastream.checkpoint_storage import (
 )
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
+from flinkish.jobmanager.checkpoints.settings import checkpoint_interval_ms
 
 __all__ = ["CheckpointConfig"]
 
@@ -40,7 +41,7 @@ class CheckpointConfig:
         self._configuration = configuration
 
     def is_checkpointing_enabled(self) -> bool:
-        """Whether checkpoints are taken, because an interval is set."""
+        """Whether checkpoints are taken, because an interval is set or the job has a directory."""
         return self.get_checkpoint_interval() > 0
 
     def get_checkpointing_mode(self) -> CheckpointingMode:
@@ -58,9 +59,9 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_interval(self) -> int:
-        """The time between checkpoints in ms; -1 if no checkpoints are taken."""
-        interval = self._configuration.get(checkpointing.INTERVAL)
-        return -1 if interval is None else interval.to_millis()
+        """The time between checkpoints in ms; -1 if no checkpoints are taken. One minute if it is not set and the job
+        has a directory (``flinkish.job.dir``)."""
+        return checkpoint_interval_ms(self._configuration) or -1
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
         """Set the time between checkpoints in ms, at least 10 (ArgumentValueError)."""

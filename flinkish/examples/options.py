@@ -16,7 +16,9 @@ from flinkish.datastream.connectors import Source
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import generated_clicks, kafka_clicks
 
-EXAMPLE_SERVERS = "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER"
+EXAMPLE_SERVERS = (
+    "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER --job-dir DIRECTORY"
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ def parse(
     Example: ``parse("click_count", "Clicks per user.", ["--events", "1000"]).embedded`` is true.
 
     Args:
-        program: the name of the program; it names the SQLite file and temporary job directories.
+        program: the name of the program; it names the SQLite file and its temporary folder.
         description: the text of ``--help``.
         argv: the arguments; default: those of the process.
         generator: (number of events, number of users) -> source, for a program whose records are not clicks. Such a
@@ -63,11 +65,10 @@ def parse(
         if getattr(given, name) is not None and getattr(given, name) < 1:
             parser.error(f"--{name} must be at least 1")
     embedded = given.topic is None or given.jdbc_url is None
-    job_dir = given.job_dir or (tempfile.mkdtemp(prefix=f"flinkish-{program}-") if embedded else None)
     return JobOptions(
         _source(given, generator),
-        _database(given, program, job_dir),
-        _configuration(given, job_dir),
+        _database(given, program),
+        _configuration(given),
         embedded,
         given.events,
         given.users,
@@ -92,7 +93,7 @@ def _parser(description: str, clicks: bool) -> argparse.ArgumentParser:
     database.add_argument("--jdbc-url", metavar="URL", help="PostgreSQL: postgresql://HOST:PORT/DB")
     database.add_argument("--username", help="of the database")
     database.add_argument("--password", help="of the database; better in the environment variable PGPASSWORD")
-    database.add_argument("--output", metavar="FILE", help="SQLite file (default: in the job directory)")
+    database.add_argument("--output", metavar="FILE", help="SQLite file (default: in the job directory, if any)")
     job = parser.add_argument_group("the job")
     job.add_argument("--parallelism", type=int, metavar="N", help="subtasks per operator")
     job.add_argument("--job-dir", metavar="DIRECTORY", help="state of the job; started again with it, the job goes on")
@@ -108,10 +109,10 @@ def _source(given: argparse.Namespace, generator: Callable[[int, int], Source] |
     return kafka_clicks(given.bootstrap_servers, given.topic, given.bounded)
 
 
-def _database(given: argparse.Namespace, program: str, job_dir: str | None) -> JdbcConnectionOptions:
+def _database(given: argparse.Namespace, program: str) -> JdbcConnectionOptions:
     builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder()
     if given.jdbc_url is None:
-        return builder.with_url(f"jdbc:sqlite:{_file(given.output, program, job_dir)}").build()
+        return builder.with_url(f"jdbc:sqlite:{_file(given.output, program, given.job_dir)}").build()
     builder = builder.with_url(given.jdbc_url)
     if given.username is not None:
         builder = builder.with_user_name(given.username)
@@ -122,7 +123,7 @@ def _database(given: argparse.Namespace, program: str, job_dir: str | None) -> J
 
 def _file(output: str | None, program: str, job_dir: str | None) -> str:
     if output is None:
-        # SQLite cannot keep its file in a job directory of a distributed file system
+        # SQLite cannot keep its file on a distributed file system
         elsewhere = job_dir is None or "://" in job_dir
         folder = tempfile.mkdtemp(prefix=f"flinkish-{program}-") if elsewhere else str(job_dir)
         output = os.path.join(folder.removeprefix("file:"), f"{program}.db")
@@ -131,10 +132,10 @@ def _file(output: str | None, program: str, job_dir: str | None) -> str:
     return path
 
 
-def _configuration(given: argparse.Namespace, job_dir: str | None) -> Configuration:
+def _configuration(given: argparse.Namespace) -> Configuration:
     configuration = Configuration()
-    if job_dir is not None:
-        configuration.set_string("flinkish.job.dir", job_dir)
+    if given.job_dir is not None:
+        configuration.set_string("flinkish.job.dir", given.job_dir)
     if given.parallelism is not None:
         configuration.set_integer("parallelism.default", given.parallelism)
     if given.from_savepoint is not None:

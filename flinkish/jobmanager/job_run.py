@@ -16,7 +16,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
-from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
+from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
@@ -315,7 +315,8 @@ class JobRun:
                 self._attempt_failed(error, delay_ms)
                 if delay_ms is None:
                     raise
-                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}")
+                trace = f"\n{error.user_traceback.rstrip()}" if isinstance(error, UserCodeError) else ""
+                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}{trace}")
                 if self._stop.wait(delay_ms / 1000):
                     return
             again = True

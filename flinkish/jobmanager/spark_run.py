@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import math
 import posixpath
 import shutil
+import time
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import (
+    ConfigurationError,
     CorruptStateError,
     FencedError,
     FinalOperationError,
@@ -37,6 +40,7 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.spark.failures import translate
+from flinkish.spark.session import may_run_on_other_machines
 
 
 class SparkRun(JobRun):
@@ -85,6 +89,8 @@ class SparkRun(JobRun):
         self._ends = False
         #: whether a cancellation or a suspension was asked for, which does not depend on a savepoint
         self._stopped_anyway = False
+        #: when the running epoch is given up because of that, in seconds of the monotonic clock
+        self._epoch_deadline_s = math.inf
         #: path of the final savepoint of a drain
         self._drained_savepoint: str | None = None
 
@@ -340,7 +346,8 @@ class SparkRun(JobRun):
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job after the running epoch, if a savepoint of that epoch can be written. Returns at once;
-        ``stop.outcome`` is completed when it is known whether the savepoint was written.
+        ``stop.outcome`` is completed when it is known whether the savepoint was written. An epoch that takes longer
+        than a checkpoint may (``execution.checkpointing.timeout``) is given up; the savepoint is of the one before.
 
         Raises:
             FinalOperationError: the job has ended already.
@@ -351,6 +358,7 @@ class SparkRun(JobRun):
         check_target(stop.directory, f"job '{self.name}'")
         with self._lock:
             self._check_stoppable()
+            stop.epoch_deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
             self._stopping = stop
             self._stop.set()
         self.attempt.wake()
@@ -391,15 +399,36 @@ class SparkRun(JobRun):
         return posixpath.join(self.directory.path, "savepoints")
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
-        """End the job after the running epoch; see `JobRun.request_stop`."""
+        """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
+        up at once, any other one after half of ``flinkish.shutdown.timeout``."""
         self._stopped_anyway = True
+        patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
+        self._epoch_deadline_s = min(self._epoch_deadline_s, time.monotonic() + patience_s)
         super().request_stop(end, cause)
         self.attempt.wake()
 
+    def epoch_deadline_s(self) -> float:
+        """When the running epoch is given up, in seconds of the monotonic clock."""
+        stop = self._stopping
+        return min(self._epoch_deadline_s, math.inf if stop is None else stop.epoch_deadline_s)
+
 
 def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it."""
+    """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it.
+
+    Raises:
+        ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
+            the driver's temporary one.
+    """
     temporary = settings.job_dir is None
+    if temporary and may_run_on_other_machines(spark):
+        raise ConfigurationError(
+            "the job has no directory: its state would lie in a temporary one of the driver's machine, which the "
+            "executors on other machines do not have",
+            where=f"job '{name}', Spark's master {spark.conf.get('spark.master')}",
+            expected="flinkish.job.dir, a directory that all machines reach",
+            hint="set it in the program or with -D flinkish.job.dir=DIRECTORY; the programs in jobs/ have --job-dir",
+        )
     given = settings.job_dir
     directory = JobDirectory(temporary_directory() if given is None else directory_of_job(given, name))
     directory.check_private()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
-from flinkish.common.options import execution
+from flinkish.common.options import execution, flinkish
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph
@@ -103,6 +103,9 @@ def _minicluster_run(
     needed = dependencies_of(configuration)
     if needed.archives or needed.requirements or needed.python_files:
         _LOG.warning("Python files, archives and requirements are not shipped: the minicluster runs in this process")
+    # it keeps no directory, so that nothing follows from one
+    configuration = Configuration(configuration)
+    configuration.remove_config(flinkish.JOB_DIR.key)
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))

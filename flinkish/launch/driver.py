@@ -5,10 +5,10 @@ Rule: the program cannot tell that it was started from here. It is ``__main__`` 
 value), its folder is the first entry of ``sys.path``, ``sys.argv`` begins with its path, and tracebacks begin in it. A
 code that it passes to ``sys.exit`` is the exit code.
 
-A program that is run as ``__main__`` in another way (plain ``python``, spark-submit in cluster mode) exits as Python
-does: with 1 after any exception. SIGTERM and Ctrl-C end it with 143 as well (`flinkish.jobmanager.signals`), but
-after ``flinkish stop`` and ``flinkish cancel`` it goes on behind ``execute`` and exits with 0. If it calls
-``run_main(main)``, it exits with the same codes as here.
+A program that is run as ``__main__`` in another way (plain ``python``, spark-submit in cluster mode) exits with the
+same codes after an error (`flinkish.error_display`) and after SIGTERM and Ctrl-C (`flinkish.jobmanager.signals`). But
+after ``flinkish stop`` and ``flinkish cancel`` it goes on behind ``execute`` and ends as Python does, with 0; if it
+calls ``run_main(main)``, that code is 143 as well.
 """
 
 from __future__ import annotations

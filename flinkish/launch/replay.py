@@ -8,6 +8,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from flinkish.common.sealed_json import json_as
+from flinkish.errors import ConfigurationError
+
 #: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"
 
@@ -41,6 +44,18 @@ class ReplayRequest:
 
 
 def requested_replay(environment: Mapping[str, str] | None = None) -> ReplayRequest | None:
-    """The request in ``environment`` (default: that of this process); None if the process is not a replay."""
+    """The request in ``environment`` (default: that of this process); None if the process is not a replay.
+
+    Raises:
+        ConfigurationError: the variable holds something else.
+    """
     text = (os.environ if environment is None else environment).get(VARIABLE)
-    return ReplayRequest(**json.loads(text)) if text else None
+    try:
+        return json_as(ReplayRequest, text) if text else None
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{VARIABLE}={text!r:.200} is no request for a replay: {error}",
+            where=f"the environment variable {VARIABLE}",
+            expected="what `flinkish replay` sets",
+            hint="unset it, and use the command `flinkish replay`",
+        ) from error

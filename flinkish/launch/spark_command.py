@@ -38,6 +38,10 @@ _COMPLETE = ("--conf", "spark.flinkish.launched=true")
 #: The URLs of masters whose only executor is the driver's JVM.
 _ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
 
+#: The environment variable for the Python of the workers, which is all that PySpark reads, and Spark's setting for it.
+PYSPARK_PYTHON = "PYSPARK_PYTHON"
+WORKERS_PYTHON = "spark.pyspark.python"
+
 #: The address at which a local master listens, and Spark's environment variable for it, which its web page needs.
 LOOPBACK = "127.0.0.1"
 LOCAL_IP = "SPARK_LOCAL_IP"
@@ -152,15 +156,17 @@ class SparkCommand:
         ):
             if value is not None:
                 result[name] = self._environment.get(name, value)
-        if self.is_local():
-            # Spark asks a Python for the data sources that are installed there as soon as a query names one
-            local = {**own_python(), LOCAL_IP: LOOPBACK}
-            result |= {name: self._environment.get(name, value) for name, value in local.items()}
+        if not self.in_cluster_mode():
+            # Spark runs the workers' Python beside the driver, too, where it plans Python data sources
+            own = {**own_python(), **({LOCAL_IP: LOOPBACK} if self.is_local() else {})}
+            named = self._spark.conf(WORKERS_PYTHON) or self._file_settings.get(WORKERS_PYTHON)
+            own |= {PYSPARK_PYTHON: named} if named else {}
+            result |= {name: self._environment.get(name, value) for name, value in own.items()}
         if self._runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
             options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})
-            named = {"SPARK_HOME": home, class_archive.JVM_OPTIONS: options}
-            result |= {name: value for name, value in named.items() if value}
+            start = {"SPARK_HOME": home, class_archive.JVM_OPTIONS: options}
+            result |= {name: value for name, value in start.items() if value}
         return result
 
 
@@ -197,9 +203,9 @@ def local_settings(master: str, environment: Mapping[str, str]) -> dict[str, str
 
 
 def own_python() -> dict[str, str]:
-    """Environment variables that make the workers of local masters run this Python; another one could only lack
-    packages."""
-    return dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)
+    """Environment variables that make the workers run this Python. On the driver's machine another one could only lack
+    packages; the workers of a cluster have it at the same path, unless the user names another one."""
+    return dict.fromkeys((PYSPARK_PYTHON, "PYSPARK_DRIVER_PYTHON"), sys.executable)
 
 
 def _settings_of(file: Path | None) -> dict[str, str]:

@@ -3,20 +3,25 @@
     <query>/epoch-requested         the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
     <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
+    <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
 
 Epochs are planned in a process beside the driver, possibly on another machine. It polls the first file while it waits.
 It reads the second one when the epoch that wrote it is committed; the watermarks that a plan is based on are then part
-of its offset.
+of its offset. It reads the third one when the query starts.
 """
 
 from __future__ import annotations
 
 import json
 import posixpath
+from dataclasses import dataclass
+from typing import Any
 
-from flinkish.common.sealed_json import json_as
+from flinkish.common.durable_files import replace_durably
+from flinkish.common.sealed_json import json_as, sealed, unsealed_as
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
+from flinkish.errors import CorruptStateError
 from flinkish.runtime.sources.alignment import Watermarks
 
 
@@ -65,3 +70,44 @@ class ReachedWatermarks:
                     return json_as(dict[str, dict[str, int]], stream.read() or b"{}")
             except (FileNotFoundError, ValueError):
                 return {}
+
+
+@dataclass(frozen=True)
+class _GivenUp:
+    """The content of the file of `GivenUpEpoch`."""
+
+    offset: dict[str, Any]
+
+
+class GivenUpEpoch:
+    """The file with the plan of the epoch that one query has given up last. The epoch is planned anew, but what its
+    plan had found (new splits and where they start, pages of a service that may not give them again) stays found."""
+
+    def __init__(self, query: str) -> None:
+        self._path = posixpath.join(query, "given-up.json")
+
+    def write(self, offset: dict[str, Any]) -> None:
+        """Write the offset at the end of the epoch. The epoch is taken out of the query's log only after this."""
+        with storage_errors("write", self._path):
+            replace_durably(self._path, sealed({"version": 2, "offset": offset}))
+
+    def read(self) -> dict[str, Any]:
+        """The offset at the end of the epoch; {} if the query has given up none.
+
+        Raises:
+            CorruptStateError: the file is damaged.
+        """
+        filesystem, root = place(self._path)
+        with storage_errors("read", self._path):
+            try:
+                with filesystem.open_input_file(root) as stream:
+                    return unsealed_as(_GivenUp, stream.read()).offset
+            except FileNotFoundError:
+                return {}
+            except ValueError as error:
+                raise CorruptStateError(
+                    f"the plan of an epoch that was given up is damaged: {self._path} ({error})",
+                    where=self._path,
+                    hint="restore the file from a copy; or delete it: splits that were found for that epoch only are "
+                    "looked for again, so that a service that gives a page once gives others",
+                ) from error

@@ -9,7 +9,6 @@ version is the latest.
 
 from __future__ import annotations
 
-import json
 import os
 import posixpath
 import re
@@ -18,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from flinkish.common.delta_commit import actions_of
+from flinkish.common.sealed_json import json_as
 from flinkish.common.storage import place
 from flinkish.errors import ConnectionFailedError, FencedError, OperationError
 
@@ -86,20 +87,37 @@ class FencingLog:
 
         Raises:
             FileNotFoundError: the version's file is gone.
+            OperationError: the file is damaged.
         """
         with self._log()[0].open_input_stream(self.file(version)) as stream:
-            return [json.loads(line) for line in stream.read().decode().splitlines() if line.strip()]
+            data = stream.read()
+        try:
+            return actions_of(data)
+        except ValueError as error:
+            raise self._damaged(version, error) from error
+
+    def _damaged(self, version: int, why: ValueError) -> OperationError:
+        return OperationError(
+            f"the log of the fencing table is damaged: {self.file(version)} is not what Delta writes ({why})",
+            where=self.table,
+            expected="a table that nobody but the drivers of the job writes to",
+            hint="restore the file from a copy; if no driver runs this job, delete the table and start the job again",
+        )
 
     def claim(self, version: int) -> Claim | None:
         """The claim that this version has made; None if the version is no claim.
 
         Raises:
             FileNotFoundError: the version's file is gone.
+            OperationError: the file is damaged.
         """
         for action in self.actions(version):
-            said = action.get("commitInfo", {}).get("userMetadata")
+            said = (action.get("commitInfo") or {}).get("userMetadata")
             if said and said.startswith('{"owner"'):
-                return Claim(**json.loads(said))
+                try:
+                    return json_as(Claim, said)
+                except ValueError as error:
+                    raise self._damaged(version, error) from error
         return None
 
 

@@ -47,6 +47,25 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "install flinkish there in this version, or put it on their PYTHONPATH",
     ),
     (
+        r"No module named '?(?:pyspark|py4j|pyarrow|pandas|numpy)(?!\w)",
+        EnvironmentVersionError,
+        "the Python of Spark's workers lacks a package that flinkish needs",
+        "let the workers run a Python that has it: PYSPARK_PYTHON=/path/of/python in the environment of the driver, "
+        "a path that exists on each machine",
+    ),
+    (
+        r"No module named ",
+        ProgramError,
+        "the Python of Spark's workers lacks a module of the program",
+        "ship it with env.add_python_file or env.set_python_requirements, or install it there",
+    ),
+    (
+        r'Cannot run program "[^"\n]*python[^"\n]*"',
+        EnvironmentVersionError,
+        "a machine of the cluster does not have the Python that the driver runs",
+        "name one that each machine has: PYSPARK_PYTHON=/path/of/python in the environment of the driver",
+    ),
+    (
         r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"
         r"Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut ?down|"
         r"SparkContext (?:has been|was) shut ?down|\[(?:INVALID_HANDLE\.)?SESSION_(?:CLOSED|CHANGED|NOT_FOUND)\b",
@@ -110,6 +129,13 @@ _HOLDS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         OperationError,
         "a directory cannot be written",
         "let this user write there, then start the same job again: it goes on from the last committed epoch",
+    ),
+    (
+        r"with indeterminate output was failed and retried|cannot rollback (completed|a running) result stage|"
+        r"indeterminate results from old attempt|FetchFailedException",
+        RetryableError,
+        "an executor was lost with output of the epoch that Spark cannot make again by itself",
+        "the epoch must be run again as a whole: by the restart strategy, or start the same job again",
     ),
     (
         r"Python worker (exited unexpectedly|failed to connect back)|ExecutorLostFailure|"

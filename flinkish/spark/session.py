@@ -1,5 +1,5 @@
-"""The Spark session that a job runs in (the active one, or one made for it), and the settings that flinkish's queries
-need."""
+"""The Spark session that a job runs in (the active one, or one made for it), its executors, and the settings that
+flinkish's queries need."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -22,7 +23,7 @@ from flinkish.common.options import python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
-from flinkish.launch.spark_command import MERGED_SETTINGS, local_settings
+from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import jvm_is_running, make_the_most_of, submit_variables
 
@@ -145,7 +146,7 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
         ConfigurationError: the JVM already runs, with another interpreter.
     """
     wanted = configuration.get(python.EXECUTABLE) if configuration.contains(python.EXECUTABLE) else None
-    if wanted is None or os.environ.get("PYSPARK_PYTHON") == wanted:
+    if wanted is None or os.environ.get(PYSPARK_PYTHON) == wanted:
         return
     if active is not None or jvm_is_running():
         raise ConfigurationError(
@@ -154,7 +155,7 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
             expected="the interpreter that Spark was started with",
             hint=f"start the program with PYSPARK_PYTHON={wanted} in the environment",
         )
-    os.environ["PYSPARK_PYTHON"] = wanted
+    os.environ[PYSPARK_PYTHON] = wanted
 
 
 def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
@@ -185,6 +186,11 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
                 SparkContext._ensure_initialized()
         submitted = SparkConf()
         master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
+        if not running or master.startswith("local"):
+            # otherwise executors, and Spark where it plans sources, start `python3` from the PATH, which need not be
+            # that of the virtual environment
+            named = own.get(WORKERS_PYTHON) or submitted.get(WORKERS_PYTHON)
+            os.environ.setdefault(PYSPARK_PYTHON, named or sys.executable)
         builder = builder.remote(remote) if remote else builder.master(master)
         for key, value in _session_settings(master).items():
             if not submitted.contains(key):
@@ -225,8 +231,6 @@ def _session_settings(master: str) -> dict[str, str]:
     if platform.system() == "Windows":
         settings["spark.python.unix.domain.socket.enabled"] = "false"
     if master.startswith("local"):
-        # otherwise executors start `python3` from the PATH, which need not be that of the virtual environment
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         settings |= local_settings(master, os.environ)
     return {**settings, **settings_of_long_lived_sessions()}
 
@@ -247,6 +251,46 @@ def settings_of_long_lived_sessions() -> dict[str, str]:
 def is_remote(spark: Any) -> bool:
     """Whether this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def may_run_on_other_machines(spark: Any) -> bool:
+    """Whether the executors of a session may run on other machines than its driver. False for a server of Spark Connect
+    that does not tell its master."""
+    try:
+        return not str(spark.conf.get("spark.master", "local")).startswith("local")
+    except Exception:
+        return False
+
+
+#: The reason for which Spark removes an executor that it has ended itself, as dynamic allocation does.
+_ENDED_BY_SPARK = "killed by driver"
+
+
+class LostExecutors:
+    """Finds the executors that a session loses from now on; none under Spark Connect, where the driver is elsewhere."""
+
+    def __init__(self, spark: Any) -> None:
+        self._store = None if is_remote(spark) else spark.sparkContext._jsc.sc().statusStore()
+        self._told = set(self._lost())
+
+    def new(self) -> list[str]:
+        """Those that were lost since the last call, each with its number, its address, the time and Spark's reason."""
+        found = {number: text for number, text in self._lost().items() if number not in self._told}
+        self._told.update(found)
+        return list(found.values())
+
+    def _lost(self) -> dict[str, str]:
+        if self._store is None:
+            return {}
+        lost, executors = {}, self._store.executorList(False).iterator()
+        while executors.hasNext():
+            executor = executors.next()
+            reason = "" if executor.isActive() else str(executor.removeReason().getOrElse(None))
+            if reason and _ENDED_BY_SPARK not in reason:
+                gone = datetime.fromtimestamp(executor.removeTime().get().getTime() / 1000, timezone.utc)
+                when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
+                lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
+        return lost
 
 
 def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:

@@ -98,14 +98,18 @@ class EpochRunner:
 
     deployment: Deployment
 
-    def run(self, frame: Any, epoch: int, commit: DriverCommit | None = None) -> EpochReport:
+    def run(
+        self, frame: Any, epoch: int, before_commit: Callable[[], None], commit: DriverCommit | None = None
+    ) -> EpochReport:
         """Run one epoch to its end, or only commit it if it is already prepared.
 
         Args:
             frame: the rows that leave the job in this epoch.
+            before_commit: called when the tasks have run, before the epoch is prepared, and, if it is prepared already,
+                before it is committed; raises if the epoch was given up.
             commit: commits the targets of sinks that commit in the driver; None: one after the other, here.
         """
-        return _SparkEpoch(self.deployment, frame, commit or _commit_here).run(epoch)
+        return _SparkEpoch(self.deployment, frame, before_commit, commit or _commit_here).run(epoch)
 
     def is_prepared(self, epoch: int) -> bool:
         """Whether the epoch is prepared, so that sinks may have heard of it."""
@@ -121,8 +125,11 @@ def _files_of(deployment: Deployment) -> EpochFiles:
 class _SparkEpoch(EpochSteps):
     """The steps of one epoch on Spark, whose tasks run when the frame is asked for its rows."""
 
-    def __init__(self, deployment: Deployment, frame: Any, commit_on_driver: DriverCommit) -> None:
+    def __init__(
+        self, deployment: Deployment, frame: Any, before_commit: Callable[[], None], commit_on_driver: DriverCommit
+    ) -> None:
         super().__init__(deployment.job())
+        self._before_commit = before_commit
         self._deployment = deployment
         self._frame = frame
         self._commit_on_driver = commit_on_driver
@@ -134,7 +141,10 @@ class _SparkEpoch(EpochSteps):
     # ------------------------------------------------------------------ before the barrier
 
     def _prepared(self, epoch: int) -> PreparedEpoch | None:
-        return self._prepared_epochs.read(epoch)
+        found = self._prepared_epochs.read(epoch)
+        if found is not None:
+            self._before_commit()
+        return found
 
     def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
         result = self._frame.toArrow()
@@ -155,6 +165,7 @@ class _SparkEpoch(EpochSteps):
         ReachedWatermarks(self._files.query).write(reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
+        self._before_commit()
         self._prepared_epochs.write(prepared, self._fence)
 
     def _request_next(self, epoch: int) -> None:

@@ -28,7 +28,7 @@ from flinkish.core.source import RecordDecoder, SourceLimits
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.planner_files import EpochRequest, ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
@@ -155,7 +155,9 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 # a drain reads no source any more
                 job = _without_sources(job)
             directory = posixpath.join(self._query.job_dir, "sources")
-            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory)
+            files = deployment.files
+            given_up = {} if files is None else GivenUpEpoch(files.query).read()
+            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory, given_up)
         return self._planning
 
     def stop(self) -> None:

@@ -29,7 +29,13 @@ _FILE = re.compile(r"\.{0,2}(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)(
 
 def delete_state_from(query: str, version: int) -> None:
     """Delete the files of a query's state, in all levels and partitions, from a version on. Version n + 1 is the state
-    after batch n."""
+    after batch n. From the first version on, the directory itself is deleted: Spark does not plan the first batch of a
+    query that has one."""
+    if version <= 1:
+        filesystem, root = place(posixpath.join(query, "state"))
+        with storage_errors("delete", root), suppress(FileNotFoundError):
+            filesystem.delete_dir(root)
+        return
     state = posixpath.join(query, "state")
     for operator in _directories(state):
         for partition in _directories(posixpath.join(state, operator)):

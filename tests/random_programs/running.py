@@ -228,6 +228,7 @@ class OnSpark:
         settings = {
             "pipeline.max-parallelism": "4",
             "flinkish.job.dir": str(folder / "job"),
+            "execution.checkpointing.interval": "0 s",
             "flinkish.progress": "never",
             "flinkish.history.enabled": "false",
         }

@@ -1,4 +1,6 @@
-"""A Spark cluster of real executor processes on this machine, so that a test can kill one of them.
+"""Spark clusters of real executor processes on this machine, so that a test can kill one of them.
+
+`StandaloneCluster` is a standalone master with workers, as users have it. The rest is about a cluster within a driver:
 
 A process holds one Spark session, and the tests' own is a `local[2]`: a cluster is therefore the session of a driver
 script (`start_driver`), which calls `start_cluster_session`; the test looks at it from outside, by process ids.
@@ -14,7 +16,7 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 from pyspark.sql import SparkSession
 
-from tests.support.processes import ProcessGroup
+from tests.support.processes import ProcessGroup, free_ports
 from tests.support.spark_session import start_session
 
 _EXECUTOR_CLASS = "CoarseGrainedExecutorBackend"
@@ -27,6 +29,56 @@ def start_cluster_session(
     os.environ["SPARK_HOME"] = str(spark_home(folder))
     sizes = {"spark.executor.memory": f"{memory_mb}m", "spark.executor.cores": str(cores)}
     return start_session(folder, f"local-cluster[{executors},{cores},{memory_mb}]", {**sizes, **(extra or {})})
+
+
+class StandaloneCluster:
+    """A standalone master and its workers, one process each, on this machine.
+
+    Args:
+        folder: for the logs of all processes, and the work directories of the executors.
+        workers: how many workers there are, with two cores and 1 GiB of memory each.
+
+    Example:
+        with StandaloneCluster(tmp_path) as cluster:
+            submit("--master", cluster.url)
+    """
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self.folder = folder
+        self._workers = workers
+        port, page = free_ports(2)
+        self.url = f"spark://127.0.0.1:{port}"
+        self._master = ["Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
+        self._processes: list[ProcessGroup] = []
+
+    def __enter__(self) -> StandaloneCluster:
+        self._start(self._master, "master").wait_for_line("I have been elected leader", 60)
+        for number in range(self._workers):
+            size = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", str(free_ports(1)[0])]
+            work = str(self.folder / f"work-{number}")
+            self._start(["Worker", *size, "--work-dir", work, self.url], f"worker-{number}")
+        for worker in self._processes[1:]:
+            worker.wait_for_line("Successfully registered with master", 60)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for process in reversed(self._processes):
+            process.kill()
+
+    def executors(self) -> list[psutil.Process]:
+        """The processes of the executors that run now, on whichever worker."""
+        return [each for worker in self._processes[1:] for each in worker.descendants() if _is_executor(each)]
+
+    def _start(self, arguments: list[str], name: str) -> ProcessGroup:
+        home = spark_home(self.folder)
+        kind, *options = arguments
+        command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *options]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # a worker must not know of the tests' environment, only of Spark
+        variables = {"SPARK_HOME": str(home), "PYTHONPATH": "", "PYSPARK_PYTHON": "", "SPARK_LOCAL_IP": "127.0.0.1"}
+        process = ProcessGroup(command, self.folder / f"{name}.log", variables)
+        self._processes.append(process)
+        return process
 
 
 def executor_pids(driver: ProcessGroup) -> list[int]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.support.processes import REPOSITORY, ProcessGroup
 
-#: spark-submit.sh must work out these for itself
-_INHERITED = (
+#: What spark-submit.sh must work out for itself.
+INHERITED = (
     "PYTHONPATH",
     "SPARK_HOME",
     "SPARK_REMOTE",
@@ -37,6 +37,6 @@ def submit(
         "FLINKISH_PROGRESS": "always",
     }
     # `env -u`: what the test process has and a user's shell has not
-    without = [part for name in _INHERITED if name in os.environ and name not in env for part in ("-u", name)]
+    without = [part for name in INHERITED if name in os.environ and name not in env for part in ("-u", name)]
     script = [str(REPOSITORY / "spark-submit.sh"), str(REPOSITORY / "jobs" / f"{job}.py")]
     return ProcessGroup(["env", *without, *script, *arguments, "--", *_SPARK, *spark], log_file, env)

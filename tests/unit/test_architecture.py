@@ -19,7 +19,7 @@ _RUNTIME = {"common", "core", "runtime"}
 _API = _RUNTIME | {"formats", "connectors", "graph", "minicluster", "spark", "jobmanager", "launch", "error_display"}
 ALLOWED: dict[str, set[str]] = {
     "errors": {"error_display"},
-    "error_display": set(),
+    "error_display": {"exit_codes"},
     "common": set(),
     "formats": {"common"},
     "table": {"common"},

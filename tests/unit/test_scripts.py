@@ -198,7 +198,7 @@ def test_a_signal_reaches_the_job_which_ends_as_it_likes(checkout: Checkout, num
     [
         ("raise KeyError('user')", 1),
         ("import flinkish.errors as e; raise e.ProgramError('wrong')", 1),
-        ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 75),
+        ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 1),
         ("import flinkish.errors as e; raise e.OperationError('the disk is full')", 75),
         ("import flinkish.errors as e; raise e.RetryableError('lost')", 75),
         ("import flinkish.errors as e; raise e.FencedError('another driver')", 77),

@@ -9,7 +9,10 @@ INTERVAL: ConfigOption[Duration | None] = (
     ConfigOptions.key("execution.checkpointing.interval")
     .duration_type()
     .no_default_value()
-    .with_description("Time between checkpoints; without it none are taken.")
+    .with_description(
+        "Time between checkpoints; 0: none are taken. Without it one minute for a job with a directory "
+        "(flinkish.job.dir), and none for others."
+    )
 )
 
 INTERVAL_DURING_BACKLOG: ConfigOption[Duration | None] = (

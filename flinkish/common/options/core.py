@@ -146,6 +146,8 @@ TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
     ConfigOptions.key("task.cancellation.timeout")
     .duration_type()
     .default_value(Duration.of_millis(180000))
-    .with_description("Time after which a task that does not cancel is a fatal error; 0: never.")
-    .without_effect("Spark ends tasks")
+    .with_description(
+        "How long a commit that has begun is waited for when a job is cancelled, and the end of Spark's query when an "
+        "epoch is given up; 0: for ever."
+    )
 )

@@ -10,7 +10,8 @@ JOB_DIR: ConfigOption[str | None] = (
     .string_type()
     .no_default_value()
     .with_description(
-        "Where the job keeps its state and history; without it a temporary directory, and the job cannot be resumed."
+        "Where the job keeps its state and history; with it the job takes checkpoints and restarts after failures by "
+        "default. Without it a temporary directory, and the job cannot be resumed."
     )
 )
 
@@ -67,6 +68,16 @@ EPOCH_INTERVAL: ConfigOption[Duration] = (
     .with_description("Least time between the starts of two epochs; 0 ms: one after the other.")
 )
 
+EPOCH_TIMEOUT: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.epoch.timeout")
+    .duration_type()
+    .default_value(Duration.of_millis(0))
+    .with_description(
+        "How long an epoch may take. Then it is given up, which fails the job: a restart, if the strategy allows one, "
+        "plans the epoch anew. 0 ms: as long as it takes."
+    )
+)
+
 HEARTBEAT_INTERVAL: ConfigOption[Duration] = (
     ConfigOptions.key("flinkish.heartbeat.interval")
     .duration_type()
@@ -112,8 +123,8 @@ SHUTDOWN_TIMEOUT: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_seconds(60))
     .with_description(
-        "How long the job has to end after SIGTERM: the running epoch, and the last checkpoint. When it is over, the "
-        "process ends with exit code 75, and what was not finished is replayed by the next start."
+        "How long the job has to end after SIGTERM. The running epoch is given up after half of it, and planned anew "
+        "by the next start; the rest is for the last checkpoint. When it is over, the process ends with exit code 75."
     )
 )
 

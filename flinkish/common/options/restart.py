@@ -9,7 +9,10 @@ TYPE: ConfigOption[str | None] = (
     ConfigOptions.key("restart-strategy.type")
     .string_type()
     .no_default_value()
-    .with_description("Without it: exponential-delay if checkpointing is on, else none.")
+    .with_description(
+        "How a job that has failed is restarted; none, off or disable: not at all. Without it exponential-delay if "
+        "checkpoints are taken, which a job with a directory (flinkish.job.dir) does by default, else none."
+    )
     .with_deprecated_keys("restart-strategy")
     .with_choices("none", "off", "disable", "fixed-delay", "failure-rate", "exponential-delay")
 )

@@ -118,7 +118,7 @@ def files_below(system: FileSystem, found: FileInfo) -> Iterator[FileInfo]:
         yield from _local_files_below(system, found.path)
         return
     for info in system.get_file_info(fs.FileSelector(found.path, recursive=True)):
-        if info.type == fs.FileType.File and not _hidden(info.path[len(found.path) :]):
+        if info.type == fs.FileType.File and not is_hidden(info.path[len(found.path) :]):
             yield info
 
 
@@ -135,7 +135,7 @@ def _local_files_below(system: FileSystem, folder: str) -> Iterator[FileInfo]:
             continue
         seen.add((status.st_dev, status.st_ino))
         for info in system.get_file_info(fs.FileSelector(folder)):
-            if _hidden(info.base_name):
+            if is_hidden(info.base_name):
                 continue
             if info.type == fs.FileType.File:
                 yield info
@@ -143,5 +143,6 @@ def _local_files_below(system: FileSystem, folder: str) -> Iterator[FileInfo]:
                 (links if os.path.islink(info.path) else folders).append(info.path)
 
 
-def _hidden(path: str) -> bool:
+def is_hidden(path: str) -> bool:
+    """Whether a path relative to a folder is left out of the listing of that folder. So are paths with ``..``."""
     return any(part.startswith((".", "_")) for part in path.split("/") if part)

@@ -7,13 +7,22 @@ its wildcard is literal in a longer path (``data[1]/part-*``) too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkish.connectors.file_system.globs import expand_braces, files_below, is_pattern, matching, split_pattern
+from flinkish.common.sealed_json import typed
+from flinkish.connectors.file_system.globs import (
+    expand_braces,
+    files_below,
+    is_hidden,
+    is_pattern,
+    matching,
+    split_pattern,
+)
 from flinkish.connectors.file_system.paths import Root, root_of
-from flinkish.core.source import SourceSplit
-from flinkish.errors import ConnectionFailedError, FlinkishError, ProgramError
+from flinkish.core.source import SourcePosition, SourceSplit
+from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, ProgramError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -118,6 +127,48 @@ def find_files(path: str, must_match: bool) -> list[SourceSplit]:
     return [
         SourceSplit(root.id_of(file.path), info={"bytes": file.size, "modified_ns": file.mtime_ns}) for file in files
     ]
+
+
+@dataclass(frozen=True)
+class _FileInfo:
+    """What the split of a file knows besides its position."""
+
+    bytes: int
+    modified_ns: int | None
+
+
+def check_position(position: str, found: Iterable[tuple[Root, list[FileInfo]]]) -> None:
+    """Check that a position, which somebody else may have written, leads only to files that the paths of the source
+    name. ``found``: what `find_roots` has found for each of them.
+
+    Raises:
+        SavepointError: it is no position of files.
+        FinalOperationError: it names another file.
+    """
+    named = {root.id_of(info.path).rstrip("/") for root, infos in found for info in infos}
+    for file, at, end, info in SourcePosition.decode(position, "FileSource").splits:
+        try:
+            size = typed(_FileInfo, info).bytes
+        except ValueError as error:
+            raise SourcePosition.refusal([file, at, end, info], "FileSource", error) from None
+        if size < 0 or not 0 <= at <= (at if end is None else end):
+            raise SourcePosition.refusal([file, at, end, info], "FileSource", "it lies outside of the file")
+        if not _is_named(file, named):
+            raise FinalOperationError(
+                f"the source is to go on in the file '{file}', which none of its paths names",
+                where="FileSource",
+                expected="the paths as before, or more of them, and their files where they were",
+                hint="name its folder again; put the file back if it was moved away; if the job has never read it, "
+                "somebody has changed the savepoint: use another one",
+            )
+
+
+def _is_named(file: str, named: set[str]) -> bool:
+    """Whether a file is one of these, or lies in a folder that is, as `files_below` would find it."""
+    at = len(file)
+    while at >= 0 and file[:at] not in named:
+        at = file.rfind("/", 0, at)
+    return at >= 0 and not is_hidden(file[at:])
 
 
 def _unlisted(path: str, error: Exception) -> FlinkishError:

@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from flinkish.common.storage import local_path
-from flinkish.errors import ConnectionFailedError
+from flinkish.errors import ConnectionFailedError, FinalOperationError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -106,11 +106,16 @@ class FileSystems:
 
         Raises:
             ConnectionFailedError: the file system cannot be reached or is not known.
+            FinalOperationError: none of the source's paths is on the file system of the split.
         """
         if self._roots is None:
             self._roots = [root_of(path) for path in self._paths]
         for root in self._roots:
             if split_id.startswith(root.prefix):
                 return root.system, split_id[root.cut :]
-        # the program no longer names the path under which the split was found
-        return file_system_of(split_id if split_id.startswith("/") else quote(split_id, safe=":/@"))
+        raise FinalOperationError(
+            "none of the source's paths is on the file system of the file",
+            where=f"file {split_id}",
+            expected="the paths as before, or more of them",
+            hint="name its folder again",
+        )

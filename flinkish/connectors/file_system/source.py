@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetSplitReader
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
-from flinkish.connectors.file_system.listing import checked_paths, find_roots, folders_of
+from flinkish.connectors.file_system.listing import check_position, checked_paths, find_roots, folders_of
 from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
 from flinkish.connectors.file_system.paths import FileSystems, absolute
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
@@ -37,6 +37,7 @@ class FileSource(SplitSource):
     (CSV). A file must not change until it has been read.
 
     Restore: exact. Files that the savepoint has are read on from their positions there, all others from the beginning.
+    A file that is to be read on must still be one that the paths name.
 
     Made by :meth:`for_record_stream_format` (PyFlink's) or by :meth:`text`, :meth:`csv`, :meth:`json`, :meth:`parquet`.
 
@@ -168,15 +169,18 @@ class FileSource(SplitSource):
         return RowSplitReader(self._content, systems)
 
     def check_continuation(self, position: str | None, known: Mapping[str, str]) -> dict[str, str]:
-        """Check that the paths exist.
+        """Check that the paths exist, and name the files that are to be read on.
 
         Raises:
             ProgramError: a path does not exist, a brace in it is not closed, or a pattern of a bounded source matches
                 nothing.
+            FinalOperationError: the position leads to a file that the paths do not name.
+            SavepointError: the position is none of a FileSource.
             ConnectionFailedError: a file system does not answer.
         """
-        for path in self._paths:
-            find_roots(path, must_match=self.bounded)
+        found = [find_roots(path, must_match=self.bounded) for path in self._paths]
+        if position is not None:
+            check_position(position, found)
         return dict(known)
 
 

@@ -25,7 +25,14 @@ from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_ur
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.statement import psycopg_placeholders, quoted
 from flinkish.connectors.paged_source import Page, PagedSource
-from flinkish.errors import ConnectionFailedError, FlinkishError, OperationError, ProgramError, TypeMismatchError
+from flinkish.errors import (
+    ConnectionFailedError,
+    FlinkishError,
+    OperationError,
+    ProgramError,
+    SavepointError,
+    TypeMismatchError,
+)
 
 
 class JdbcSource(PagedSource):
@@ -100,7 +107,7 @@ class JdbcSource(PagedSource):
             self._check_keys(self._rows(f"{self._query} WHERE {key} IS NULL LIMIT 1", ()))
             rows = self._rows(f"{self._query} {order}", ())
         else:
-            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (_revived(cursor[0]),))
+            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (_key_of(cursor),))
         self._check_keys(rows)
         more, rows = len(rows) > self._page_size, rows[: self._page_size]
         after = [_plain(rows[-1][-1])] if rows else cursor or _NOTHING_YET
@@ -183,7 +190,26 @@ def _plain(value: Any) -> Any:
 
 def _revived(value: Any) -> Any:
     """The inverse of `_plain` for bytes, so that they are neither read nor compared as texts."""
-    return base64.b64decode(value[_BYTES]) if isinstance(value, dict) and value.keys() == {_BYTES} else value
+    return (
+        base64.b64decode(value[_BYTES], validate=True)
+        if isinstance(value, dict) and value.keys() == {_BYTES}
+        else value
+    )
+
+
+def _key_of(cursor: Any) -> Any:
+    """The last key that was read, from a cursor, which may come from a savepoint that somebody else has written."""
+    try:
+        if not isinstance(cursor, list) or len(cursor) != 1:
+            raise ValueError("it is no list of one value")
+        return _revived(cursor[0])
+    except (ValueError, TypeError) as error:
+        raise SavepointError(
+            f"the cursor {str(cursor)[:200]} cannot be read: {error}",
+            where="JdbcSource",
+            expected="a list of the last key that was read",
+            hint="use another savepoint",
+        ) from None
 
 
 def _moment(text: str) -> datetime.datetime:

@@ -6,12 +6,15 @@ that followed in the old one, unless the source accepts data loss; then the loss
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
+from flinkish.common.sealed_json import typed
 from flinkish.connectors.kafka.client import Cluster
-from flinkish.errors import FinalOperationError, SavepointError
+from flinkish.connectors.kafka.settings import split_id
+from flinkish.core.source import SourcePosition
+from flinkish.errors import FinalOperationError
 
 _log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
@@ -70,27 +73,35 @@ def check_named(unnamed: Collection[str], left_out: bool, where: str) -> None:
     _log.warning("%s; they are left out [%s]", said, where)
 
 
+@dataclass(frozen=True)
+class _Partition:
+    """What the split of a partition knows besides its position."""
+
+    topic: str
+    partition: int
+
+
 def next_offsets(position: str) -> dict[tuple[str, int], int]:
     """The next offset of each partition that is not read to its end, parsed from a source's position (JSON).
 
     Raises:
         SavepointError: the text is no position of a Kafka source.
 
-    >>> next_offsets('{"splits": [["a-0", 5, null, {"topic": "a", "partition": 0}]]}')
+    >>> split = '["a-0", 5, null, {"topic": "a", "partition": 0}]'
+    >>> next_offsets('{"complete": false, "ended": [], "splits": [' + split + "]}")
     {('a', 0): 5}
     """
-    try:
-        found = {}
-        for _, offset, end, info in json.loads(position)["splits"]:
-            if end is None or int(offset) < int(end):
-                found[str(info["topic"]), int(info["partition"])] = int(offset)
-        return found
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise SavepointError(
-            f"the position {position[:200]!r} of a Kafka source cannot be read: {error!r}",
-            where="KafkaSource",
-            expected='{"splits": [[id, offset, end, {"topic": ..., "partition": ...}], ...]}',
-        ) from error
+    found = {}
+    for name, offset, end, info in SourcePosition.decode(position, "KafkaSource").splits:
+        try:
+            read = typed(_Partition, info)
+            if name != split_id((read.topic, read.partition)) or offset < 0:
+                raise ValueError("its name or its offset is not that of its partition")
+        except ValueError as error:
+            raise SourcePosition.refusal([name, offset, end, info], "KafkaSource", error) from None
+        if end is None or offset < end:
+            found[read.topic, read.partition] = offset
+    return found
 
 
 def renewed(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -37,6 +37,10 @@ class EpochFunction:
             # whoever refused the epoch remembers it: the text of the query's error may quote a record
             raise
         except Exception as error:
+            if (listener or self._far_side()).given_up():
+                # without the cause: its text is what Spark looks through, in vain, for the reason why a query that was
+                # stopped has ended, by a regular expression that overflows the stack of the query's thread
+                raise StopQuery from None
             # translated here, where the exception itself is at hand: Spark passes on only its text
             typed = translate(error, self._what_of(epoch), self.deployment.secret)
             if listener is None:
@@ -47,14 +51,15 @@ class EpochFunction:
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
         listener.before_epoch(epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch))
+        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch, listener.before_commit))
 
     def _run_apart(self, frame: Any, epoch: int) -> None:
         far = self._far_side()
         far.before_epoch(epoch)
         announce_batch(frame.sparkSession, self.deployment, epoch - self.deployment.first_epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.keep))
+        with far.may_be_told_to_give_up(frame.sparkSession.interruptAll):
+            far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.before_commit, far.keep))
 
     def _what_of(self, epoch: int) -> str:
         """Describe a failed epoch, and say whether any of it can have been committed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import threading
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -19,6 +20,13 @@ class EpochListener(Protocol):
 
     def before_epoch(self, epoch: int) -> None:
         """Called before an epoch runs; raises `StopQuery` or FencedError to prevent it."""
+
+    def before_commit(self) -> None:
+        """Called when the tasks of the epoch have run, before it is prepared or committed; raises `StopQuery` if it was
+        given up."""
+
+    def given_up(self) -> bool:
+        """Whether the running epoch was given up: what fails with it is no failure of the job."""
 
     def after_epoch(self, report: EpochReport) -> None:
         """Called when the sinks have committed the epoch and only Spark's own commit is left."""
@@ -50,7 +58,45 @@ def close_connection(connection: Any) -> None:
 
 
 class StopQuery(Exception):
-    """Raised before an epoch runs, to end the query. Nothing of that epoch has happened."""
+    """Raised to end the query, before an epoch runs or when it was given up. Nothing of that epoch is committed."""
+
+
+class EpochGate:
+    """Decides for each epoch whether it is given up or committed: whichever is asked for first, and never both.
+
+    The thread that runs epochs goes through the gate before it prepares one. Whoever wants to end the job at once
+    closes the gate, for good, unless an epoch is behind it.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._behind = False
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the running epoch, or the one that was about to begin, was given up."""
+        return self._closed
+
+    def begin(self) -> None:
+        """A new epoch is before the gate. Raises StopQuery if the gate is closed."""
+        self._move(False)
+
+    def go_through(self) -> None:
+        """The epoch may be committed from now on. Raises StopQuery if it was given up."""
+        self._move(True)
+
+    def _move(self, behind: bool) -> None:
+        with self._lock:
+            if self._closed:
+                raise StopQuery
+            self._behind = behind
+
+    def close(self) -> bool:
+        """Give up the epoch before the gate. Returns whether it was possible: there is no epoch behind the gate."""
+        with self._lock:
+            self._closed = self._closed or not self._behind
+            return self._closed
 
 
 _listeners: dict[str, EpochListener] = {}

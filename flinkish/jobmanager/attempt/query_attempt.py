@@ -7,26 +7,28 @@ made the attempt, which knows the job's directory, but neither the job's state n
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from flinkish.core.source import Source
-from flinkish.errors import FencedError, FlinkishError
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.clock_watch import ClockWatch
-from flinkish.jobmanager.attempt.end_offsets import end_offsets
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.query_inputs import input_is_read, keep_packing, source_positions
+from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
+from flinkish.jobmanager.attempt.query_inputs import end_offsets, input_is_read, keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
 from flinkish.jobmanager.attempt.source_checks import check_committed, check_sources, known_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import check_query, read_traces
+from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import JobDescriptor
@@ -38,8 +40,13 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
-from flinkish.spark.session import allow_epochs_that_do_not_run, is_remote, query_settings, settings_in_force
-from flinkish.spark.state_files import delete_state_from
+from flinkish.spark.session import (
+    LostExecutors,
+    allow_epochs_that_do_not_run,
+    is_remote,
+    query_settings,
+    settings_in_force,
+)
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -65,6 +72,9 @@ class AttemptObserver(Protocol):
     def epoch_committed(self, epoch: int) -> None:
         """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
         `QueryAttempt.committed_epoch`."""
+
+    def epoch_deadline_s(self) -> float:
+        """When the running epoch is given up if the attempt was asked to stop, in seconds of the monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +120,13 @@ class QueryAttempt:
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
+        self._executors: LostExecutors | None = None
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
         #: whether the running query was ended on purpose: its next epoch was not allowed to run
         self._refused = False
+        self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
 
@@ -139,9 +151,20 @@ class QueryAttempt:
             self._refused = True
             raise StopQuery
         self.directory.check_owner(self.job.name)
+        self._running.gate.begin()
+
+    def before_commit(self) -> None:
+        """The last moment at which an epoch can be given up. Raises StopQuery if it was."""
+        self._running.gate.go_through()
+
+    def given_up(self) -> bool:
+        """Whether the running epoch was given up, or broken off in its commit."""
+        return self._running.given_up
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Report an epoch that is done but for Spark's own commit. Raises FencedError if the job has another owner."""
+        """Report an epoch that is done but for Spark's own commit. Raises FencedError if the job has another owner, and
+        StopQuery if the epoch was given up."""
+        self._running.gate.go_through()
         self.directory.check_owner(self.job.name)
         self._tell(report)
 
@@ -201,30 +224,20 @@ class QueryAttempt:
     def _run_queries(self) -> None:
         files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
-        runs = self._runs()
-        self._delete_what_failed_runs_left()
-        for run in runs:
+        check_query(self.location)
+        committed = give_up_planned(self.directory, self.location, self._prepared, self.job.name)
+        self._running.begin_behind(committed)
+        for run in self._runs():
             if run.announces_end:
-                self.directory.write("end-of-input.json", {"announced": True, "query": self.location.first_epoch})
+                self.directory.write(END_OF_INPUT, {"announced": True, "query": self.location.first_epoch})
             self._run_query(run, deployment)
             if self._stop.is_set():
                 return
 
-    def _delete_what_failed_runs_left(self) -> None:
-        """Delete the output and the state of an epoch that is not prepared: it runs again, maybe with other results."""
-        self._prepared.delete_unreferenced(self.directory.fence)
-        traces = read_traces(self.location)
-        last = max(traces.planned, default=None)
-        if last is not None and last not in (*traces.committed, *traces.prepared):
-            self.directory.fence.check()
-            # the state after batch n is version n + 1
-            delete_state_from(self.location.path, last - self.location.first_epoch + 1)
-
     def _runs(self) -> list[QueryRun]:
         """The runs of the query that are still to be made."""
-        check_query(self.location)
         # announced for this query only: one that takes its place begins before the end again
-        announced = (self.directory.read("end-of-input.json") or {}).get("query") == self.location.first_epoch
+        announced = (self.directory.read(END_OF_INPUT) or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
         # it makes a difference only to runs that wait between epochs
@@ -244,6 +257,7 @@ class QueryAttempt:
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._refused = False
+        self._look_at_executors()
         try:
             self._query = self._start(run, deployment)
             self._observer.query_started()
@@ -251,10 +265,11 @@ class QueryAttempt:
         except Exception as error:
             if not self._was_stopped(error):
                 raise with_free_space(translate(error, where), self.directory) from error
-            # a query is stopped between two epochs, so all epochs that were reported are committed
+            # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
                 self._take_reports(None)
         finally:
+            self._look_at_executors()
             if self._query is not None and self._query.isActive:
                 self._query.stop()
             epoch_listeners.close_connection(self._connection)
@@ -267,7 +282,7 @@ class QueryAttempt:
         end = self._inbox.end() if self._inbox is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
-        return end or self._refused
+        return end or self._refused or self._running.given_up
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
         settings = self._packing | query_settings(
@@ -298,20 +313,37 @@ class QueryAttempt:
         checked = time.monotonic()
         while query.isActive:
             if self._stop.is_set() or self._failure is not None or self._set_back or self._is_over():
-                self._stop_idle(query)
+                self._end(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
             if time.monotonic() - checked > _CHECK_OWNER_S:
                 self.directory.check_owner(self.job.name)
                 self._look_at_clock()
+                self._failure = self._failure or self._running.overdue(self.location, self._committed)
+                self._look_at_executors()
                 checked = time.monotonic()
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
-        query.awaitTermination()
+        self._running.await_end(query, must_go_on=not self._stop.is_set())
         self._look_for_commits(query)
 
     def _is_over(self) -> bool:
         """Whether the last epoch of the input is committed."""
         return self.ended and self._committed >= self._reported
+
+    def _look_at_executors(self) -> None:
+        """Log which executors were lost since the last look."""
+        lost: list[str] = []
+        with suppress(Exception):
+            # if Spark cannot be asked, the query says why
+            self._executors = self._executors or LostExecutors(self.spark)
+            lost = self._executors.new()
+        for executor in lost:
+            _log.warning(
+                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
+                "and the restart strategy decides",
+                self.job.name,
+                escaped(executor),
+            )
 
     def _look_at_clock(self) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""
@@ -328,12 +360,22 @@ class QueryAttempt:
                 back_ms / 1000,
             )
 
-    def _stop_idle(self, query: Any) -> None:
-        """Stop a query that waits for data at once; one that is running an epoch ends before its next one."""
+    def _end(self, query: Any) -> None:
+        """Stop a query that waits for data at once. One that is running an epoch ends before its next one, or, once it
+        is time to give the epoch up, as soon as that is possible."""
         if epoch_listeners.listener_of(self.job.job_id) is not None:
             status = query.status
             if not status["isTriggerActive"] or "Waiting" in status["message"]:
                 query.stop()
+                return
+        if time.monotonic() >= self._deadline_s():
+            self._running.give_up(query)
+
+    def _deadline_s(self) -> float:
+        """When the running epoch is given up, in seconds of the monotonic clock."""
+        if isinstance(self._failure, EpochTimeoutError):
+            return -math.inf
+        return self._observer.epoch_deadline_s() if self._stop.is_set() else math.inf
 
     def _may_have_committed(self) -> bool:
         """Whether to ask Spark for commits, which is costly: only when an epoch has been reported, or when reports come

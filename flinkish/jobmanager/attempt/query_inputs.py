@@ -13,11 +13,11 @@ from typing import Any
 
 from flinkish.core.source import Source, SplitSource
 from flinkish.jobmanager.directory.damaged_files import missing_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.job_enumerator import NOTHING_READ
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
 from flinkish.runtime.sources.positions import encode_position
-from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 from flinkish.spark.plan import PlanOptions, frame_sources
 
@@ -63,11 +63,11 @@ def source_positions(
     """
     found: dict[str, str] = {}
     inputs = iter(ends)
-    offset: dict[str, Any] = json.loads(next(inputs, None) or "{}")
+    offset = offset_of(next(inputs, None), f"job '{job.name}'")
     for vertex, source in sorted(sources.items()):
         uid = job.vertex(vertex).head.uid
         if isinstance(source, SplitSource) and offset != NOTHING_READ:
-            progress = SourceProgress.decode(offset["sources"][uid], f"job '{job.name}', source uid {uid}")
+            progress = progress_in(offset, uid, f"job '{job.name}'")
             found[uid] = encode_position(progress, store, known.get(uid))
     for (vertex, _), end in zip(frame_sources(sources), inputs):
         if end is not None:
@@ -78,11 +78,33 @@ def source_positions(
 def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
     """Whether these positions are the end of all sources that are read split by split. ``ends``: as for
     `source_positions`."""
-    offset: dict[str, Any] = json.loads(next(iter(ends), None) or "{}")
+    offset = offset_of(next(iter(ends), None), f"job '{job.name}'")
     if offset == NOTHING_READ:
         return False
-    found = (
-        offset["sources"][job.vertex(v).head.uid] for v, source in sources.items() if isinstance(source, SplitSource)
-    )
-    read = [SourceProgress.decode(one, f"job '{job.name}'") for one in found]
+    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
+    read = [progress_in(offset, uid, f"job '{job.name}'") for uid in uids]
     return all(progress.all_assigned and not progress.open for progress in read)
+
+
+def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
+    """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
+
+    ``query``: the attempt's query, whose last progress is asked first, then the query's log; None: no query has been
+    started in this attempt.
+    """
+    # not its recent progress, which is a hundred texts to parse
+    progress = query.lastProgress if query is not None else None
+    if progress is not None:
+        batch = int(progress["batchId"]) + location.first_epoch
+        # the next batch starts where this one ended, even if it has nothing to read
+        if batch in (epoch, epoch + 1):
+            edge = "endOffset" if batch == epoch else "startOffset"
+            return [_text(source[edge]) for source in progress["sources"]]
+    # its last progress is that of another epoch
+    return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
+
+
+def _text(offset: Any) -> str | None:
+    if offset is None or offset == "null":
+        return None
+    return offset if isinstance(offset, str) else json.dumps(offset)

@@ -10,13 +10,16 @@ dies, and printed lines appear where the program runs.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
+from flinkish.jobmanager.attempt.epoch_listeners import EpochGate, StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.committing import CommitReport, EpochCommit
 from flinkish.runtime.deployment import JobDescriptor
@@ -25,8 +28,13 @@ from flinkish.runtime.failure import decode_error, encode_error
 from flinkish.runtime.prepared_epoch import sink_of_identity
 from flinkish.spark.sink_stage import Target
 
-#: Name of the file that asks the query to end before its next epoch.
+_log = logging.getLogger("flinkish.JobMaster")
+
+#: Name of the file that asks the query to end before its next epoch; with ``now``: to give up the running one, too.
 STOP_FILE = "stop.json"
+
+#: Seconds between two looks at whether the running epoch is to be given up.
+_LOOK_S = 1.0
 
 #: Name of the file that says why the query ended. Spark Connect cuts off long messages, so the text of its errors
 #: cannot be relied upon.
@@ -55,6 +63,7 @@ class FarSide:
         self._ended = False
         #: the identity of the sink, subtask and buffers of what the driver commits
         self._for_driver: list[dict[str, Any]] = []
+        self._gate = EpochGate()
 
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be prevented.
@@ -68,7 +77,41 @@ class FarSide:
         if self._ended or self._directory.read(STOP_FILE) is not None:
             self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
+        self._gate.begin()
         self._for_driver = []
+
+    @contextmanager
+    def may_be_told_to_give_up(self, interrupt: Callable[[], Any]) -> Iterator[None]:
+        """Inside this context the driver can have the running epoch given up. ``interrupt`` ends what Spark does for
+        it."""
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(over, interrupt), name="flinkish-give-up", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join()
+
+    def _watch(self, over: threading.Event, interrupt: Callable[[], Any]) -> None:
+        while not over.wait(_LOOK_S):
+            try:
+                if not (self._directory.read(STOP_FILE) or {}).get("now"):
+                    continue
+                if self._gate.close():
+                    self._directory.write(END_FILE, {"token": self._token})
+                    interrupt()
+                return
+            except Exception as error:
+                _log.warning("job '%s': it cannot be seen whether the epoch is given up: %s", self._job_name, error)
+
+    def before_commit(self) -> None:
+        """The last moment at which an epoch can be given up. Raises StopQuery if it was."""
+        self._gate.go_through()
+
+    def given_up(self) -> bool:
+        """Whether the running epoch was given up."""
+        return self._gate.closed
 
     def keep(self, commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
         """Keep the buffers of these targets for the report, instead of committing them here: the driver does that."""
@@ -79,7 +122,9 @@ class FarSide:
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Write the report of an epoch that is done but for Spark's own commit and what the driver commits."""
+        """Write the report of an epoch that is done but for Spark's own commit and what the driver commits. Raises
+        StopQuery if it was given up."""
+        self._gate.go_through()
         self._check_owner()
         self._directory.write(report_file(report.epoch), {"report": report.to_json(), "for_driver": self._for_driver})
         self._ended = report.end_of_input

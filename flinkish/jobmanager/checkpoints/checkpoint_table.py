@@ -10,16 +10,17 @@ written.
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.delta_commit import actions_of
 from flinkish.common.hadoop_checksums import checksum_path
-from flinkish.common.storage import place
+from flinkish.common.sealed_json import json_as
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
+from flinkish.jobmanager.savepoints.table_log import damaged_log, rows_of_checkpoint
 from flinkish.spark.vacuum import vacuum
 
 #: Name of the directory of the log, in the directory of the table.
@@ -40,6 +41,13 @@ class Written:
     version: int
     rows: int
     bytes: int = 0
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    """What is read of the statistics of a data file: how many rows have no value in each column."""
+
+    nullCount: dict[str, int] = field(default_factory=dict)  # noqa: N815 - a name of Delta's
 
 
 class CheckpointTable:
@@ -110,7 +118,7 @@ class CheckpointTable:
     def _files_of(self, version: int) -> set[str]:
         """The names of a version's data files."""
         actions = self.actions(version)
-        if any(a.get("commitInfo", {}).get("operationParameters", {}).get("mode") == "Overwrite" for a in actions):
+        if any((a.get("commitInfo") or {}).get("operationParameters", {}).get("mode") == "Overwrite" for a in actions):
             return _added(actions)
         frame = self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
         return {posixpath.basename(path) for path in frame.inputFiles()}
@@ -136,16 +144,17 @@ class CheckpointTable:
                 delete_file(posixpath.join(log, name))
 
     def protocol_of_checkpoint(self) -> dict[str, Any] | None:
-        """Delta's protocol of the table in the newest checkpoint of the log; None if the log has none in one file."""
-        import pyarrow.parquet as pq
+        """Delta's protocol of the table in the newest checkpoint of the log; None if the log has none in one file.
 
+        Raises:
+            SavepointError: the file is damaged.
+        """
         log = posixpath.join(self.path, LOG)
         name = max((name for name in child_names(log) if _SINGLE_CHECKPOINT.fullmatch(name)), default=None)
         if name is None:
             return None
-        filesystem, root = place(posixpath.join(log, name))
-        protocols = pq.read_table(root, columns=["protocol"], filesystem=filesystem)["protocol"]
-        return next((protocol for protocol in protocols.to_pylist() if protocol is not None), None)
+        rows = rows_of_checkpoint(posixpath.join(log, name), ["protocol"])
+        return next((row["protocol"] for row in rows if row.get("protocol") is not None), None)
 
     def written(self, metric: str) -> Written:
         version = self.latest_version()
@@ -180,15 +189,18 @@ class CheckpointTable:
         """Whether a row that a version has added may have no value in a column; True as well if the statistics of the
         files do not tell."""
         for action in self.actions(version):
-            if "add" in action:
-                stats = json.loads(action["add"].get("stats") or "{}")
-                if stats.get("nullCount", {}).get(column) != 0:
+            if action.get("add"):
+                try:
+                    counts = json_as(_Statistics, action["add"].get("stats") or "{}").nullCount
+                except ValueError:
+                    return True
+                if counts.get(column) != 0:
                     return True
         return False
 
     def _metric(self, version: int, name: str) -> int:
         for action in self.actions(version):
-            if "commitInfo" in action:
+            if action.get("commitInfo"):
                 return int(action["commitInfo"].get("operationMetrics", {}).get(name, 0))
         return 0
 
@@ -196,14 +208,23 @@ class CheckpointTable:
         """When a version was committed, in milliseconds since 1970 by the clock of the driver that committed it; None
         if the log does not tell."""
         for action in self.actions(version):
-            if "commitInfo" in action:
-                return int(action["commitInfo"]["timestamp"])
+            if action.get("commitInfo"):
+                found: int | None = action["commitInfo"].get("timestamp")
+                return found
         return None
 
     def actions(self, version: int) -> list[dict[str, Any]]:
-        """The actions of a version in the log; [] if its file is not there."""
-        data = read_bytes(posixpath.join(self.path, LOG, f"{version:020d}.json"))
-        return [] if data is None else [json.loads(line) for line in data.splitlines() if line.strip()]
+        """The actions of a version in the log; [] if its file is not there.
+
+        Raises:
+            SavepointError: the file is damaged.
+        """
+        path = posixpath.join(self.path, LOG, f"{version:020d}.json")
+        data = read_bytes(path)
+        try:
+            return [] if data is None else actions_of(data)
+        except ValueError as error:
+            raise damaged_log(path, f"not what Delta writes ({error})") from error
 
 
 def _is_change(action: dict[str, Any]) -> bool:
@@ -213,4 +234,4 @@ def _is_change(action: dict[str, Any]) -> bool:
 
 def _added(actions: list[dict[str, Any]]) -> set[str]:
     """The names of the data files that a version has added."""
-    return {posixpath.basename(action["add"]["path"]) for action in actions if "add" in action}
+    return {posixpath.basename(action["add"]["path"]) for action in actions if action.get("add")}

@@ -37,5 +37,6 @@ def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, chec
 
 
 def may_be_damage(error: Exception) -> bool:
-    """Whether a failed write is a reason to mistrust the table: any error is, unless flinkish has raised it."""
-    return not isinstance(error, FlinkishError)
+    """Whether a failed write is a reason to mistrust the table: any error is, unless flinkish has raised it for another
+    reason."""
+    return isinstance(error, SavepointError) or not isinstance(error, FlinkishError)

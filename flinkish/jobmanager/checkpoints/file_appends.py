@@ -59,7 +59,7 @@ class FileAppends:
         """What the table asks of readers and writers; None: the files of its log that are read here do not tell."""
         for version in reversed(self._table.versions()):
             for action in self._table.actions(version):
-                if "protocol" in action:
+                if action.get("protocol"):
                     return dict(action["protocol"])
         return self._table.protocol_of_checkpoint()
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import checkpointing
+from flinkish.common.options import checkpointing, flinkish
+
+#: The time between checkpoints of a job with a directory that sets none, in ms.
+DEFAULT_INTERVAL_MS = 60_000
 
 
 @dataclass(frozen=True)
@@ -36,13 +39,21 @@ class CheckpointSettings:
         return self.enabled and self.incremental
 
 
+def checkpoint_interval_ms(configuration: Configuration) -> int | None:
+    """The time between checkpoints in ms: ``execution.checkpointing.interval`` if it is set, where 0 means that none
+    are taken; otherwise one minute for a job with a directory (``flinkish.job.dir``). None: none are taken."""
+    interval = configuration.get(checkpointing.INTERVAL)
+    if interval is None:
+        return None if configuration.get(flinkish.JOB_DIR) is None else DEFAULT_INTERVAL_MS
+    return interval.to_millis() if interval.to_millis() > 0 else None
+
+
 def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
     """Read ``execution.checkpointing.*``. Checkpoints are incremental unless the configuration says otherwise."""
-    interval = configuration.get(checkpointing.INTERVAL)
     retention = configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)
     told = configuration.contains(checkpointing.INCREMENTAL)
     return CheckpointSettings(
-        interval_ms=None if interval is None or interval.to_millis() <= 0 else interval.to_millis(),
+        interval_ms=checkpoint_interval_ms(configuration),
         timeout_ms=configuration.get(checkpointing.TIMEOUT).to_millis(),
         min_pause_ms=configuration.get(checkpointing.MIN_PAUSE).to_millis(),
         max_concurrent=configuration.get(checkpointing.MAX_CONCURRENT_CHECKPOINTS),

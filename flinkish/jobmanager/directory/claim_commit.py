@@ -19,6 +19,7 @@ from typing import Any
 from flinkish.common.delta_commit import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
 from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
+from flinkish.errors import OperationError
 from flinkish.spark.delta_fence import Claim, FencingLog
 
 #: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
@@ -59,9 +60,9 @@ def _is_plain(log: FencingLog, versions: list[int]) -> bool:
     for version in reversed(versions):
         try:
             for action in log.actions(version):
-                if "protocol" in action:
+                if action.get("protocol"):
                     return int(action["protocol"]["minWriterVersion"]) <= PLAIN_WRITER_VERSION
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, OperationError):
             return False
     return False
 

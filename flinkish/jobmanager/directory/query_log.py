@@ -1,24 +1,33 @@
-"""Reads Spark's log of a query: which batches were planned and committed, and the positions of its inputs.
+"""Spark's log of a query: which batches were planned and committed, and the positions of its inputs.
 
     <query>/offsets/7    version, settings, then a line per input with the position at the end of batch 7
     <query>/commits/7    batch 7 is committed
+    <query>/sources/1/3  of a file source that is input 1: the files that its position {"logOffset":3} stands for
 
-Rule: a file that is not as Spark writes it is an error; its content is never guessed.
+Rule: a file that is not as Spark writes it is an error; its content is never guessed. Spark alone adds to the log; only
+`QueryLog.give_up` takes something out of it.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
+import re
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.durable_files import exists
 from flinkish.common.sealed_json import json_as
 from flinkish.errors import CorruptStateError
-from flinkish.jobmanager.directory.files import child_names, read_bytes
+from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
+from flinkish.runtime.planner_files import GivenUpEpoch
 
 #: What Spark writes for an input that has no position yet.
 _NONE = "-"
 _VERSION = "v1"
+
+#: The position of a file source: the number of its last list of files.
+_FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,10 @@ class QueryLog:
     def planned(self) -> list[int]:
         """The batches that were planned and not cleaned up since, in order."""
         return self._batches("offsets")
+
+    def is_planned(self, batch: int) -> bool:
+        """Whether a batch was planned and not cleaned up since; looks at one file."""
+        return exists(posixpath.join(self.path, "offsets", str(batch)))
 
     def committed(self) -> list[int]:
         """The batches that were committed and not cleaned up since, in order."""
@@ -77,6 +90,71 @@ class QueryLog:
         """The position of each input at the end of the last committed batch; [] before the first one."""
         committed = self.committed()
         return self.positions(committed[-1]) if committed else []
+
+    # ------------------------------------------------------------------ giving up
+
+    def can_be_planned_anew(self, batch: int) -> bool:
+        """Whether the sources would go on from the same places if a batch were planned once more.
+
+        In the first batch of a query they have no positions to go on from and find out anew where they begin. For a
+        source that Spark reads and that keeps no record of it (a Delta table that is read from its latest version on)
+        this may be somewhere else by now.
+        """
+        return bool(batch) or all(
+            end is None or bool(self._records(number)) for number, end in enumerate(self.positions(batch)[1:], 1)
+        )
+
+    def give_up(self, batch: int) -> None:
+        """Take the last batch out of the log, which is planned and not committed, so that Spark plans it anew.
+
+        To be called while no query runs, for a batch that `can_be_planned_anew`, of which no sink has heard and whose
+        state was deleted.
+
+        The new plan begins where the batch before ended, so nothing is left out and nothing comes twice:
+
+        * Sources whose splits flinkish assigns plan from the positions in the log. What the plan had found is kept
+          (`GivenUpEpoch`), since a look may give something else when it is repeated.
+        * Sources that Spark reads must be able to go on from any position in the log, since they hear only of committed
+          batches that they may forget something. What they list for themselves (the files of a file source) is deleted
+          with the batch; if the process dies before that, the next batch has those files, too.
+
+        Raises:
+            CorruptStateError: the log is damaged.
+        """
+        ends = self.positions(batch)
+        starts = self.positions(batch - 1) if batch else [None] * len(ends)
+        planned = json.loads(ends[0] or "{}")
+        if planned:
+            GivenUpEpoch(self.path).write(planned)
+        _delete_checked(posixpath.join(self.path, "offsets"), str(batch))
+        for number, (start, end) in enumerate(zip(starts, ends)):
+            if files_read(end) is not None:
+                self._delete_lists_behind(number, files_read(start))
+
+    def _delete_lists_behind(self, number: int, position: int | None) -> None:
+        """Delete the lists of files behind a position of a file source, which is an input of the query."""
+        kept = -1 if position is None else position
+        for name in self._records(number):
+            listed = name.removesuffix(".compact")
+            if listed.isdigit() and int(listed) > kept:
+                _delete_checked(posixpath.join(self.path, "sources", str(number)), name)
+
+    def _records(self, number: int) -> list[str]:
+        """The names of the files in which an input of the query keeps where it began, or what it has read."""
+        return child_names(posixpath.join(self.path, "sources", str(number)))
+
+
+def files_read(position: str | None) -> int | None:
+    """The number of the last list of files that a file source had read at a position, -1 if none; None if it is the
+    position of another source."""
+    found = _FILES_READ.fullmatch(position or "")
+    return None if found is None else int(found.group(1))
+
+
+def _delete_checked(folder: str, name: str) -> None:
+    """Delete a file and its checksum."""
+    delete_file(posixpath.join(folder, name))
+    delete_file(posixpath.join(folder, f".{name}.crc"))
 
 
 def _is_whole(position: str) -> bool:

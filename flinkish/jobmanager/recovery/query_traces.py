@@ -14,12 +14,9 @@ from typing import Any
 from flinkish.common.sealed_json import json_as
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
-from flinkish.jobmanager.directory.query_log import QueryLog, damaged
+from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
 from flinkish.jobmanager.recovery.decision import Traces
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
-
-#: The position of a file source: the number of its last list of files.
-_FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
 
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
@@ -91,13 +88,13 @@ def _check_state(query: str) -> None:
 def _check_read_files(query: str, positions: list[str | None]) -> None:
     """Check the last list of files that each file source has read: without it Spark would read the files again."""
     for index, position in enumerate(positions):
-        found = _FILES_READ.fullmatch(position or "")
-        if found is None or found.group(1) == "-1":
+        last = files_read(position)
+        if last is None or last == -1:
             continue
         folder = posixpath.join(query, "sources", str(index))
-        names = {found.group(1), f"{found.group(1)}.compact"} & set(child_names(folder))
+        names = {str(last), f"{last}.compact"} & set(child_names(folder))
         if not names:
-            raise damaged(posixpath.join(folder, found.group(1)), "missing")
+            raise damaged(posixpath.join(folder, str(last)), "missing")
         for name in names & set(empty_files(folder)):
             raise damaged(posixpath.join(folder, name), "empty")
 

@@ -6,7 +6,7 @@ Rule: nothing is written and the directory is not claimed: the job may run meanw
 
 from __future__ import annotations
 
-import json
+import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error
 from flinkish.errors import FinalOperationError
+from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -22,7 +23,7 @@ from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
 from flinkish.minicluster.mini_cluster import StoredTasks
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.job_enumerator import NOTHING_READ
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of
 from flinkish.runtime.sources.positions import decode_position
 from flinkish.runtime.task_header import TaskHeader
 
@@ -78,8 +79,7 @@ def retained_epoch(directory: JobDirectory, epoch: int) -> RetainedEpoch:
         raise _not_retained(directory, epoch, [] if has_moved(directory) else possible, location, committed)
 
     def position(number: int) -> dict[str, Any]:
-        text = log.positions(number)[0]
-        return NOTHING_READ if text is None else json.loads(text)
+        return offset_of(log.positions(number)[0], f"epoch {number + location.first_epoch} in {location.path}")
 
     start = position(batch - 1) if batch else NOTHING_READ
     return RetainedEpoch(epoch, batch in committed, location, batch, start, position(batch), log.time_ms(batch))
@@ -135,16 +135,20 @@ def put_restored(
     Raises:
         FlinkishError: the rows cannot be read.
     """
-    from pyarrow import dataset
+    from pyarrow import ArrowException, dataset
 
     filesystem, root = place(rows_of(directory, restored))
     try:
         rows = dataset.dataset(root, filesystem=filesystem, format="parquet").to_table(["vertex", "subtask", "buffer"])
+    except ArrowException as error:
+        raise damaged_file(directory.path, posixpath.basename(root), error) from error
     except OSError as error:
         raise storage_error(error, "read", root) from error
     columns = (rows.column(name).to_pylist() for name in rows.column_names)
     # rows without a vertex describe the savepoint and are not meant for a task
     store.restored = [(vertex, subtask, data) for vertex, subtask, data in zip(*columns) if vertex >= 0]
     store.positions = {
-        uid: decode_position(text, uid, store.segments) for uid, text in restored["sources"].items() if uid in sources
+        uid: decode_position(text, uid, store.segments)
+        for uid, text in restored.get("sources", {}).items()
+        if uid in sources
     }

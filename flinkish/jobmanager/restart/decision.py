@@ -40,8 +40,9 @@ class Restarts:
     def line(self, failure: FlinkishError, delay_ms: int) -> str:
         """One line about a failure that is followed by a restart; to be called after `delay_after`."""
         limit = self._strategy.limit
-        count = f"{self.made} of {limit}" if limit is not None else f"restart {self.made}"
-        return f"failed: {one_line(failure)}; restart in {seconds(delay_ms)} ({count})"
+        count = f"restart {self.made}" + (f" of {limit}" if limit is not None else "")
+        strategy = self._strategy.describe().partition(":")[0]
+        return f"failed: {one_line(failure)}; restarting in {seconds(delay_ms)} ({count}, restart-strategy {strategy})"
 
 
 def _refusal(failure: FlinkishError) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import checkpointing, restart
+from flinkish.common.options import restart
+from flinkish.jobmanager.checkpoints.settings import checkpoint_interval_ms
 from flinkish.jobmanager.restart.exponential_delay import ExponentialDelay
 from flinkish.jobmanager.restart.failure_rate import FailureRate
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
@@ -18,16 +19,15 @@ _NONE = ("none", "off", "disable")
 def from_configuration(
     configuration: Configuration, clock: Clock | None = None, random: Random | None = None
 ) -> RestartStrategy:
-    """The strategy of ``restart-strategy.type``; without that key exponential-delay if checkpointing is on, and
-    otherwise none, as in Flink.
+    """The strategy of ``restart-strategy.type``; without that key exponential-delay if checkpoints are taken
+    (`checkpoint_interval_ms`), and otherwise none, as in Flink.
 
     Raises:
         ConfigurationError: a setting of the strategy is out of range.
     """
     kind = configuration.get(restart.TYPE)
     if kind is None:
-        interval = configuration.get(checkpointing.INTERVAL)
-        kind = "exponential-delay" if interval is not None and interval.to_millis() > 0 else "none"
+        kind = "none" if checkpoint_interval_ms(configuration) is None else "exponential-delay"
     clock = clock or SystemClock()
     if kind in _NONE:
         return NoRestart()

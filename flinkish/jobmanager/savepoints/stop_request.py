@@ -6,6 +6,7 @@ before the query is stopped; and a job whose savepoint fails after that starts i
 
 from __future__ import annotations
 
+import math
 import posixpath
 import uuid
 from concurrent.futures import Future
@@ -35,6 +36,8 @@ class StopWithSavepoint:
     outcome: Future[str] = field(default_factory=Future)
     #: the savepoint's path once it is written, when the job is about to end; not set by a drain
     path: str | None = None
+    #: when the running epoch is given up, in seconds of the monotonic clock
+    epoch_deadline_s: float = math.inf
     #: whether the stop has failed and the job goes on
     job_goes_on: bool = False
 

@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-from flinkish.common.sealed_json import json_as
+from flinkish.common.sealed_json import json_as, typed
 from flinkish.common.storage import check_below
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
 
 _COMMIT = re.compile(r"(\d{20})\.json")
+#: The commits of several versions, joined into one file.
+_JOINED = re.compile(r"\d{20}\.\d{20}\.compacted\.json")
 _SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
+#: A checkpoint of the log, or a part of one, that names no further files (as those of Delta's "V2" may).
+_CLASSIC = re.compile(r"\d{20}\.checkpoint\.(\d{10}\.\d{10}\.)?parquet")
+#: Rows of a checkpoint of the log that are in memory at a time.
+_CHECKPOINT_ROWS = 10_000
 
 
 #: A deletion vector beside the data files: a random prefix, which is a folder, and a UUID as 20 characters.
@@ -70,12 +77,57 @@ def check_log(table: str, version: int | None) -> None:
         path = posixpath.join(log, f"{number:020d}.json")
         problem = _problem(table, read_bytes(path))
         if problem:
-            raise SavepointError(
-                f"the log of the table of state is damaged: {path} is {problem}",
-                where=path,
-                expected=f"all commits of the Delta table from {first} to {last}",
-                hint="copy the file from a backup, or use another savepoint or checkpoint",
-            )
+            raise damaged_log(path, problem, f"all commits of the Delta table from {first} to {last}")
+    # Delta may begin with any checkpoint of the log, and may read any commits that were joined into one file
+    for name in names:
+        path, found = posixpath.join(log, name), _SUMMED_UP.fullmatch(name)
+        if found is not None and int(found.group(1)) <= last:
+            _check_checkpoint(table, path)
+        elif _JOINED.fullmatch(name) and (problem := _problem(table, read_bytes(path))):
+            raise damaged_log(path, problem)
+
+
+def damaged_log(path: str, problem: str, expected: str = "the file as Delta wrote it") -> SavepointError:
+    """The error for a file of the log of a table of state."""
+    return SavepointError(
+        f"the log of the table of state is damaged: {path} is {problem}",
+        where=path,
+        expected=expected,
+        hint="copy the file from a backup, or use another savepoint or checkpoint",
+    )
+
+
+def rows_of_checkpoint(path: str, columns: list[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a checkpoint of the log, a Parquet file; only these columns, as far as there are such.
+
+    Raises:
+        SavepointError: the file is missing or damaged.
+    """
+    from pyarrow import ArrowException, BufferReader, parquet
+
+    data = read_bytes(path)
+    if data is None:
+        raise damaged_log(path, "missing")
+    try:
+        for batch in parquet.ParquetFile(BufferReader(data)).iter_batches(_CHECKPOINT_ROWS, columns=columns):
+            yield from batch.to_pylist()
+    except (OSError, ArrowException) as error:
+        raise damaged_log(path, f"unreadable ({error})") from error
+
+
+def _check_checkpoint(table: str, path: str) -> None:
+    columns = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv", "sidecar"]
+    whole = _CLASSIC.fullmatch(posixpath.basename(path)) is not None
+    for row in rows_of_checkpoint(path, columns) if whole else ():
+        whole = whole and row.get("sidecar") is None
+        try:
+            added = typed(_Action, {"add": row.get("add")}).add
+            if added is not None:
+                _check_added(table, added)
+        except ValueError as error:
+            raise damaged_log(path, f"not what Delta writes below the table ({error})") from error
+    if not whole:
+        raise damaged_log(path, "a checkpoint that names further files, which flinkish does not check")
 
 
 def files_of_first_commit(table: str) -> list[str]:

@@ -204,6 +204,15 @@ class AlignmentCoordinator:
                     )
 
     @staticmethod
+    def before(states: Mapping[str, Any]) -> dict[str, Any]:
+        """The progress right before an epoch that was given up, as encoded by `encode`, from the progress in the offset
+        of that epoch: its streams have read nothing in it."""
+        return {
+            uid: {name: list(one._replace(records=0)) for name, one in _decode(streams, uid).items()}
+            for uid, streams in states.items()
+        }
+
+    @staticmethod
     def encode(
         progress: Mapping[str, Mapping[str, StreamProgress]], read: Mapping[str, Mapping[str, float]]
     ) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from flinkish.common.sealed_json import json_as
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.clock import Clock
@@ -65,6 +66,7 @@ class JobEnumerator:
         clock: gives each epoch its processing time.
         restored: uid -> progress of the source in the savepoint that the job starts from.
         directory: path or URI of a directory in which each source has its own.
+        given_up: the offset of the epoch that was given up last, which may be the one that is planned next; {}: none.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class JobEnumerator:
         clock: Clock,
         restored: Mapping[str, SourceProgress] | None = None,
         directory: str = "",
+        given_up: Mapping[str, Any] | None = None,
     ) -> None:
         self._where = f"job '{job.name}'"
         self._sources = coordinated_sources(job)
@@ -83,6 +86,7 @@ class JobEnumerator:
         self._clock = clock
         self._restored = restored or {}
         self._directory = directory
+        self._given_up = given_up or {}
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
@@ -109,14 +113,19 @@ class JobEnumerator:
             reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
         """
         epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
-        places = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        committed = {one.uid: self.progress(start, one.uid) for one in self._sources}
+        places, states = committed, start.get("watermarks", {})
+        if self._given_up.get("epoch") == epoch:
+            # what that plan was based on still holds; what its tasks have reported was not
+            places = {uid: self._with_findings(uid, progress) for uid, progress in committed.items()}
+            states, reached = self._alignment.before(self._given_up.get("watermarks", {})), {}
         streams = self._discovered(places, epoch)
-        progress = self._alignment.progress(start.get("watermarks", {}), reached or {}, streams, now_ms)
+        progress = self._alignment.progress(states, reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         ends = self._ends(places, allowed, epoch)
         # the new query must learn from the first epoch which sources have ended according to the savepoint
         asked = forced or announce or (start == NOTHING_READ and bool(self._restored))
-        if not asked and not any(is_news(places[uid], end) for uid, (end, _) in ends.items()):
+        if not asked and not any(is_news(committed[uid], end) for uid, (end, _) in ends.items()):
             return start
         both = (*places.values(), *(end for end, _ in ends.values()))
         self._store.sweep({name for one in both for name, _ in one.splits.segments}, epoch)
@@ -130,6 +139,11 @@ class JobEnumerator:
             read = {uid: planner.records for uid, planner in self._planners.items()}
             offset["watermarks"] = self._alignment.encode(progress, read)
         return offset
+
+    def _with_findings(self, uid: str, progress: SourceProgress) -> SourceProgress:
+        planned = self._given_up["sources"].get(uid)
+        where = f"{self._where}, source uid {uid}"
+        return progress if planned is None else progress.with_findings_of(SourceProgress.decode(planned, where))
 
     def _discovered(self, places: dict[str, SourceProgress], epoch: int) -> dict[str, list[SourceStream]]:
         """Look for new splits of the sources that wait for no other one; returns the streams of the aligned sources."""
@@ -213,14 +227,7 @@ class JobEnumerator:
         """
         if offset == NOTHING_READ:
             return self._restored.get(uid, SourceProgress())
-        where = f"{self._where}, source uid {uid}"
-        if uid not in offset.get("sources", {}):
-            raise CorruptStateError(
-                f"the query's log has no position of the source: {str(offset)[:200]}",
-                where=where,
-                hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
-            )
-        return SourceProgress.decode(offset["sources"][uid], where)
+        return progress_in(offset, uid, self._where)
 
     def _planner(self, one: CoordinatedSource, start: SourceProgress) -> EpochPlanner:
         found = self._planners.get(one.uid)
@@ -275,6 +282,38 @@ def _checked(stand: dict[str, Any]) -> dict[str, Any]:
             hint="see SourceSplit.info and SplitEnumerator.snapshot_state",
         ) from error
     return copy
+
+
+def offset_of(text: str | None, where: str) -> dict[str, Any]:
+    """An offset of the query's log, from JSON; `NOTHING_READ` for None.
+
+    Raises:
+        CorruptStateError: the text is no offset. ``where``: the job.
+    """
+    try:
+        return NOTHING_READ if text is None else json_as(dict[str, Any], text)
+    except ValueError as error:
+        raise _damaged_log(f"no offset in {text!r:.200}: {error}", where) from error
+
+
+def progress_in(offset: dict[str, Any], uid: str, where: str) -> SourceProgress:
+    """The progress of a source, according to an offset that is not `NOTHING_READ`.
+
+    Raises:
+        CorruptStateError: the offset has no progress of the source, or it cannot be read. ``where``: the job.
+    """
+    where, sources = f"{where}, source uid {uid}", offset.get("sources")
+    if not isinstance(sources, dict) or uid not in sources:
+        raise _damaged_log(f"no position of the source: {str(offset)[:200]}", where)
+    return SourceProgress.decode(sources[uid], where)
+
+
+def _damaged_log(lacks: str, where: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"the query's log has {lacks}",
+        where=where,
+        hint="restore the query's log from a copy, or start the job from its last checkpoint or savepoint",
+    )
 
 
 def known_splits(progress: SourceProgress, store: SegmentStore) -> list[SourceSplit]:

@@ -2,40 +2,18 @@
 
     {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...], "state": ...}
 
-``splits`` are those that are still to be read, each from ``position``. ``complete`` says that no other split will be
-found. ``known`` distinguishes what was read from other things of the same name (`Source.check_continuation`).
-``state``, if there is any, is the further state of the enumerator.
+Rule upheld here: what `SourcePosition` reads is what was written here.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from flinkish.common.sealed_json import json_as
-from flinkish.core.source import SourceSplit
+from flinkish.core.source import SourcePosition, SourceSplit
 from flinkish.errors import SavepointError
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList
-
-
-@dataclass(frozen=True)
-class _Known:
-    """What a position says of the things that were read."""
-
-    known: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Position:
-    """A position, as the module docstring has it."""
-
-    complete: bool
-    ended: list[str]
-    splits: list[tuple[str, int, int | None, Any]]
-    state: Any = None
 
 
 def encode_position(progress: SourceProgress, store: SegmentStore, known: Mapping[str, str] | None = None) -> str:
@@ -54,8 +32,8 @@ def encode_position(progress: SourceProgress, store: SegmentStore, known: Mappin
 def known_in(position: str | None) -> dict[str, str]:
     """The ``known`` part of a position in a savepoint; {} if there is none."""
     try:
-        return json_as(_Known, position or "{}").known
-    except ValueError:
+        return SourcePosition.decode(position, "").known if position else {}
+    except SavepointError:
         # the position may be an offset of Spark; a text that is no position at all is refused where it is used
         return {}
 
@@ -67,15 +45,7 @@ def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
     Raises:
         SavepointError: the text is not a position.
     """
-    try:
-        found = json_as(_Position, text)
-    except ValueError as error:
-        raise SavepointError(
-            f"the position {text[:200]!r} of a source cannot be read: {error!r}",
-            where=f"source uid {uid}",
-            expected='{"complete": ..., "ended": [...], "splits": [[id, position, end, info], ...]}',
-            hint="use another savepoint",
-        ) from error
+    found = SourcePosition.decode(text, f"source uid {uid}")
     splits = [SourceSplit(*split) for split in found.splits]
     ended = [SourceSplit(name) for name in found.ended]
     known = SplitList().with_splits([*ended, *splits], (), store)

@@ -7,7 +7,7 @@ computed again from the present state of a cluster, a directory or a broker.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from flinkish.core.source import SourceSplit, SplitRange
@@ -81,6 +81,11 @@ class SourceProgress:
         reached = ends | {one.number: one.position for one in self.open}
         return {splits[number].id: position for number, position in reached.items() if position is not None}
 
+    def with_findings_of(self, given_up: SourceProgress) -> SourceProgress:
+        """This progress, with the splits that a plan of the next epoch had found, which was given up. They are not
+        looked for again: another look may find other ones, such as later offsets of Kafka or no page any more."""
+        return replace(self, splits=given_up.splits, complete=given_up.complete, state=given_up.state)
+
     def encode(self) -> dict[str, Any]:
         """Encode the progress for the offset. The keys are in order, since Spark compares offsets as texts."""
         found = {
@@ -118,7 +123,7 @@ class SourceProgress:
                 tuple((int(subtask), str(split)) for subtask, split in value.get("held", ())),
                 value.get("state"),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CorruptStateError(
                 f"the position of a source cannot be read: {error!r} in {str(value)[:200]}",
                 where=where,

@@ -60,6 +60,8 @@ class Job:
     def environment(self, settings: dict[str, str] | None = None) -> StreamExecutionEnvironment:
         values = {
             "flinkish.job.dir": str(self.directory),
+            # no checkpoints, and so no restarts
+            "execution.checkpointing.interval": "0 s",
             "flinkish.progress": "never",
             "flinkish.history.enabled": "false",
             "parallelism.default": "2",

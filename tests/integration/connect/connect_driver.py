@@ -112,6 +112,7 @@ def run(options: dict[str, Any]) -> None:
     """One job to its end."""
     settings = Configuration()
     settings.set_string("flinkish.job.dir", options["job_dir"])
+    settings.set_string("execution.checkpointing.interval", "0 s")
     settings.set_string("flinkish.progress", "always")
     settings.set_string("parallelism.default", "2")
     for key, value in options.get("settings", {}).items():

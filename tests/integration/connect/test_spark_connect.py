@@ -16,14 +16,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from flinkish.errors import OperationError
+from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.requests import ask
+from flinkish.launch import driver
 from flinkish.runtime.phases import Phase
 from tests.integration.connect.clicks import click, expected
+from tests.integration.engine import slow_job
+from tests.integration.engine.counting_job import expected as expected_counts
+from tests.integration.engine.counting_job import in_database, make_tables
 from tests.support import faults
 from tests.support.connect_server import start_connect_server
 from tests.support.processes import ProcessGroup, start_driver, wait_until
@@ -297,3 +303,17 @@ def rows_of(table: Path) -> list[tuple[str, int]]:
             if "remove" in action:
                 files.discard(action["remove"]["path"])
     return [tuple(row.values()) for file in files for row in pq.read_table(table / file).to_pylist()]
+
+
+def test_a_cancel_ends_an_epoch_that_takes_for_ever_on_the_server(server: str, tmp_path: Path) -> None:
+    make_tables(tmp_path)
+    limit = {"flinkish__epoch__max_records_per_source": slow_job.FAST}
+    options = json.dumps({"folder": str(tmp_path), "slow_s": 600, "remote": server, "settings": limit})
+    launched = Path(driver.__file__), slow_job.__file__, options
+    with start_driver(*launched, log_file=tmp_path / "driver.log") as job:
+        working = job.wait_for(lambda: list(tmp_path.glob("working-*")), 200, "the slow epoch")
+        ask(str(tmp_path / "job"), "cancel", 120)
+        job.end_with(ExitCode.STOPPED, 120)
+    assert in_database(tmp_path) == expected_counts(slow_job.FAST)
+    pids = [int(path.name.split("-")[1]) for path in working]
+    wait_until(lambda: not any(map(psutil.pid_exists, pids)), 60, "the end of the workers")

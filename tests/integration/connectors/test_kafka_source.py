@@ -693,7 +693,7 @@ def test_a_topic_of_a_savepoint_that_is_not_named_any_more_is_refused_or_left_ou
     kafka.create_topic(other)
     kafka.produce(other, ["v0", "v1"])
     split = SourceSplit(f"{other}-0", 0, None, {"topic": other, "partition": 0})
-    position = json.dumps({"splits": [[split.id, 1, None, split.info]]})
+    position = json.dumps({"complete": False, "ended": [], "splits": [[split.id, 1, None, split.info]]})
     made = builder(kafka).set_topic_pattern(f"{topic}.*") if by_pattern else builder(kafka, topic)
     with pytest.raises(FinalOperationError, match=f"does not name any more: {other}.*name them again"):
         made.build().check_continuation(position, {})

@@ -21,13 +21,15 @@ _numbers = itertools.count()
 
 
 def settings(job_dir: Path | str | None = None, **more: Any) -> Configuration:
-    """Two subtasks, four key groups, no progress; ``more`` are keys with ``__`` for ``.`` and ``_`` for ``-``."""
+    """Two subtasks, four key groups, no progress, no checkpoints and so no restarts. ``more`` are keys with ``__`` for
+    ``.`` and ``_`` for ``-``."""
     configuration = Configuration()
     values = {
         "parallelism.default": "2",
         "pipeline.max-parallelism": "4",
         "flinkish.progress": "never",
         "flinkish.history.enabled": "false",
+        "execution.checkpointing.interval": "0 s",
         **{key.replace("__", ".").replace("_", "-"): str(value) for key, value in more.items()},
     }
     if job_dir is not None:

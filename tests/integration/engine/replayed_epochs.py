@@ -91,7 +91,7 @@ def program(job_dir: str, commits: str) -> StreamExecutionEnvironment:
         "flinkish.history.enabled": "false",
         # keyed state lies in files
         "flinkish.state.inline-size": "0",
-        "restart-strategy.type": "none",
+        "execution.checkpointing.interval": "0 s",
     }.items():
         configuration.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

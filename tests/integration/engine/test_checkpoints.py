@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.errors import SavepointError
 from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.savepoints.manifest import read_manifest
+from flinkish.jobmanager.savepoints.table_log import check_log
 from tests.integration.engine.checkpointed_job import (
     TIMEOUT_S,
     counts_at,
@@ -121,6 +123,23 @@ def test_sql_reads_the_current_row_of_a_key_in_a_table_that_a_killed_driver_had_
     ).collect()
     count = counts_at(read_manifest(checkpoint).epoch or 0)["u21"]
     assert [row["value"] for row in rows] == [f'{{"$tuple": ["u21", {count}]}}']
+
+
+def test_a_log_with_checkpoints_and_deletion_vectors_as_delta_writes_them_is_accepted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = str(tmp_path / "state")
+    options = {"delta.checkpointInterval": "2", "delta.enableDeletionVectors": "true"}
+    spark.range(0, 20, 1, 1).write.format("delta").options(**options).save(table)
+    for number in range(3):
+        spark.sql(f"DELETE FROM delta.`{table}` WHERE id = {number}").collect()
+    checkpoints = list((tmp_path / "state" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert checkpoints and list((tmp_path / "state").glob("*.bin"))
+    check_log(table, None)
+    assert CheckpointTable(spark, table, lambda: None).protocol_of_checkpoint() is not None
+    checkpoints[0].write_bytes(checkpoints[0].read_bytes()[:-9])
+    with pytest.raises(SavepointError, match=f"{checkpoints[0]} is unreadable"):
+        check_log(table, None)
 
 
 def test_what_takes_too_long_is_given_up_and_a_cancelled_job_leaves_no_checkpoints(

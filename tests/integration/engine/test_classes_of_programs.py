@@ -79,7 +79,7 @@ def main():
         "flinkish.job.dir": str(folder / "job"),
         "execution.trigger": "available-now",
         "flinkish.history.enabled": "false",
-        "restart-strategy.type": "none",
+        "execution.checkpointing.interval": "0 s",
     }.items():
         settings.set_string(key, value)
     env = StreamExecutionEnvironment.get_execution_environment(settings).set_parallelism(2)

@@ -31,18 +31,18 @@ def kill_jvm(job: ProcessGroup) -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_cannot_end_in_time_after_sigterm_says_so_and_goes_on_when_it_is_started_again(
+def test_a_job_that_is_stuck_in_an_epoch_ends_without_it_after_sigterm_and_goes_on_when_it_is_started_again(
     tmp_path: Path,
 ) -> None:
     stuck_at = 2 * endless_job.PER_EPOCH
-    with start(tmp_path, "1.log", stuck_at=stuck_at, settings={"flinkish.shutdown.timeout": "1 s"}) as job:
+    with start(tmp_path, "1.log", stuck_at=stuck_at, settings={"flinkish.shutdown.timeout": "30 s"}) as job:
         job.wait_for_line(r"> sum 45$", 200)
         job.wait_for((tmp_path / "stuck").exists, 60, "the epoch that does not end")
         os.kill(job.pid, signal.SIGTERM)
-        job.end_with(ExitCode.FAILED_FOR_NOW, 60)
+        job.end_with(ExitCode.STOPPED, 60)
         output = job.output()
     assert "SIGTERM: job 'endless' ends after the running epoch" in output
-    assert "has not ended within 1 s (flinkish.shutdown.timeout): what follows epoch 1 was not finished" in output
+    assert "has not ended within" not in output
     assert "the program goes on" not in output
 
     # a task that fails is Spark's business; waiting for execute_async's result, a program is stopped in order as well

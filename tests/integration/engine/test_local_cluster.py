@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ TIMEOUT_S = 600
 
 def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     make_tables(tmp_path)
-    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 1}
+    # now and then Spark cannot repair the running epoch
+    restarts = {"restart_strategy__type": "fixed-delay"}
+    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 1, "settings": restarts}
     with start_driver(Path(counting_job.__file__), json.dumps(options), log_file=tmp_path / "driver.log") as driver:
         line = driver.wait_for_line(r'^executors .*"[01]".*"[01]".*$', TIMEOUT_S)
         check_executors(json.loads(line.group().split(maxsplit=1)[1]), executor_pids(driver))
         driver.wait_for_line(r"^epochs ([2-9]|\d\d)$", TIMEOUT_S)
         kill_executor(driver, executor_pids(driver)[0])
         assert "finished" not in driver.output()
-        driver.succeed(TIMEOUT_S)
+        said = driver.succeed(TIMEOUT_S)
+    assert re.search(r"job 'counting': executor [01] on \S+ was lost at [\d-]+ [\d:]+ UTC \(", said), said
     assert in_database(tmp_path) == expected()
     assert in_database(tmp_path, "windows") == windows_expected()
 

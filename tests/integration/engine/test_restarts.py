@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections import Counter
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import JobStatus, Row, Types
+from flinkish.common import Configuration, JobStatus, Row, Types, WatermarkStrategy
+from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager import live_jobs
 from tests.integration.bad_input.job import COUNT, PER_EPOCH, Job, event, pair
 from tests.support.postgres import PostgresServer
@@ -72,6 +75,35 @@ def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[Base
     return thread, failures
 
 
+def test_a_job_with_a_directory_is_restarted_and_takes_checkpoints_though_nothing_says_so(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mark = tmp_path / "failed"
+
+    def fails_once(number: int) -> int:
+        if number == 1 and not mark.exists():
+            mark.touch()
+            raise OSError("the server is away")
+        return number
+
+    settings = {"flinkish.job.dir": str(tmp_path / "job"), "execution.trigger": "available-now"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(1)
+    numbers = env.from_source(
+        DataGeneratorSource(lambda index: index, type_info=Types.LONG(), records_per_epoch=3),
+        WatermarkStrategy.no_watermarks(),
+        "numbers",
+    ).map(fails_once, Types.LONG())
+    with numbers.execute_and_collect("numbers") as results:
+        # the query that goes on takes one more epoch
+        assert list(results) == [0, 1, 2, 3, 4, 5]
+    told = capfd.readouterr().err
+    assert "numbers: attempt 1 failed: UserCodeError: OSError in user code: the server is away" in told
+    # between 1 and 1.1 s
+    assert re.search(r"restarting in 1(\.\d+)? s \(restart 1, restart-strategy exponential-delay\)\nTraceback", told)
+    assert 'raise OSError("the server is away")' in told
+    assert (tmp_path / "job" / "checkpoints" / "chk-1").is_dir()
+
+
 @pytest.mark.slow
 def test_a_database_that_is_away_for_a_while_is_waited_for_and_gets_each_row_once(
     job: Job, postgres: PostgresServer, database: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -100,4 +132,4 @@ def test_a_database_that_is_away_for_a_while_is_waited_for_and_gets_each_row_onc
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("shop: attempt ")]
     assert len(told) == run.restarts.made
     assert told[0].startswith("shop: attempt 1 failed: ConnectionFailedError: the database cannot be reached")
-    assert "; restart in 0.3" in told[0] and told[0].endswith("s (restart 1)")
+    assert "; restarting in 0.3" in told[0] and told[0].endswith("s (restart 1, restart-strategy exponential-delay)")

@@ -38,6 +38,7 @@ def start(job: Any, folder: Path, database: JdbcConnectionOptions, parallelism: 
     configuration = Configuration()
     for key, value in {
         "flinkish.job.dir": str(folder),
+        "execution.checkpointing.interval": "0 s",
         "flinkish.epoch.max-records-per-source": "5000",
         "parallelism.default": str(parallelism),
         "pipeline.max-parallelism": str(groups),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import os
 import tempfile
 import tracemalloc
@@ -25,7 +26,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
-from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, TypeMismatchError
+from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, SavepointError, TypeMismatchError
 from tests.support.parquet_files import write_parquet
 from tests.support.programs import new_environment, results_of
 from tests.support.split_reading import SplitReading, read_all, read_cut
@@ -512,6 +513,62 @@ def test_a_restored_source_goes_on_in_a_file_where_it_was(tmp_path: Path) -> Non
     write(tmp_path / "c", "5\n", 5)
     after = SplitReading(before.source, restored=list(before.known.values()), positions=before.positions).run()
     assert after.records == ["3", "4", "5"]
+
+
+def position_of(file: str, at: Any = 2, end: Any = 6, info: Any = None) -> str:
+    split = [file, at, end, {"bytes": 6, "modified_ns": 5} if info is None else info]
+    return json.dumps({"complete": True, "ended": ["/elsewhere/old"], "splits": [split]})
+
+
+@pytest.mark.parametrize("path", ["in", "in/*.txt", "{n*e,in/a.txt,in/deep}", "i[n]/d*", "*", "in/../in", "in/_h/x"])
+@pytest.mark.parametrize(
+    ("file", "named_by"),
+    [
+        ("in/a.txt", ["in", "in/*.txt", "{n*e,in/a.txt,in/deep}", "*", "in/../in"]),
+        ("in/deep/b", ["in", "{n*e,in/a.txt,in/deep}", "i[n]/d*", "*", "in/../in"]),
+        ("in/gone", ["in", "*", "in/../in"]),
+        ("in/_h/x", ["in/_h/x"]),
+        ("other/secret", ["*"]),
+        ("in/../other/secret", []),
+        ("in/deep/../../other/secret", []),
+        ("in.key", []),
+        ("/etc/passwd", []),
+        ("s3://bucket/in/a.txt", []),
+        ("", []),
+    ],
+)
+def test_a_position_leads_only_to_files_that_the_paths_name(
+    tmp_path: Path, path: str, file: str, named_by: list[str]
+) -> None:
+    for name in ("in/a.txt", "in/deep/b", "in/_h/x", "other/secret"):
+        write(tmp_path / name, "1\n2\n3\n")
+    source = FileSource.text(f"{tmp_path}/{path}").monitor()
+    file = file if "/" in (file[:1], file[4:5]) else f"{tmp_path}/{file}"
+    if path in named_by:
+        source.check_continuation(position_of(file), {})
+        return
+    with pytest.raises(FinalOperationError, match="the source is to go on in the file .*none of its paths names") as at:
+        source.check_continuation(position_of(file), {})
+    assert file in str(at.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        position_of("/in/a", at=-1),
+        position_of("/in/a", at=7),
+        position_of("/in/a", at=None),
+        position_of("/in/a", info=7),
+        position_of("/in/a", info={"bytes": "6", "modified_ns": 5}),
+        position_of("/in/a", info={"bytes": -6, "modified_ns": 5}),
+    ],
+)
+def test_what_is_no_position_of_files_is_refused(tmp_path: Path, text: str) -> None:
+    write(tmp_path / "a", "1\n")
+    with pytest.raises(SavepointError, match="the position .* of a source cannot be read"):
+        FileSource.text(str(tmp_path)).check_continuation(text.replace("/in", str(tmp_path)), {})
 
 
 # ---- files that do not stay as they are

@@ -156,6 +156,14 @@ def test_a_savepoint_of_another_number_of_splits_is_refused() -> None:
         DataGeneratorSource(same, 10, splits=3).create_enumerator([SourceSplit("0"), SourceSplit("1")])
 
 
+@pytest.mark.parametrize(
+    "source", [CollectionSource([1, 2, 3]), NumberSequenceSource(5, 9), DataGeneratorSource(same, 10)]
+)
+def test_a_savepoint_that_leads_before_the_first_record_is_refused(source: NumberedSplitSource) -> None:
+    with pytest.raises(SavepointError, match="the split 0 is to go on at record -2"):
+        source.create_enumerator([SourceSplit("0", -2, 3)])
+
+
 def test_sources_travel() -> None:
     assert read(pickle.loads(pickle.dumps(NumberSequenceSource(1, 9, 2))))[1] == [6, 7, 8, 9]
 

@@ -12,7 +12,7 @@ import pytest
 from flinkish.common import Duration
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
-from flinkish.errors import ConnectionFailedError, ProgramError, TypeMismatchError
+from flinkish.errors import ConnectionFailedError, ProgramError, SavepointError, TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
@@ -48,6 +48,12 @@ def test_all_rows_are_read_in_the_order_of_the_key(count: int, database: sqlite3
     sink = TestingSink()
     cluster_of(source(tmp_path), sink).run()
     assert sink.values == [item(n) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}]], ids=repr)
+def test_a_cursor_that_this_source_never_gave_is_refused(cursor: Any, tmp_path: Path) -> None:
+    with pytest.raises(SavepointError, match="the cursor .* cannot be read"):
+        source(tmp_path).fetch(cursor)
 
 
 def test_rows_that_change_or_go_after_they_were_planned_are_read_as_they_were(

@@ -12,15 +12,36 @@ from flinkish.errors import SavepointError
 
 def test_the_next_offsets_of_a_position_are_those_of_partitions_that_are_not_read_to_their_end() -> None:
     info = {"topic": "a-b", "partition": 3}
-    splits = [["a-b-3", 5, None, info], ["a-b-4", 7, 9, {**info, "partition": 4}], ["a-b-5", 9, 9, info]]
-    assert next_offsets(json.dumps({"splits": splits, "epoch": 4})) == {("a-b", 3): 5, ("a-b", 4): 7}
+    splits = [["a-b-3", 5, None, info], ["a-b-4", 7, 9, {**info, "partition": 4}]]
+    splits.append(["a-b-5", 9, 9, {**info, "partition": 5}])
+    assert next_offsets(json.dumps({"complete": False, "ended": [], "splits": splits, "epoch": 4})) == {
+        ("a-b", 3): 5,
+        ("a-b", 4): 7,
+    }
+
+
+def of_splits(splits: str) -> str:
+    return '{"complete": false, "ended": [], "splits": ' + splits + "}"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "5", "[]", "{}", '{"splits": 5}', '{"splits": [5]}', '{"splits": [["a-0", 5, null, null]]}']
+    "text",
+    [
+        "",
+        "5",
+        "[]",
+        "{}",
+        of_splits("5"),
+        of_splits("[5]"),
+        of_splits('[["a-0", 5, null, null]]'),
+        of_splits('[["b-0", 5, null, {"topic": "a", "partition": 0}]]'),
+        of_splits('[["a-0", -1, null, {"topic": "a", "partition": 0}]]'),
+        of_splits("[" * 200_000 + "]" * 200_000),
+    ],
+    ids=lambda text: text[:70] or "empty",
 )
 def test_what_is_no_position_is_quoted(text: str) -> None:
-    with pytest.raises(SavepointError, match="of a Kafka source cannot be read"):
+    with pytest.raises(SavepointError, match="the position .* of a source cannot be read.*KafkaSource"):
         next_offsets(text)
 
 

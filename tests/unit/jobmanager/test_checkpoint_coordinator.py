@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import CheckpointError, IllegalTransitionError
 from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
@@ -158,3 +159,23 @@ def test_checkpoints_are_incremental_unless_that_is_not_wanted() -> None:
     configuration = Configuration().set_string("execution.checkpointing.interval", "1 s")
     assert checkpoint_settings(configuration).changelog
     assert not checkpoint_settings(Configuration()).changelog
+
+
+@pytest.mark.parametrize(
+    ("settings", "interval_ms"),
+    [
+        ({}, None),
+        ({"flinkish.job.dir": "/data/job"}, 60_000),
+        ({"flinkish.job.dir": "/data/job", "execution.checkpointing.interval": "5 s"}, 5_000),
+        ({"flinkish.job.dir": "/data/job", "execution.checkpointing.interval": "0"}, None),
+        ({"execution.checkpointing.interval": "5 s"}, 5_000),
+    ],
+)
+def test_a_job_with_a_directory_has_a_checkpoint_each_minute_unless_it_is_told_otherwise(
+    settings: dict[str, str], interval_ms: int | None
+) -> None:
+    configuration = Configuration.from_dict(settings)
+    assert checkpoint_settings(configuration).interval_ms == interval_ms
+    config = StreamExecutionEnvironment.get_execution_environment(configuration).get_checkpoint_config()
+    assert config.get_checkpoint_interval() == (interval_ms or -1)
+    assert config.is_checkpointing_enabled() == (interval_ms is not None)

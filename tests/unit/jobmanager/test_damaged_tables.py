@@ -6,6 +6,8 @@ import json
 import logging
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from flinkish.errors import SavepointError
@@ -52,7 +54,7 @@ def test_a_commit_that_is_missing_is_named_also_if_it_is_the_last_one(log: Path)
 def test_what_is_summed_up_by_a_checkpoint_is_not_needed(log: Path) -> None:
     file(log, 0).unlink()
     file(log, 2).write_text("")
-    (log / f"{2:020d}.checkpoint.parquet").write_text("")
+    pq.write_table(pa.table({"add": [{"path": "a.parquet"}]}), log / f"{2:020d}.checkpoint.parquet")
     check_log(str(log.parent), None)
     with pytest.raises(SavepointError, match=f"{file(log, 0)} is missing"):
         check_log(str(log.parent), 1)

@@ -79,7 +79,29 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
+        (
+            "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
+            "However, Spark cannot rollback the ResultStage 9 to re-process the input data, and has to fail this job.",
+            RetryableError,
+            "an executor was lost with output of the epoch that Spark cannot make again",
+        ),
+        (
+            "Job aborted due to stage failure: cannot rollback a running result stage, please re-run the query",
+            RetryableError,
+            "an executor was lost with output of the epoch",
+        ),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
+        (
+            "ModuleNotFoundError: No module named 'pyarrow'",
+            EnvironmentVersionError,
+            "lacks a package that flinkish needs",
+        ),
+        ("ModuleNotFoundError: No module named 'pricing'", ProgramError, "lacks a module of the program"),
+        (
+            'java.io.IOException: Cannot run program "/opt/.venv/bin/python": error=2, No such file or directory',
+            EnvironmentVersionError,
+            "does not have the Python that the driver runs",
+        ),
         ("Answer from Java side is empty", SparkLostError, "Spark has gone"),
         ("Job 3 cancelled because SparkContext was shut down", SparkLostError, "Spark has gone"),
         ("java.lang.OutOfMemoryError: Java heap space", OperationError, "Spark has run out of memory"),
@@ -152,7 +174,7 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
     [
         ("flinkish", EnvironmentVersionError),
         ("flinkish.spark", EnvironmentVersionError),
-        ("flinkish_jobs", OperationError),
+        ("flinkish_jobs", ProgramError),
     ],
 )
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,38 @@ def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     with pytest.raises(StopQuery):
         far.before_epoch(5)
     assert Inbox(directory, JOB).end() is True
+
+
+def interrupted(directory: JobDirectory, asked: dict[str, bool] | None) -> tuple[FarSide, bool]:
+    """A far side in the midst of an epoch, and whether what runs for it is interrupted when the driver asks for this;
+    None: for the end at once, and the commit has begun."""
+    path, called = Path(directory.path), threading.Event()
+    far = far_side(path, directory.token)
+    far.before_epoch(4)
+    with far.may_be_told_to_give_up(called.set):
+        if asked is None:
+            far.before_commit()
+        directory.write(STOP_FILE, asked or {"stop": True, "now": True})
+        return far, called.wait(3)
+
+
+def test_an_epoch_is_given_up_when_the_driver_asks_for_it(tmp_path: Path) -> None:
+    directory = owned(tmp_path)
+    far, was_interrupted = interrupted(directory, {"stop": True, "now": True})
+    assert was_interrupted and far.given_up() and Inbox(directory, JOB).end() is True
+    with pytest.raises(StopQuery):
+        far.before_commit()
+
+
+@pytest.mark.parametrize("asked", [{"stop": True}, None], ids=["it is asked to end after it", "its commit has begun"])
+def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(
+    tmp_path: Path, asked: dict[str, bool] | None
+) -> None:
+    far, was_interrupted = interrupted(owned(tmp_path), asked)
+    assert not was_interrupted and not far.given_up()
+    far.before_commit()
+    with pytest.raises(StopQuery):
+        far.before_epoch(5)
 
 
 def job_with(**sinks: TestingSink) -> JobDescriptor:

@@ -62,7 +62,7 @@ def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.Ca
         f"sums: attempt {n} failed: UserCodeError: OSError in user code: the server is away at {value}"
         for n, value in ((1, 4), (2, 5), (3, 5))
     ]
-    assert lines[2].endswith("; restart in 0.001 s (3 of 3)")
+    assert lines[2].endswith("; restarting in 0.001 s (restart 3 of 3, restart-strategy fixed-delay)")
 
 
 def test_after_the_last_restart_the_failure_is_the_programs(capfd: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +82,14 @@ def test_without_checkpoints_a_job_is_not_restarted() -> None:
     with pytest.raises(UserCodeError) as caught:
         env.execute()
     assert "started again" not in str(caught.value)
+
+
+def test_a_directory_that_the_minicluster_does_not_use_changes_nothing() -> None:
+    FAILURES[:] = [4]
+    env = environment(**{"flinkish.job.dir": "/data/job"})
+    sums(env).print()
+    with pytest.raises(UserCodeError):
+        env.execute()
 
 
 def test_with_checkpoints_it_is() -> None:

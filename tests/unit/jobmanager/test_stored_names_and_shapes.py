@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flinkish.common.sealed_json import sealed
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.hybrid_source import HybridSource
+from flinkish.connectors.kafka.continuation import next_offsets
+from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.paged_source import Page, PagedSource
-from flinkish.core.source import SourceSplit, SplitRange
-from flinkish.errors import FinalOperationError, FlinkishError, SavepointError
+from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext, SplitRange, SplitSource
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import (
+    ConfigurationError,
+    CorruptStateError,
+    FinalOperationError,
+    FlinkishError,
+    OperationError,
+    SavepointError,
+)
+from flinkish.jobmanager.attempt.query_inputs import input_is_read, source_positions
+from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_move import finish_move
 from flinkish.jobmanager.drain.marker import DrainMarker
@@ -26,12 +46,17 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read
 from flinkish.jobmanager.savepoints.restore import read_restored, rows_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.table_log import check_log
+from flinkish.launch.replay import requested_replay
 from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.changelog_files import read_parts
 from flinkish.runtime.epoch_files import Slice
 from flinkish.runtime.prepared_epoch import PreparedEpochs
-from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.sources.job_enumerator import known_splits
+from flinkish.runtime.sources.positions import decode_position, known_in
+from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
+from flinkish.spark.delta_fence import FencingLog
+from tests.unit.minicluster.programs import job_of
 
 NAMES = (
     "../x",
@@ -117,6 +142,64 @@ def test_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, action: di
     (table / "_delta_log" / f"{0:020d}.json").write_text(json.dumps(action))
     with pytest.raises(SavepointError, match="00000.json is not what Delta writes below the table"):
         check_log(str(table), None)
+
+
+@pytest.mark.parametrize("path", ["/etc/data.parquet", "../other/part.parquet", "%2e%2e/x.parquet", "link/kept"])
+@pytest.mark.parametrize("part", ["", "0000000001.0000000002."])
+def test_a_checkpoint_of_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, path: str, part: str) -> None:
+    place, table = outside(tmp_path), tmp_path / "state"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "link").symlink_to(place)
+    checkpoint = table / "_delta_log" / f"{0:020d}.checkpoint.{part}parquet"
+    pq.write_table(pa.table({"add": [None, {"path": "part-0.parquet"}], "txn": [1, 2]}), checkpoint)
+    check_log(str(table), None)
+    pq.write_table(pa.table({"add": [{"path": "part-0.parquet"}, {"path": path}]}), checkpoint)
+    with pytest.raises(SavepointError, match=f"{checkpoint.name} is not what Delta writes below the table"):
+        check_log(str(table), None)
+
+
+def test_a_vector_and_a_file_that_a_checkpoint_of_the_log_names_elsewhere_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    checkpoint = log / f"{0:020d}.checkpoint.parquet"
+    vector = {"storageType": "p", "pathOrInlineDv": "/etc/x.bin"}
+    pq.write_table(pa.table({"add": [{"path": "a.parquet", "deletionVector": vector}]}), checkpoint)
+    with pytest.raises(SavepointError, match="it names the deletion vector '/etc/x.bin'"):
+        check_log(str(tmp_path), None)
+    pq.write_table(pa.table({"sidecar": [{"path": "../../x.parquet"}]}), checkpoint)
+    with pytest.raises(SavepointError, match="names further files"):
+        check_log(str(tmp_path), None)
+    checkpoint.rename(log / f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json")
+    with pytest.raises(SavepointError, match="names further files"):
+        check_log(str(tmp_path), None)
+
+
+def test_commits_that_were_joined_name_only_files_below_the_table(tmp_path: Path) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    for version in range(2):
+        (log / f"{version:020d}.json").write_text(json.dumps({"add": {"path": "a.parquet"}}))
+    joined = log / f"{0:020d}.{1:020d}.compacted.json"
+    joined.write_text(json.dumps({"add": {"path": "/etc/data.parquet"}}))
+    with pytest.raises(SavepointError, match="compacted.json is not what Delta writes below the table"):
+        check_log(str(tmp_path), None)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", "cut", "flipped"])
+def test_a_damaged_checkpoint_of_a_log_is_named(tmp_path: Path, damage: Any) -> None:
+    log = tmp_path / "_delta_log"
+    log.mkdir()
+    checkpoint = log / f"{0:020d}.checkpoint.parquet"
+    protocol = [{"minReaderVersion": 1, "minWriterVersion": 2}, None]
+    pq.write_table(pa.table({"add": [None, {"path": "a" * 500}], "protocol": protocol}), checkpoint)
+    whole = checkpoint.read_bytes()
+    table = CheckpointTable(None, str(tmp_path), lambda: None)
+    assert table.protocol_of_checkpoint() == protocol[0]
+    flipped = whole[:4] + bytes(byte ^ 0x55 for byte in whole[4:-8]) + whole[-8:]
+    checkpoint.write_bytes({"cut": whole[:-9], "flipped": flipped}.get(damage, damage))
+    for read in (table.protocol_of_checkpoint, lambda: check_log(str(tmp_path), None)):
+        with pytest.raises(SavepointError, match=f"{checkpoint} is unreadable"):
+            read()
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
@@ -246,6 +329,86 @@ KINDS: list[tuple[str, dict[str, Any], Callable[[Path], Any]]] = [
     ),
 ]
 
+
+def log_of_fencing(job: Path) -> None:
+    FencingLog(str(job)).claim(0)
+
+
+def log_of_checkpoints(job: Path) -> None:
+    table = CheckpointTable(None, str(job), lambda: None)
+    table.committed_ms(0)
+    table.changed_since(-1)
+    table.has_null(0, "key")
+
+
+CLAIM = json.dumps({"owner": "o", "job": "j", "host": "h", "pid": 1, "claimed_at": "now"})
+STATS = '{"nullCount": {"key": 0}}'
+ADDED: dict[str, Any] = {"path": "part-0.parquet", "dataChange": True, "stats": STATS}
+
+#: (a good line of the log of a Delta table, what reads it)
+LINES: list[tuple[dict[str, Any], Callable[[Path], Any]]] = [
+    ({"commitInfo": {"timestamp": 5, "userMetadata": CLAIM}}, log_of_fencing),
+    ({"add": ADDED, "commitInfo": {"timestamp": 5}, "protocol": {"minWriterVersion": 2}}, log_of_checkpoints),
+    ({"add": ADDED}, lambda job: check_log(str(job), None)),
+]
+
+
+@pytest.mark.parametrize(("good", "read"), LINES, ids=["fencing", "checkpoints", "checked"])
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_line_of_a_log_of_any_content_is_read_or_refused_by_the_name_of_its_file(
+    tmp_path_factory: pytest.TempPathFactory, good: Any, read: Callable[[Path], Any], data: st.DataObject
+) -> None:
+    table = tmp_path_factory.mktemp("logs")
+    file = table / "_delta_log" / f"{0:020d}.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(good))
+    read(table)
+    deep = st.just("[" * 200_000)
+    file.write_text(data.draw(deep | mutated(good).map(json.dumps)))
+    try:
+        read(table)
+    except FlinkishError as error:
+        assert str(file) in str(error)
+
+
+@pytest.mark.parametrize(
+    "claim", ['{"owner": 5}', '{"owner": "o"}', '{"owner"', '{"owner"' + "[" * 200_000], ids=lambda text: text[:40]
+)
+def test_a_claim_of_another_shape_is_a_damaged_log(tmp_path: Path, claim: str) -> None:
+    file = tmp_path / "_delta_log" / f"{0:020d}.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"commitInfo": {"userMetadata": claim}}))
+    with pytest.raises(OperationError, match=f"the log of the fencing table is damaged: {file}"):
+        FencingLog(str(tmp_path)).claim(0)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    ["7", "[]", '{"sources": 7}', '{"sources": {}}', '{"sources": {"u": []}}', "[" * 200_000],
+    ids=lambda text: text[:40],
+)
+def test_an_offset_of_another_shape_is_a_damaged_log(offset: str) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "n").uid("u").print()
+    job = job_of(env)
+    sources = {vertex.id: vertex.source for vertex in job.vertices if vertex.source is not None}
+    for read in (
+        lambda: source_positions(job, sources, [offset], SegmentsInMemory(), {}),
+        lambda: input_is_read(job, sources, [offset]),
+    ):
+        with pytest.raises(CorruptStateError, match="the query's log|the position of a source"):
+            read()
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "[]", "{}", '{"directory": 5, "epoch": 1}', '{"directory"', "[" * 200_000], ids=lambda text: text[:40]
+)
+def test_a_request_for_a_replay_of_another_shape_is_an_error_of_configuration(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="FLINKISH_REPLAY=.*is no request for a replay"):
+        requested_replay({"FLINKISH_REPLAY": text})
+
+
 ODD = st.sampled_from(
     [
         None,
@@ -323,3 +486,102 @@ def test_deep_nesting_is_a_damaged_file_and_what_was_written_is_read(
     with pytest.raises(FlinkishError, match="nested too deeply") as caught:
         read(tmp_path)
     assert os.path.basename(name) in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------ positions of sources
+
+SHA = "0" * 64
+PAGE = {"bytes": 3, "file": f"/nowhere/7-{'0' * 32}.json", "sha256": SHA}
+CHAIN = HybridSource([NumberSequenceSource(1, 9), Pages()])
+
+
+def goes_on(source: SplitSource) -> Callable[[str], Any]:
+    """All that the driver and the process of the enumerator do with a position before the first epoch is planned."""
+
+    def read(text: str) -> Any:
+        source.check_continuation(text, known_in(text))
+        store = SegmentsInMemory()
+        progress = decode_position(text, "s", store)
+        enumerator = source.create_enumerator(known_splits(progress, store))
+        enumerator.start(SplitEnumeratorContext("/nowhere", progress.state))
+        enumerator.snapshot_state()
+
+    return read
+
+
+#: (kind of source, a good position, what reads it)
+POSITIONS: list[tuple[str, dict[str, Any], Callable[[str], Any]]] = [
+    (
+        "files",
+        {"complete": True, "ended": ["/b"], "splits": [["/a", 2, 6, {"bytes": 6, "modified_ns": 5}]]},
+        goes_on(FileSource.text("/")),
+    ),
+    ("numbers", {"complete": True, "ended": [], "splits": [["0", 2, 9, None]]}, goes_on(NumberSequenceSource(1, 9))),
+    (
+        "pages",
+        {
+            "complete": False,
+            "ended": ["6"],
+            "splits": [["7", 0, 2, PAGE]],
+            "state": {"cursor": 1, "ended": False, "pages": 8},
+        },
+        goes_on(Pages()),
+    ),
+    (
+        "hybrid",
+        {
+            "complete": False,
+            "ended": ["0:0"],
+            "known": {"0:a": "b"},
+            "splits": [["1:7", 0, 2, PAGE]],
+            "state": {"stage": 1, "state": {"cursor": 1, "ended": False, "pages": 8}},
+        },
+        goes_on(CHAIN),
+    ),
+    (
+        "kafka",
+        {"complete": False, "ended": ["b-0"], "splits": [["a-0", 5, None, {"topic": "a", "partition": 0}]]},
+        next_offsets,
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "good", "read"), POSITIONS, ids=[kind for kind, _, _ in POSITIONS])
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_a_position_of_any_content_is_read_or_refused(
+    kind: str, good: dict[str, Any], read: Callable[[str], Any], data: st.DataObject
+) -> None:
+    read(json.dumps(good))
+    with suppress(FlinkishError):
+        read(json.dumps(data.draw(mutated(good))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"reservoirVersion": 1e999, "index": -1}',
+        '{"reservoirVersion": 5, "index": null}',
+        '{"reservoirVersion": -5, "index": -1}',
+        "[" * 200_000,
+    ],
+    ids=lambda text: text[:50] or "empty",
+)
+def test_what_is_no_offset_of_delta_is_refused(text: str) -> None:
+    source = DeltaSource("/nowhere", Types.ROW_NAMED(["a"], [Types.INT()]))
+    with pytest.raises(SavepointError, match="of a Delta source cannot be read"):
+        source.load(None, SourceLimits(), text)
+
+
+def test_a_page_is_read_only_by_one_who_knows_the_digest_of_its_content(tmp_path: Path) -> None:
+    secret = tmp_path / f"7-{'0' * 32}.json"
+    secret.write_text('["secret"]')
+    for info in ({"bytes": 10, "file": str(secret)}, {"bytes": 10, "file": str(secret), "sha256": SHA}):
+        with pytest.raises(FinalOperationError, match="a page that was read ahead"):
+            list(Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10))
+    info["sha256"] = hashlib.sha256(secret.read_bytes()).hexdigest()
+    (batch,) = Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10)
+    assert batch.values == ["secret"]

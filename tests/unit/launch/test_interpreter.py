@@ -26,5 +26,19 @@ def test_an_interpreter_that_the_environment_names_is_kept() -> None:
     assert pythons({"PYSPARK_PYTHON": "/opt/python"}) == ["/opt/python", sys.executable]
 
 
-def test_a_cluster_has_a_python_of_its_own() -> None:
-    assert pythons({}, ("--master", "spark://host:7077")) == [None, None]
+CLUSTER = ("--master", "spark://host:7077")
+
+
+@pytest.mark.parametrize(
+    ("environment", "options", "expected"),
+    [
+        ({}, [], [sys.executable, sys.executable]),
+        ({"PYSPARK_PYTHON": "/opt/python"}, [], ["/opt/python", sys.executable]),
+        ({}, [("--conf", "spark.pyspark.python=/opt/python")], ["/opt/python", sys.executable]),
+        ({}, [("--deploy-mode", "cluster")], [None, None]),
+    ],
+)
+def test_the_workers_of_a_cluster_run_the_python_of_the_program_unless_another_one_is_named(
+    environment: dict[str, str], options: list[tuple[str, str]], expected: list[str | None]
+) -> None:
+    assert pythons(environment, CLUSTER, *options) == expected

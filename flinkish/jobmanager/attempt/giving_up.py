@@ -1,0 +1,167 @@
+"""Gives epochs up: the one that an earlier run of the query has left planned, and the one that is running.
+
+Rule: an epoch is given up only before it is prepared (``runtime/prepared_epoch.py``), so nothing of it was delivered,
+and nothing will be. Its work is lost, and nothing else: the next run plans the epoch anew, from where the last
+committed one has ended and with what limits there are then, and may deliver something else under its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any
+
+from flinkish.errors import EpochTimeoutError, SparkLostError
+from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
+from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.prepared_epoch import PreparedEpochs
+from flinkish.runtime.sources.job_enumerator import offset_of
+from flinkish.spark.state_files import delete_state_from
+
+_log = logging.getLogger("flinkish.JobMaster")
+
+#: The file that says that the run which announces the end of the input has begun, and of which query.
+END_OF_INPUT = "end-of-input.json"
+
+#: Seconds between two looks at whether Spark has begun to end a query.
+_POLL_S = 0.02
+
+
+def give_up_planned(directory: JobDirectory, location: QueryLocation, prepared: PreparedEpochs, job_name: str) -> int:
+    """Give up the epoch that is planned and not prepared, if there is one. To be called before the query starts.
+
+    Exact, since nothing of the failed run is left that the new one could go on from. Its output files are deleted, then
+    its state, then its entry in the query's log (`QueryLog.give_up`), in this order: if the process dies in between,
+    the next one finds the epoch planned and does the same. What else the failed run has written (files of keyed state,
+    changes of state for checkpoints) nothing refers to, or the new run writes it again. If the epoch was to announce
+    the end of the input, it was not announced.
+
+    Returns the last committed epoch; the one before the first if there is none.
+    """
+    prepared.delete_unreferenced(directory.fence)
+    traces = read_traces(location)
+    committed = max(traces.committed, default=location.first_epoch - 1)
+    last = max(traces.planned, default=None)
+    if last is None or last in (*traces.committed, *traces.prepared):
+        return committed
+    directory.fence.check()
+    batch, log = last - location.first_epoch, QueryLog(location.path)
+    # the state after batch n is version n + 1
+    delete_state_from(location.path, batch + 1)
+    if not log.can_be_planned_anew(batch):
+        _log.warning(
+            "job '%s': epoch %s, the first one, runs again as it was planned: a source that Spark reads keeps no "
+            "record of where it has begun",
+            job_name,
+            last,
+        )
+        return committed
+    # the source that reads split by split, and announces ends, is the plan's first input
+    if offset_of(next(iter(log.positions(batch)), None), f"job '{job_name}'").get("announce"):
+        directory.delete(END_OF_INPUT)
+    log.give_up(batch)
+    _log.info("job '%s': epoch %s was planned and is not prepared: it is planned anew", job_name, last)
+    return committed
+
+
+class RunningEpoch:
+    """The epoch that a query is running: how long it may take, and how it is given up.
+
+    Args:
+        job_name: the name of the job.
+        settings: the timeouts.
+        far_directory: the job directory, through which the process that runs epochs is told, if it is another one.
+    """
+
+    def __init__(self, job_name: str, settings: DriverSettings, far_directory: JobDirectory | None) -> None:
+        #: the gate between the tasks of the epoch and its commit, if it runs in this process
+        self.gate = EpochGate()
+        self._where = f"job '{job_name}'"
+        self._settings = settings
+        self._far_directory = far_directory
+        #: since when the epoch is being given up, in seconds of the monotonic clock; None: it is not
+        self._since_s: float | None = None
+        #: whether Spark was told to end the query in the midst of the epoch
+        self._interrupted = False
+        #: the last epoch that was committed before this attempt
+        self._begun_behind = -1
+        #: the next epoch to be committed, and since when it is planned, in seconds of the monotonic clock
+        self._planned: tuple[int, float] = (-1, 0.0)
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the epoch was given up, or broken off in its commit."""
+        return self.gate.closed or self._interrupted
+
+    def begin_behind(self, epoch: int) -> None:
+        """Remember the last epoch that was committed before this attempt."""
+        self._begun_behind = epoch
+
+    def overdue(self, location: QueryLocation, committed: int) -> EpochTimeoutError | None:
+        """The error for an epoch that takes longer than it may; None if there is no such epoch. To be called every now
+        and then. ``committed``: the last epoch that this attempt has committed."""
+        limit_s, now_s = self._settings.epoch_timeout_s, time.monotonic()
+        if not limit_s:
+            return None
+        epoch = max(committed, self._begun_behind) + 1
+        if self._planned[0] != epoch or not QueryLog(location.path).is_planned(epoch - location.first_epoch):
+            self._planned = (epoch, now_s)
+        if now_s - self._planned[1] <= limit_s:
+            return None
+        return EpochTimeoutError(
+            f"epoch {epoch} has not ended within {limit_s:g} s (flinkish.epoch.timeout): it is given up",
+            where=f"{self._where}, epoch {epoch}",
+            expected="functions that process the records of an epoch in this time",
+            hint="make epochs smaller (flinkish.epoch.max-records-per-source), or allow more time",
+        )
+
+    def give_up(self, query: Any) -> None:
+        """Have Spark end the query in the midst of the epoch. A commit that has begun is waited for, but not for longer
+        than ``task.cancellation.timeout``; to be called again until the query has ended."""
+        now_s, limit_s = time.monotonic(), self._settings.cancellation_timeout_s
+        if self._since_s is None:
+            self._since_s = now_s
+            if self._far_directory is not None:
+                self._far_directory.write(STOP_FILE, {"stop": True, "now": True})
+        too_long = 0 < limit_s < now_s - self._since_s
+        if too_long:
+            _log.warning(
+                "%s: the running epoch could not be given up and has not been committed within %g s "
+                "(task.cancellation.timeout): it is broken off. If it is prepared, sinks may have a part of it; the "
+                "next start commits the rest",
+                self._where,
+                limit_s,
+            )
+        if too_long or self._far_directory is None and self.gate.close():
+            self._interrupted = True
+            # a thread of its own, since it waits for Spark's thread, which may hang
+            threading.Thread(target=_stop, args=(query,), name="flinkish-interrupt", daemon=True).start()
+            while query.isActive:
+                time.sleep(_POLL_S)
+
+    def await_end(self, query: Any, must_go_on: bool) -> None:
+        """Wait until the query's thread has ended; if it was interrupted, for ``task.cancellation.timeout`` at most.
+
+        Raises:
+            SparkLostError: the thread does not end, and the job must go on, which is possible in a new driver only.
+        """
+        limit_s = self._settings.cancellation_timeout_s
+        if not self._interrupted or not limit_s:
+            query.awaitTermination()
+        elif not query.awaitTermination(limit_s):
+            what = f"Spark has not ended the query within {limit_s:g} s (task.cancellation.timeout)"
+            if must_go_on:
+                raise SparkLostError(what, where=self._where, hint="start the same job in a new driver")
+            _log.warning("%s: %s; the epoch was given up all the same", self._where, what)
+
+
+def _stop(query: Any) -> None:
+    try:
+        query.stop()
+    except Exception as error:
+        _log.info("a query could not be stopped in order, its end is waited for: %s", error)

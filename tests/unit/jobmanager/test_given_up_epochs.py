@@ -1,0 +1,113 @@
+"""An epoch that is planned and not prepared is taken out of the query's log, and planned anew without loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.errors import CorruptStateError
+from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.runtime.planner_files import GivenUpEpoch
+
+OWN = '{"epoch":%s,"sources":{}}'
+
+
+def write(query: Path, files: dict[str, str]) -> QueryLog:
+    for name, text in files.items():
+        path = query / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        (path.parent / f".{path.name}.crc").write_bytes(b"crc")
+    return QueryLog(str(query))
+
+
+def entry(epoch: int, *others: str) -> str:
+    return "\n".join(["v1", '{"batchTimestampMs":1}', OWN % epoch, *others])
+
+
+def left(query: Path) -> set[str]:
+    """The files that are there; a checksum without its file, or the other way round, counts as one of its own."""
+    names = {str(path.relative_to(query)) for path in query.rglob("*") if path.is_file()} - {"given-up.json"}
+    files = {name for name in names if not name.endswith(".crc")}
+    assert {str(Path(name).parent / f".{Path(name).name}.crc") for name in files} == names - files
+    return files
+
+
+LISTS = {f"sources/1/{name}": "v1" for name in ("0", "1", "2", "3")}
+
+
+@pytest.mark.parametrize(
+    ("files", "batch", "stays"),
+    [
+        ({"offsets/4": entry(5), "offsets/5": entry(6)}, 5, {"offsets/4"}),
+        ({"offsets/0": entry(1)}, 0, set()),
+        (
+            {
+                "offsets/4": entry(5, '{"logOffset":1}', '{"topic":{"0":3}}'),
+                "offsets/5": entry(6, '{"logOffset":3}', '{"topic":{"0":4}}'),
+                **LISTS,
+                "sources/2/0": "v1",
+            },
+            5,
+            {"offsets/4", "sources/1/0", "sources/1/1", "sources/2/0"},
+        ),
+        (
+            {
+                "offsets/8": entry(9, '{"logOffset":8}'),
+                "offsets/9": entry(10, '{"logOffset":9}'),
+                "sources/1/8": "",
+                "sources/1/9.compact": "",
+            },
+            9,
+            {"offsets/8", "sources/1/8"},
+        ),
+        ({"offsets/4": entry(5, "-"), "offsets/5": entry(6, '{"logOffset":0}'), "sources/1/0": ""}, 5, {"offsets/4"}),
+        ({"offsets/0": entry(1, '{"logOffset":0}'), "sources/1/0": ""}, 0, set()),
+    ],
+    ids=["a later one", "the first one", "files and Kafka", "a compacted list", "the first files", "all files"],
+)
+def test_the_entry_goes_and_so_do_the_lists_of_files_that_spark_has_made_for_it(
+    tmp_path: Path, files: dict[str, str], batch: int, stays: set[str]
+) -> None:
+    log = write(tmp_path, files)
+    assert log.can_be_planned_anew(batch)
+    log.give_up(batch)
+    assert left(tmp_path) == stays
+    assert GivenUpEpoch(str(tmp_path)).read() == {"epoch": batch + 1, "sources": {}}
+
+
+@pytest.mark.parametrize(
+    ("batch", "position", "record", "anew"),
+    [
+        (0, '{"reservoirVersion":3}', None, False),
+        (1, '{"reservoirVersion":3}', None, True),
+        (0, '{"topic":{"0":3}}', "sources/1/0", True),
+        (0, "-", None, True),
+    ],
+    ids=["Delta at its beginning", "Delta later on", "Kafka, whose beginning is kept", "nothing to read yet"],
+)
+def test_a_first_epoch_stays_if_a_source_could_begin_elsewhere(
+    tmp_path: Path, batch: int, position: str, record: str | None, anew: bool
+) -> None:
+    log = write(tmp_path, {f"offsets/{batch}": entry(1, position), **({record: "v1"} if record else {})})
+    assert log.can_be_planned_anew(batch) is anew
+
+
+def test_an_entry_that_is_damaged_is_not_given_up(tmp_path: Path) -> None:
+    log = write(tmp_path, {"offsets/4": entry(5), "offsets/5": entry(6)[:-3]})
+    with pytest.raises(CorruptStateError, match=r"offsets/5 is unreadable"):
+        log.give_up(5)
+    assert left(tmp_path) == {"offsets/4", "offsets/5"}
+
+
+def test_the_plan_that_was_given_up_last_is_kept_and_never_guessed(tmp_path: Path) -> None:
+    file = GivenUpEpoch(str(tmp_path))
+    assert file.read() == {}
+    file.write({"epoch": 3, "sources": {"a": {"next": 1}}})
+    file.write({"epoch": 4, "sources": {"a": {"next": 2}}})
+    assert file.read() == {"epoch": 4, "sources": {"a": {"next": 2}}}
+    path = tmp_path / "given-up.json"
+    path.write_text(path.read_text().replace('"next": 2', '"next": 3'))
+    with pytest.raises(CorruptStateError, match=f"given up is damaged: {path}"):
+        file.read()
