@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import posixpath
 import shutil
@@ -127,6 +128,7 @@ class SparkRun(JobRun):
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
         self.directory.release()
+        atexit.unregister(self.directory.release)
         if self._temporary:
             shutil.rmtree(self.directory.path, ignore_errors=True)
 

@@ -96,7 +96,10 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
         jars = _run(packages, command, cache, key)
         _check(jars)
         _say_what_is_unknown(jars)
-        known.write_text(json.dumps(jars))
+        # drivers that start at once read it, whole or not at all
+        unfinished = known.with_suffix(f".{os.getpid()}.tmp")
+        unfinished.write_text(json.dumps(jars))
+        unfinished.replace(known)
     else:
         _check(jars)
     return jars

@@ -15,6 +15,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -99,6 +100,29 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
         EnvironmentVersionError: Python or Java is too old.
     """
+    session = _found_or_made(configuration, app_name)
+    if not is_remote(session):
+        with suppress(Exception):
+            look_up_installed_sources(session)
+    return session
+
+
+def look_up_installed_sources(spark: Any) -> None:
+    """Find out, in place of Spark, that no data sources for Python are installed, i.e. modules named ``pyspark_...``.
+
+    Spark starts a Python process for that when a session first needs any data source, and closes its socket before the
+    process has ended: nearly every driver's output had the traceback of a BrokenPipeError in it. No code of flinkish
+    runs in that process. If there are such modules, or if the internals of Spark are other ones, Spark looks itself.
+    """
+    jvm = spark.sparkContext._jvm
+    name = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
+    manager = jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)
+    if manager.dataSourceBuilders().isEmpty() and not any(one.name.startswith("pyspark_") for one in iter_modules()):
+        none = jvm.org.apache.spark.api.python.PythonUtils.toScalaMap({})
+        getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(none))
+
+
+def _found_or_made(configuration: Configuration, app_name: str) -> Any:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()

@@ -1,4 +1,5 @@
-"""The jars of packages: they are what flinkish knows them to be, and a job can run without any download."""
+"""The jars of packages: they are what flinkish knows them to be, and a job can run without any download. And what Spark
+looks for in the packages of Python."""
 
 from __future__ import annotations
 
@@ -9,13 +10,16 @@ import sys
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from flinkish.errors import FinalOperationError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.packages import path_of, resolve
+from flinkish.spark.session import look_up_installed_sources
 from tests.support.processes import python_path
 
 JOB = """
@@ -82,3 +86,27 @@ def test_a_job_runs_without_any_download_from_jars_that_are_given(jars: list[str
     assert result.returncode == 0, result.stderr
     assert "resolving" not in result.stderr
     assert not list(tmp_path.glob(".ivy*"))
+
+
+def test_spark_looks_for_installed_data_sources_only_where_there_may_be_some(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jvm: Any = spark.sparkContext._jvm
+    name = "org.apache.spark.sql.execution.datasources.DataSourceManager$"
+    manager = jvm.java.lang.Class.forName(name).getField("MODULE$").get(None)
+
+    def forget() -> None:
+        getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.empty())
+
+    before = manager.dataSourceBuilders()
+    try:
+        with monkeypatch.context() as patched:
+            (tmp_path / "pyspark_orders.py").touch()
+            patched.syspath_prepend(str(tmp_path))
+            forget()
+            look_up_installed_sources(spark)
+            assert manager.dataSourceBuilders().isEmpty(), "Spark does it itself"
+        look_up_installed_sources(spark)
+        assert manager.dataSourceBuilders().get().size() == 0, "there is nothing left to do"
+    finally:
+        getattr(manager, "dataSourceBuilders_$eq")(before)

@@ -106,19 +106,9 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return result
 
 
-#: The end of what a worker of Spark's own daemon now and then says when Spark ends: the one that looks up installed
-#: data sources, in which no code of flinkish runs.
-LOOKUP_WORKER = re.compile(r'  File "[^"]*pyspark/daemon\.py", line \d+, in (manager|worker)|BrokenPipeError: .*')
-
-
 def said(text: str) -> str:
     """Without what cannot be avoided."""
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE)]
-    left = [line for line in lines if not LOOKUP_WORKER.match(line)]
-    # several workers say it at once, line by line in any order
-    for _ in range(sum(line.startswith("BrokenPipeError: ") for line in lines)):
-        left.remove("Traceback (most recent call last):\n")
-    return "".join(left)
+    return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE))
 
 
 def test_below_python_a_program_says_its_results_and_nothing_else(installation: Installation) -> None:

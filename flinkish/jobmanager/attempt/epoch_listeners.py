@@ -7,8 +7,10 @@ In a process without one it works on its own and leaves its reports in the job d
 from __future__ import annotations
 
 import logging
+import socket
 import threading
-from typing import Protocol
+from contextlib import suppress
+from typing import Any, Protocol
 
 from flinkish.runtime.epoch_report import EpochReport
 
@@ -39,6 +41,20 @@ class _Quiet(logging.Filter):
 
 
 logging.getLogger("py4j.clientserver").addFilter(_Quiet())
+
+
+def connection_of_this_thread(spark: Any) -> Any:
+    """py4j's connection over which a thread of the JVM calls this thread, e.g. the thread of a query."""
+    return spark.sparkContext._gateway._gateway_client.get_thread_connection()
+
+
+def close_connection(connection: Any) -> None:
+    """Close the connection of a thread of the JVM that has ended, which lets the thread of this process end that waits
+    for its calls. py4j keeps both for ever: one thread and one file descriptor per query."""
+    ended = None if connection is None else connection.socket
+    if ended is not None:
+        with suppress(OSError):
+            ended.shutdown(socket.SHUT_RDWR)
 
 
 class StopQuery(Exception):

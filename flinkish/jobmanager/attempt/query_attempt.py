@@ -115,6 +115,8 @@ class QueryAttempt:
         #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
         self._query: Any = None
+        #: py4j's connection over which the query's thread calls this process
+        self._connection: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
@@ -140,10 +142,12 @@ class QueryAttempt:
         """The last moment at which an epoch can be prevented.
 
         Raises:
-            StopQuery: a stop was asked for, the input has ended, or the attempt must fail.
+            StopQuery: a stop was asked for, the input has ended, the attempt must fail, or the query is to be started
+                again because the clock was set back.
             FencedError: another driver owns the job.
         """
-        if self._stop.is_set() or self.ended or self._failure is not None:
+        self._connection = epoch_listeners.connection_of_this_thread(self.spark)
+        if self._stop.is_set() or self.ended or self._failure is not None or self._set_back:
             self._refused = True
             raise StopQuery
         self.directory.check_owner(self.job.name)
@@ -245,6 +249,7 @@ class QueryAttempt:
         self._run_once(run, deployment)
         while self._set_back and not self._stop.is_set() and not self.ended:
             self._set_back = False
+            self._forget_earlier_stops()
             self._run_once(run, deployment)
 
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
@@ -261,11 +266,14 @@ class QueryAttempt:
             if not self._was_stopped(error):
                 raise with_free_space(translate(error, where), self.directory) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
-            self._take_reports(None)
+            with self._commits:
+                self._take_reports(None)
         finally:
             self._look_at_executors()
             if self._query is not None and self._query.isActive:
                 self._query.stop()
+            epoch_listeners.close_connection(self._connection)
+            self._connection = None
         if self._failure is not None:
             raise self._failure
 
@@ -341,7 +349,10 @@ class QueryAttempt:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""
         back_ms = self.clock_watch.set_back_ms()
         if back_ms:
+            # from now on no epoch begins: the query is stopped while it waits, and not in an epoch that has just begun
             self._set_back = self._waits
+            if self._set_back:
+                self.wake()
             _log.warning(
                 "job '%s': the clock was set back by %.1f s; the job goes on, its processing time stands still until "
                 "the clock has caught up",

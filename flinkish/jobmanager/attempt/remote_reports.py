@@ -163,9 +163,12 @@ class Inbox:
     def __init__(self, directory: JobDirectory, job: JobDescriptor) -> None:
         self._directory = directory
         self._job = job
+        #: the last epoch whose report was taken
+        self._taken = -1
 
     def take(self, committed: int | None) -> Iterator[EpochReport]:
-        """The reports up to an epoch (None: all), in order, each once the driver has committed its part of it."""
+        """The reports up to an epoch (None: all), in order, each once the driver has committed its part of it, and each
+        only once, although its file may stay for a while. To be called by one thread at a time."""
         for name in self._directory.names(_PREFIX, _SUFFIX):
             epoch = int(name[len(_PREFIX) : -len(_SUFFIX)])
             if committed is not None and epoch > committed:
@@ -173,8 +176,11 @@ class Inbox:
             value = self._directory.read(name)
             if value is None:
                 continue
-            report = EpochReport.from_json(value["report"])
-            yield self._committed(report, self._commit(report, value["for_driver"]))
+            if epoch > self._taken:
+                report = EpochReport.from_json(value["report"])
+                committed_report = self._committed(report, self._commit(report, value["for_driver"]))
+                self._taken = epoch
+                yield committed_report
             self._directory.delete(name)
 
     def end(self) -> FlinkishError | bool:

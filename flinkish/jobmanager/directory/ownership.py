@@ -3,19 +3,27 @@
 Rule: first the claim, then anything else. Whatever the predecessor begins after the claim is refused by its own checks;
 what it was writing at that moment goes to a place that nobody reads any more, because the query is moved away from it
 (`query_move.py`) unless the predecessor is known to have ended.
+
+Once it owns the directory, a driver deletes what drivers and commands that were killed have left there.
 """
 
 from __future__ import annotations
 
+import logging
+import posixpath
+import re
 import threading
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.directory.fencing import Claim, claim
+from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life, leaves_nothing_behind
 from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
 from flinkish.spark.session import is_remote
+
+_LOG = logging.getLogger("flinkish.JobManager")
 
 #: Values of ``flinkish.job.takeover``.
 REFUSE, NEWEST = "refuse", "newest"
@@ -49,6 +57,7 @@ def take_ownership(
         if not whole:
             move_query_away(directory)
         directory.check_owner(job_name)
+        sweep(directory)
     except BaseException:
         # this process may live on, and would be taken for a driver at work
         directory.release()
@@ -88,3 +97,74 @@ class Renewal:
         except FlinkishError:
             return False
         return False
+
+
+#: Requests of the command line and answers to them, and files that were being written, under the names that
+#: `JobDirectory.write`, `files.write_bytes` and `durable_files` give them.
+_MESSAGE = re.compile(r"\.?(request|answer)-.*")
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
+_DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
+_RESTORED_FILE = re.compile(r"restored(-[0-9]+)?\.json")
+_ROWS = re.compile(r"restore(-[0-9]+)?")
+_FALLBACK_ROWS = re.compile(r"restore-epoch-([0-9]+)")
+_OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
+
+
+def sweep(directory: JobDirectory) -> None:
+    """Delete what nobody needs any more: requests to other drivers and answers of theirs; files that were being written
+    when a process was killed; rows of restores that came to nothing; and, where a takeover has copied the query, the
+    copies that it was taken from. To be called by the owner, before it runs anything.
+
+    What cannot be deleted is logged, and left to the next driver."""
+    try:
+        for path in _left_files(directory):
+            delete_file(path)
+        for name in _left_directories(directory):
+            delete_directory(posixpath.join(directory.path, name))
+    except (FlinkishError, OSError) as error:
+        _LOG.warning("what earlier drivers have left in %s cannot be deleted: %s", directory.path, error)
+
+
+def _left_files(directory: JobDirectory) -> list[str]:
+    """The paths of the files to delete."""
+    top = child_names(directory.path)
+    found = [name for name in top if _MESSAGE.fullmatch(name) and directory.token not in name]
+    checkpoints = [name for name in child_names(posixpath.join(directory.path, "checkpoints")) if "-" in name]
+    folders = ["", "accumulators", "checkpoints", *(posixpath.join("checkpoints", name) for name in checkpoints)]
+    folders.append(posixpath.join(posixpath.basename(directory.query_location().path), "prepared"))
+    for folder in folders:
+        names = child_names(posixpath.join(directory.path, folder)) if folder else top
+        # a command may just be writing its request to this driver
+        unfinished = (name for name in names if _UNFINISHED.fullmatch(name) and not _MESSAGE.fullmatch(name))
+        found += [posixpath.join(folder, name) for name in unfinished]
+    return [posixpath.join(directory.path, name) for name in found]
+
+
+def _left_directories(directory: JobDirectory) -> list[str]:
+    """The names of the directories to delete. In doubt one stays: where a file is missing that says what is needed, the
+    start is about to be refused, and whoever puts the file back needs what it names."""
+    top, location = child_names(directory.path), directory.query_location()
+    restored = [directory.read(name) or {} for name in top if _RESTORED_FILE.fullmatch(name)]
+    needed = {str(one.get("rows", "restore")) for one in restored}
+    begun = bool(child_names(posixpath.join(location.path, "offsets")))
+    found = []
+    for name in top:
+        fallback = _FALLBACK_ROWS.fullmatch(name)
+        if _DELETED.fullmatch(name):
+            found.append(name)
+        elif _ROWS.fullmatch(name) and name not in needed and ("restored.json" in top or not begun):
+            found.append(name)
+        elif fallback and name not in needed and int(fallback[1]) != location.first_epoch:
+            found.append(name)
+        elif name.startswith("spark") and _is_earlier_copy(directory, name, posixpath.basename(location.path)):
+            found.append(name)
+    return found
+
+
+def _is_earlier_copy(directory: JobDirectory, name: str, query: str) -> bool:
+    """Whether this is the directory from which a takeover has copied or moved the query."""
+    earlier, now = _OWNED_QUERY.fullmatch(name), _OWNED_QUERY.fullmatch(query)
+    if earlier is None or now is None or now[2] is None or earlier[1] != now[1]:
+        return False
+    # where it was moved, a file keeps earlier drivers from making the directory again
+    return int(earlier[2] or -1) < int(now[2]) and is_directory(posixpath.join(directory.path, name))

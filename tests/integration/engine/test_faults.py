@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -221,6 +222,12 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
     faults.no_fault(fault_plan)
     build(folder, "second", execution__state_recovery__path=half_done).execute("counting")
     assert_right(folder)
+    left = [
+        path.name
+        for path in (folder / "second").iterdir()
+        if re.fullmatch(r"restore(-\d+)?|\..+\.[0-9a-f]{32}", path.name)
+    ]
+    assert len(left) == 1, "the rows that the job has begun with"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -210,6 +213,25 @@ def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_p
         counted(numbers(env).map(lambda n: n)).filter(lambda p: True).map(lambda p: p).sink_to(collected.sink())
         run_until(env, rows, before + 1)
     assert_each_count_once(rows)
+
+
+def test_no_query_leaves_a_thread_or_an_open_file_in_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+    def run(times: int) -> None:
+        for number in range(times):
+            env = environment(tmp_path / f"{times}-{number}")
+            env.from_collection([number]).map(lambda n: n).sink_to(collected.sink())
+            env.execute("short")
+
+    def left() -> list[int]:
+        gc.collect()
+        return [threading.active_count(), len(os.listdir("/proc/self/fd"))]
+
+    with collecting() as collected:
+        run(2)
+        before = left()
+        run(6)
+        # threads that have been told to end take a moment; other parts of py4j may open something now and then
+        wait_until(lambda: all(now <= then + 2 for now, then in zip(left(), before)), 20, "what the queries have left")
 
 
 def test_two_jobs_of_one_session_run_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.common.job_id import JobID
+from flinkish.jobmanager.attempt import epoch_listeners, query_attempt
+from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
+from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.settings import driver_settings
 from flinkish.runtime.clock import ClockWatch, ManualClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.spark.plan import PlanOptions
 
 HOUR_MS = 3_600_000
 
@@ -39,3 +58,62 @@ def test_a_jump_forward_is_none_and_the_way_back_is_one() -> None:
 def test_small_corrections_are_none_until_they_add_up() -> None:
     machine = Machine()
     assert [machine.run(100, -400) for _ in range(3)] == [0, 0, 1200]
+
+
+class Query:
+    """A query that waits for its next epoch, and begins one right after somebody has looked what it does."""
+
+    isActive = True
+    lastProgress = None
+
+    def __init__(self, begin_epoch: Callable[[], None]) -> None:
+        self._begin_epoch = begin_epoch
+        self.told: list[str] = []
+
+    @property
+    def status(self) -> dict[str, Any]:
+        try:
+            self._begin_epoch()
+        except StopQuery:
+            self.told.append("no epoch begins")
+        else:
+            self.told.append("an epoch has begun")
+        return {"isTriggerActive": False, "message": "Waiting for next trigger"}
+
+    def stop(self) -> None:
+        self.told.append("stopped")
+        self.isActive = False
+
+    def awaitTermination(self, timeout_s: float | None = None) -> None:  # noqa: N802 - Spark's name
+        time.sleep(0.01)
+
+
+def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Attempt(QueryAttempt):
+        def _start(self, run: Any, deployment: Any) -> Any:
+            queries.append(Query(lambda: self.before_epoch(1)))
+            if len(queries) == 1:
+                # the clock is set back by an hour while the query waits for its next epoch
+                self.clock_watch = jumped
+            else:
+                stop.set()
+            return queries[-1]
+
+        def _runs(self) -> list[QueryRun]:
+            return [QueryRun(PlanOptions(), False, HOUR_MS)]
+
+    machine, queries, stop = Machine(), list[Query](), threading.Event()
+    jumped = machine.watch
+    machine.clock.advance(-HOUR_MS)
+    monkeypatch.setattr(query_attempt, "_CHECK_OWNER_S", 0.0)
+    monkeypatch.setattr(epoch_listeners, "connection_of_this_thread", lambda spark: None)
+    monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
+    monkeypatch.setattr(query_attempt, "deploy", lambda *_: None)
+    directory = JobDirectory(str(tmp_path))
+    directory.claim("clicks")
+    plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())
+    run = JobRun(JobID(), "clicks")
+    Attempt(None, plan, driver_settings(Configuration()), directory, run, stop).run()
+    assert [query.told for query in queries] == [["no epoch begins", "stopped"]] * 2

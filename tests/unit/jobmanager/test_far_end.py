@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.errors import CorruptStateError, FencedError, IncompatibleJobError, ProgramError, UnsafeStateError
+from flinkish.errors import (
+    CorruptStateError,
+    FencedError,
+    IncompatibleJobError,
+    OperationError,
+    ProgramError,
+    UnsafeStateError,
+)
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -102,6 +109,26 @@ def test_what_was_kept_for_the_driver_goes_to_its_sink_wherever_the_program_has_
     (report,) = Inbox(directory, job_with(b=b, new=new, a=a)).take(None)
     assert (new.values, a.values, b.values) == ([], [], ["for b"])
     assert report.sink_records == {"a": 0, "b": 1}
+
+
+def test_a_report_whose_file_cannot_be_deleted_is_taken_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_with(a=TestingSink(), b=TestingSink())
+    directory = kept_for_driver(tmp_path, job, "for b")
+    inbox, b = Inbox(directory, job), job.sinks[1].sink
+    assert isinstance(b, TestingSink)
+    with monkeypatch.context() as patched:
+
+        def away(name: str) -> None:
+            raise OperationError("the share is away")
+
+        patched.setattr(directory, "delete", away)
+        reports = inbox.take(None)
+        assert next(reports).epoch == 4
+        with pytest.raises(OperationError, match="the share is away"):
+            next(reports)
+    assert list(inbox.take(None)) == []
+    assert b.values == ["for b"]
+    assert not (tmp_path / report_file(4)).exists()
 
 
 def test_what_was_kept_for_a_sink_that_the_program_does_not_have_is_refused_and_stays(tmp_path: Path) -> None:

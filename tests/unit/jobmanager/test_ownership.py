@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common.durable_files import create_durably, replace_durably
 from flinkish.errors import FencedError, FinalOperationError
+from flinkish.jobmanager.directory import query_move
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, take_ownership
+from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 
 
 def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDirectory:
@@ -175,3 +178,91 @@ def test_threads_of_a_driver_may_write_the_same_file_at_once(tmp_path: Path) -> 
     in_threads(4, write)
     assert failures == []
     assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]
+
+
+HEX = "0123456789abcdef" * 2
+
+
+def make(folder: Path, *paths: str) -> None:
+    """Make these files; a path with a slash at its end is a directory with a file in it."""
+    for path in paths:
+        whole = folder / path / "rows.parquet" if path.endswith("/") else folder / path
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        whole.write_text("{}")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_the_next_driver_deletes_what_killed_ones_and_commands_have_left_and_nothing_else(tmp_path: Path) -> None:
+    first = take(tmp_path)
+    first.write("restored.json", {"savepoint": "/s", "path": "/s", "rows": "restore-1"})
+    left = (
+        *(f"request-{HEX}-1.json", "request-1.json", f"answer-{HEX}-2.json", f".answer-{HEX}-2.json.{HEX}"),
+        *(f".owner.json.{HEX}", f".attempts.json.{HEX}", f"checkpoints/chk-3/.manifest.json.{HEX}"),
+        *(f"accumulators/.4.{HEX}", f"spark/prepared/.7.{HEX}"),
+        *("restore/", "restore-2/", "restore-epoch-9/", f"changelog.deleted-{HEX}/"),
+    )
+    kept = (
+        *("checkpoints/chk-3/manifest.json", "accumulators/4", "spark/prepared/7", "spark/offsets/7", "restore-1/"),
+        *("keyed-state/1/", "restored.json", "notes.txt", ".hidden", "spark-17/offsets/3"),
+    )
+    make(tmp_path, *left, *(path for path in kept if path != "restored.json"))
+    first.released.set()
+    first.release()
+    heir = take(tmp_path)
+    # a command that writes its request in the moment of the claim
+    make(tmp_path, f"request-{heir.token}-3.json", f".request-{heir.token}-4.json.{HEX}")
+    sweep(heir)
+    assert [path for path in left if (tmp_path / path).exists()] == []
+    assert [path for path in kept if not (tmp_path / path).exists()] == []
+    assert names(tmp_path) >= {f"request-{heir.token}-3.json", f".request-{heir.token}-4.json.{HEX}"}
+    heir.release()
+
+
+def test_names_of_unfinished_files_are_those_that_writers_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that is killed between its two steps leaves such a file."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_: object) -> None:
+        raise Killed
+
+    directory = take(tmp_path)
+    before = names(tmp_path)
+    with monkeypatch.context() as patched:
+        # neither the second step is taken, nor what would be done after an error
+        for step in ("link", "replace", "rename", "unlink"):
+            patched.setattr(os, step, killed)
+        for write in (
+            lambda: create_durably(str(tmp_path / "one"), b""),
+            lambda: replace_durably(str(tmp_path / "two"), b""),
+        ):
+            with pytest.raises(Killed):
+                write()
+    assert len(names(tmp_path) - before) == 2
+    sweep(directory)
+    assert names(tmp_path) == before
+    directory.release()
+
+
+def test_rows_stay_where_the_file_that_names_them_is_missing(tmp_path: Path) -> None:
+    take(tmp_path).release()
+    make(tmp_path, "spark/offsets/0", "restore-1/")
+    take(tmp_path).release()
+    assert (tmp_path / "restore-1").exists()
+
+
+def test_of_the_copies_that_takeovers_make_of_the_query_only_the_last_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # as on an object store, which cannot rename
+    monkeypatch.setattr(query_move, "_RENAMING", ())
+    make(tmp_path, "spark/offsets/0", "spark/state/0/1")
+    directories = [take(tmp_path, NEWEST) for _ in range(4)]
+    assert {path.name for path in tmp_path.iterdir() if path.name.startswith("spark")} == {"spark-owner-3"}
+    assert (tmp_path / "spark-owner-3" / "offsets" / "0").exists()
+    for directory in directories:
+        directory.release()

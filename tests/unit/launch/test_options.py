@@ -87,3 +87,27 @@ def test_jars_below_a_folder_with_a_space_are_remembered_and_on_the_class_path(a
     known.write_text(json.dumps([jar.as_uri() if as_uri else str(jar)]))
     remembered = packages._remembered(known)
     assert remembered is not None and [packages.path_of(found) for found in remembered] == [str(jar)]
+
+
+def test_what_a_resolution_has_found_is_remembered_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jar = tmp_path / "a.jar"
+    jar.touch()
+    written: list[Path] = []
+    write = Path.write_text
+
+    def killed(path: Path, text: str) -> int:
+        written.append(path)
+        write(path, text[:3])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(packages, "_run", lambda *_: [str(jar)])
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            packages.resolve("io.delta:delta", SparkOptions(()), tmp_path)
+    assert len(written) == 1 and not list(tmp_path.glob("packages-*.json"))
+    assert packages.resolve("io.delta:delta", SparkOptions(()), tmp_path) == [str(jar)]
+    (known,) = tmp_path.glob("packages-*.json")
+    assert json.loads(known.read_text()) == [str(jar)]
