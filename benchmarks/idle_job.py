@@ -49,6 +49,7 @@ def main() -> None:
             session("flinkish-idle")
             configuration = Configuration()
             configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-idle-"))
+            configuration.set_string("execution.checkpointing.interval", "0")
             env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
             texts = env.from_source(source, WatermarkStrategy.no_watermarks(), name)
             pairs = texts.map(lambda text: (text, 1)).key_by(lambda pair: pair[0])

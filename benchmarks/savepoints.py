@@ -83,6 +83,7 @@ def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: s
         "parallelism.default": str(parallelism),
         "flinkish.progress": "never",
         "flinkish.job.dir": str(folder),
+        "execution.checkpointing.interval": "0",
         "flinkish.epoch.interval": "60 s",
         "flinkish.epoch.max-records-per-source": str(keys),
     }

@@ -157,6 +157,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         session("flinkish-source-memory")
         configuration = Configuration()
         configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-source-memory-"))
+        configuration.set_string("execution.checkpointing.interval", "0")
         env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
         texts = env.from_source(source, WatermarkStrategy.no_watermarks(), name)
         keyed = texts.key_by((lambda row: key_of(row[0])) if name == "parquet" else key_of)

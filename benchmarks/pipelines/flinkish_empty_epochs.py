@@ -79,6 +79,7 @@ def epochs_ms(spark: Any, operators: int, epochs: int, warm_up: int) -> dict[str
     configuration = Configuration()
     configuration.set_string("flinkish.heartbeat.interval", "0 ms")
     configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-empty-epochs-"))
+    configuration.set_string("execution.checkpointing.interval", "0")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(SUBTASKS)
     stream: Any = env.from_source(SilentSource(), WatermarkStrategy.no_watermarks(), "silence")

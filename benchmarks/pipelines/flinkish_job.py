@@ -117,6 +117,7 @@ def environment(epoch_records: int) -> Any:
     """Two subtasks, a new job directory, and epochs of this many records."""
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
+    configuration.set_string("execution.checkpointing.interval", "0")
     configuration.set_string("flinkish.epoch.max-records-per-source", str(epoch_records))
     configuration.set_string("flinkish.epoch.max-bytes-per-source", "4gb")
     env = StreamExecutionEnvironment.get_execution_environment(configuration)

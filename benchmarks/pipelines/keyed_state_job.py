@@ -164,6 +164,7 @@ def environment(folder: Path, max_parallelism: int | None, settings: list[str]) 
     configuration = Configuration()
     fixed = [
         f"flinkish.job.dir={folder / 'job'}",
+        "execution.checkpointing.interval=0",
         "flinkish.progress=never",
         "flinkish.history.enabled=false",
         "flinkish.epoch.max-bytes-per-source=4gb",

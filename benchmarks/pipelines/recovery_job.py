@@ -22,6 +22,7 @@ from flinkish.jobmanager.job_run import JobObserver
 EPOCH_RECORDS = 20_000
 USERS = 1_000
 SETTINGS = {
+    "execution.checkpointing.interval": "0",
     "restart-strategy.type": "fixed-delay",
     "restart-strategy.fixed-delay.attempts": "1000000",
     "restart-strategy.fixed-delay.delay": "0 ms",

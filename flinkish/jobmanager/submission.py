@@ -74,12 +74,17 @@ def submit(
         from flinkish.jobmanager.replay.epoch_replay import end_with_replay
 
         end_with_replay(program, replay, session)
+    in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
+    if in_minicluster:
+        # it keeps no directory, so that nothing follows from one
+        configuration = Configuration(configuration)
+        configuration.remove_config(flinkish.JOB_DIR.key)
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         from flinkish.jobmanager.savepoints.dry_run import end_with_report
 
         end_with_report(graph, configuration, chaining, session, job_name)
-    if configuration.get(execution.TARGET) == _MINICLUSTER:
+    if in_minicluster:
         run = _minicluster_run(generator, configuration, job_name, plan)
     else:
         run = _spark_run(generator, configuration, job_name, plan, session)
@@ -103,9 +108,6 @@ def _minicluster_run(
     needed = dependencies_of(configuration)
     if needed.archives or needed.requirements or needed.python_files:
         _LOG.warning("Python files, archives and requirements are not shipped: the minicluster runs in this process")
-    # it keeps no directory, so that nothing follows from one
-    configuration = Configuration(configuration)
-    configuration.remove_config(flinkish.JOB_DIR.key)
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))
