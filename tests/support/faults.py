@@ -44,8 +44,9 @@ def plan_fault(plan: Path, phase: Phase, how: str, epoch: int = 0, pid: int | No
 
 
 def no_fault(plan: Path) -> None:
-    """Nothing fails from now on."""
+    """Nothing fails from now on, and whoever is to wait at a phase waits again."""
     plan.unlink(missing_ok=True)
+    plan.with_suffix(".go_on").unlink(missing_ok=True)
     for mark in plan.parent.glob(f"{plan.stem}.*.happened"):
         mark.unlink()
 

@@ -94,7 +94,7 @@ def test_a_job_with_a_directory_is_restarted_and_takes_checkpoints_though_nothin
         "numbers",
     ).map(fails_once, Types.LONG())
     with numbers.execute_and_collect("numbers") as results:
-        # the failed epoch is given up and planned anew
+        # the epoch that has failed is planned anew, and is the one that this run reads
         assert list(results) == [0, 1, 2]
     told = capfd.readouterr().err
     assert "numbers: attempt 1 failed: UserCodeError: OSError in user code: the server is away" in told

@@ -19,9 +19,11 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import EpochTimeoutError
 from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.requests import ask
+from flinkish.runtime.phases import Phase
 from tests.integration.engine import slow_job
 from tests.integration.engine.counting_job import expected, in_database, make_tables
 from tests.integration.engine.slow_job import FAST, RECORDS, build, write_file
+from tests.support import faults
 from tests.support.processes import ProcessGroup, start_driver, wait_until
 
 TIMEOUT_S = 120
@@ -94,6 +96,40 @@ def test_an_epoch_that_takes_too_long_fails_and_is_planned_anew_by_the_restart(
     assert in_database(tmp_path) == expected(RECORDS)
     told = [failure.message for failure in client.describe().exceptions]
     assert told and all("epoch 0 has not ended within 10 s (flinkish.epoch.timeout)" in text for text in told)
+
+
+def in_a_commit(folder: Path, plan: Path, **more: Any) -> JobClient:
+    """A job in this process that has begun to commit its second epoch, and does not get on with it."""
+    faults.plan_fault(plan, Phase.COMMIT_BEGUN, "wait", epoch=1)
+    client = build(folder, flinkish__epoch__max_records_per_source=FAST, **more).execute_async("slow")
+    wait_until(lambda: faults.happened(plan), TIMEOUT_S, "the commit")
+    return client
+
+
+def test_a_cancel_waits_for_a_commit_that_has_begun(spark: SparkSession, tmp_path: Path, fault_plan: Path) -> None:
+    client = in_a_commit(tmp_path, fault_plan)
+    cancelled = client.cancel()
+    time.sleep(2)
+    assert not cancelled.done() and client.get_job_status().result() is JobStatus.CANCELLING
+    faults.go_on(fault_plan)
+    cancelled.result(TIMEOUT_S)
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    assert in_database(tmp_path) == expected(2 * FAST)
+
+
+@pytest.mark.slow
+def test_a_commit_that_hangs_is_broken_off_and_the_next_start_commits_it(
+    spark: SparkSession, tmp_path: Path, fault_plan: Path
+) -> None:
+    short = {"flinkish__shutdown__timeout": "2 s", "task__cancellation__timeout": "2 s"}
+    client = in_a_commit(tmp_path, fault_plan, **short)
+    client.run.request_stop(JobStatus.SUSPENDED)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    assert client.get_job_status().result() is JobStatus.SUSPENDED
+    assert FAST <= len(in_database(tmp_path)) < 2 * FAST, "the other subtask has committed its part"
+    faults.no_fault(fault_plan)
+    build(tmp_path).execute("slow")
+    assert in_database(tmp_path) == expected(RECORDS)
 
 
 @pytest.mark.slow
