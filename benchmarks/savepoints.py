@@ -86,6 +86,7 @@ def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: s
         "execution.checkpointing.interval": "0",
         "flinkish.epoch.interval": "60 s",
         "flinkish.epoch.max-records-per-source": str(keys),
+        **spark_settings.EPOCHS_OF_A_SIZE,
     }
     if savepoint is not None:
         settings["execution.state-recovery.path"] = savepoint

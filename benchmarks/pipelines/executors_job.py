@@ -123,6 +123,7 @@ def run(folder: Path, executors: int, records: int) -> dict[str, Any]:
         "flinkish.history.enabled": "false",
         "flinkish.job.dir": folder / "job",
         "execution.checkpointing.interval": "0",
+        **spark_settings.EPOCHS_OF_A_SIZE,
     }
     for key, value in settings.items():
         configuration.set_string(key, str(value))

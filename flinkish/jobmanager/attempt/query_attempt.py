@@ -31,7 +31,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
     source_positions,
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
-from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
+from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs, waits_for_records
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -259,7 +259,7 @@ class QueryAttempt:
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
         # it makes a difference only to runs that wait between epochs
-        waits = self._settings.epoch_interval_ms > 0
+        waits = self._settings.epoch_interval_ms > 0 or waits_for_records(self.sources)
         all_read = waits and input_is_read(self.job, self.sources, QueryLog(self.location.path).committed_positions())
         return plan_runs(self.job, self.sources, self._settings, self._base, announced, all_read)
 
