@@ -11,7 +11,7 @@ from flinkish.errors import InvalidKeyError
 from flinkish.runtime.stable_hash import stable_hash
 
 if TYPE_CHECKING:
-    from flinkish.runtime.stable_hashes import Hashes
+    from flinkish.runtime.state.files.hashes import Hashes
 
 #: Number of distinct keys whose place a cache holds. Hashing a key costs ten times as much as a look-up.
 KEY_CACHE_SIZE = 200_000
@@ -43,7 +43,7 @@ def subtasks_of_keys(keys: Sequence[Any], parallelism: int, max_parallelism: int
     """`subtask_of_key` of each key, as an array of numpy."""
     import numpy as np
 
-    from flinkish.runtime.stable_hashes import stable_hashes
+    from flinkish.runtime.state.files.hashes import stable_hashes
 
     key_groups = stable_hashes(keys) % np.uint64(max_parallelism)
     subtasks: Hashes = key_groups * np.uint64(parallelism) // np.uint64(max_parallelism)

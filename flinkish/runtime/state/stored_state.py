@@ -19,8 +19,8 @@ from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, d
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flinkish.runtime.stable_hashes import Hashes
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.hashes import Hashes
     from flinkish.runtime.state.files.rows import Rows, RowsBuilder
     from flinkish.runtime.state.files.state_files import StateFiles
 
