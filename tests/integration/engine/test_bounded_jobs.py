@@ -92,9 +92,11 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
     assert epochs(tmp_path / "job") == [0]
 
 
-@pytest.mark.parametrize("phase", [Phase.COMMIT_BEGUN, pytest.param(Phase.METADATA_COMMITTED, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "phase", [Phase.PLANNED, Phase.COMMIT_BEGUN, pytest.param(Phase.METADATA_COMMITTED, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("spark_reads", [False, True])
-def test_the_last_epoch_stays_the_last_one_when_it_is_replayed(
+def test_the_last_epoch_stays_the_last_one_when_it_runs_again(
     spark: SparkSession, tmp_path: Path, files: Path, phase: Phase, spark_reads: bool
 ) -> None:
     """Files tell their end in the epoch of their last record; of what Spark reads an epoch of its own tells it."""
