@@ -5,8 +5,9 @@ records cost: microseconds, or the seconds of a model or an HTTP call. What they
 
     duration = overhead + cost of a record x records
 
-* *overhead* is what an epoch takes even if it reads nothing: planning, starting tasks, an empty commit. It is the part
-  of the duration in which no task works, less what has changed of this part with the number of records.
+* *overhead* is what an epoch takes even if it reads nothing: planning, starting tasks, large state that tasks write, an
+  empty commit. It is known from epochs of different sizes. What tasks and commits take counts as the records' until
+  these show something else; the time in which none of them works counts as overhead until they do.
 * The next epoch gets the records for which the rest of the target is enough. Where the overhead alone takes more than
   half of the target, the records get as much time as the overhead takes: smaller epochs would do little else.
 * Sources share an epoch in proportion to what their records cost, so one with slow records does not hold back another.
@@ -14,6 +15,8 @@ records cost: microseconds, or the seconds of a model or an HTTP call. What they
 The first epoch of all reads one record per subtask, because one may take minutes. It tells how long the next one may
 be, which has a thousand records per subtask at most: the first records of a program are often not like the others.
 From there an epoch has at most sixteen times as many records as the one before. Nothing limits how fast epochs shrink.
+Of sixteen epochs that cannot be smaller, one has two records per subtask, to see whether it is the records that take so
+long.
 
 Results must not depend on any of this: a replay reads what the offset in the query's log says.
 """
@@ -36,9 +39,15 @@ GROWTH = 16
 #: Two epochs show what the overhead is if one has this many times as many records as the other.
 _TELLING = 1.8
 
+#: Of two epochs of the same size, up to this factor, only the last one counts.
+_SAME = 1.25
+
 #: The part of an epoch in which no task works varies up to this many times its usual length without any reason in the
 #: number of records.
 _USUAL = 3
+
+#: Of so many epochs that cannot be smaller, one has twice as many records, to see whether it takes longer.
+_TRIAL_EVERY = 16
 
 #: The least time in ms that a source's records are assumed to take.
 _LEAST_MS = 0.01
@@ -100,9 +109,10 @@ class EpochSize:
         last_records: the records of the last epoch before it that has read anything; 0: there was none.
         last_rest_ms: the part of that epoch's duration in which no task has worked and no sink has committed.
         overhead_ms: how long that part is if an epoch reads nothing.
-        commit_records: the records of an earlier epoch that had many more or many less, or of the last one.
-        commit_ms: how long the commit of that epoch has taken.
-        empty_commit_ms: how long the commit of an epoch takes that commits next to nothing.
+        other_records: the records of an earlier epoch that had many more or many less, or of the last one.
+        other_work_ms: how long its tasks and its commit have taken.
+        empty_work_ms: how long tasks and commit of an epoch take that reads nothing.
+        smallest: how many of the last epochs could not be smaller, or were only to show whether that was so.
     """
 
     limits: dict[str, int]
@@ -110,9 +120,10 @@ class EpochSize:
     last_records: float = 0.0
     last_rest_ms: float = 0.0
     overhead_ms: float = 0.0
-    commit_records: float = 0.0
-    commit_ms: float = 0.0
-    empty_commit_ms: float = 0.0
+    other_records: float = 0.0
+    other_work_ms: float = 0.0
+    empty_work_ms: float = 0.0
+    smallest: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,11 +164,11 @@ class EpochSizer:
         work = {uid: max(times.work_ms.get(uid, 0.0), _LEAST_MS) for uid in read}
         slowest_ms = max(work.values())
         rest_ms = max(times.duration_ms - times.commit_ms - slowest_ms, 0.0)
-        known = _with_commit(replace(size, limits=limits, read={}), sum(read.values()), times.commit_ms)
-        work_ms = slowest_ms + times.commit_ms - known.empty_commit_ms
+        known = _with_work(replace(size, limits=limits, read={}), sum(read.values()), slowest_ms + times.commit_ms)
+        work_ms = max(slowest_ms + times.commit_ms - known.empty_work_ms, _LEAST_MS)
         if size.last_records:
             known = _with_overhead(known, sum(read.values()), rest_ms)
-            factor = self._factor(work_ms, rest_ms, known.overhead_ms, known.empty_commit_ms)
+            factor = self._factor(work_ms, rest_ms, known.overhead_ms, known.empty_work_ms)
         else:
             # the time in which workers start says nothing about later epochs
             factor = self._target_ms / work_ms
@@ -166,18 +177,19 @@ class EpochSizer:
             wanted = records * factor * slowest_ms / work[uid]
             soonest = max(GROWTH * records, SOON * one.floor)
             limits[uid] = int(min(max(min(wanted, soonest), one.floor), one.most))
-        if work_ms > 2 * slowest_ms and all(limits[uid] <= self._sources[uid].floor >= read[uid] for uid in read):
-            # most of it is the commit: an epoch of twice the size tells whether that is because of the records
+        smallest = size.smallest + 1 if all(limits[uid] <= self._sources[uid].floor for uid in read) else 0
+        if smallest % _TRIAL_EVERY == 1:
+            # nothing has shown yet that it is the records that take so long; an epoch of twice the size does
             limits.update({uid: min(2 * self._sources[uid].floor, self._sources[uid].most) for uid in read})
-        return replace(known, last_records=sum(read.values()), last_rest_ms=round(rest_ms, 1))
+        return replace(known, last_records=sum(read.values()), last_rest_ms=round(rest_ms, 1), smallest=smallest)
 
-    def _factor(self, work_ms: float, rest_ms: float, overhead_ms: float, empty_commit_ms: float) -> float:
+    def _factor(self, work_ms: float, rest_ms: float, overhead_ms: float, empty_work_ms: float) -> float:
         """How many times as many records the next epoch is to have as the last one."""
-        fixed_ms = overhead_ms + empty_commit_ms
+        fixed_ms = overhead_ms + empty_work_ms
         wanted_ms = max(self._target_ms - fixed_ms, fixed_ms)
         if rest_ms <= _USUAL * overhead_ms:
             # should all of it be the records' after all, the next epoch takes no more than about twice the target
-            whole_ms = work_ms + rest_ms + empty_commit_ms
+            whole_ms = work_ms + rest_ms + empty_work_ms
             return min(wanted_ms / work_ms, _TELLING * (wanted_ms + fixed_ms) / whole_ms)
         factor = wanted_ms / (work_ms + rest_ms - overhead_ms)
         if factor < 1 and rest_ms - overhead_ms > work_ms:
@@ -198,14 +210,17 @@ def _with_overhead(size: EpochSize, records: float, rest_ms: float) -> EpochSize
     return replace(size, overhead_ms=round((size.overhead_ms + seen_ms) / 2, 1))
 
 
-def _with_commit(size: EpochSize, records: float, commit_ms: float) -> EpochSize:
-    """What is known of commits after an epoch. Until two epochs tell, what a commit takes counts as the records'."""
-    empty_ms = min(size.empty_commit_ms, commit_ms)
-    if size.commit_records and not _tell(records, size.commit_records):
-        return replace(size, empty_commit_ms=empty_ms)
-    if size.commit_records:
-        empty_ms = min(_at_none(records, commit_ms, size.commit_records, size.commit_ms), size.commit_ms)
-    return replace(size, commit_records=records, commit_ms=commit_ms, empty_commit_ms=round(empty_ms, 1))
+def _with_work(size: EpochSize, records: float, work_ms: float) -> EpochSize:
+    """What is known of the work of tasks and commits after an epoch. Until two epochs tell, all of it counts as the
+    records'."""
+    empty_ms = min(size.empty_work_ms, work_ms)
+    others = size.other_records
+    if others and not _tell(records, others):
+        if _SAME * min(records, others) < max(records, others):
+            return replace(size, empty_work_ms=empty_ms)
+    elif others:
+        empty_ms = min(_at_none(records, work_ms, others, size.other_work_ms), size.other_work_ms)
+    return replace(size, other_records=records, other_work_ms=round(work_ms, 1), empty_work_ms=round(empty_ms, 1))
 
 
 def _tell(records: float, others: float) -> bool:
