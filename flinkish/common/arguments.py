@@ -21,7 +21,9 @@ def result_of_each(function: Callable[[Any], Any], values: Sequence[Any], what: 
     Raises:
         ProgramError: the function has raised StopIteration.
     """
-    results = list(map(function, values))
+    # the name of the iterator: runtime/task_progress.py
+    arriving = iter(values)
+    results = list(map(function, arriving))
     if len(results) < len(values):
         raise ProgramError(
             f"{what} raised StopIteration for {values[len(results)]!r:.200}",

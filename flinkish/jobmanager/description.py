@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.runtime.task_progress import SlowCall
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,13 @@ class ExecutionDescription:
     restored_bytes: int = 0
     first_epoch: int | None = None
     last_epoch: int | None = None
+    #: the epoch that runs, if the execution has something to do in it, and its records in it so far; they are not among
+    #: those above before the epoch is committed
+    running_epoch: int | None = None
+    running_records_in: int = 0
+    running_records_out: int = 0
+    #: the call of a function that has not returned for ``flinkish.task.slow-call-warning``
+    slow_call: SlowCall | None = None
     #: operator uid and metric name -> value at the end of ``last_epoch``; counters count since the functions were
     #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
     metrics: dict[str, float] = field(default_factory=dict)
@@ -140,6 +148,22 @@ class VertexDescription:
     records_out: int = 0
     watermark_ms: int | None = None
     state_bytes: int = 0
+    #: records of the epoch that runs, which are not among those above before it is committed
+    running_records_in: int = 0
+    running_records_out: int = 0
+
+
+@dataclass(frozen=True)
+class RunningEpochDescription:
+    """The epoch that runs, as its tasks have described it last. It may still fail and run again."""
+
+    epoch: int
+    #: time since its first task has begun
+    duration_ms: int
+    #: records that have entered the job so far, and those written to sinks, which have not committed them
+    records_in: int
+    records_out: int
+    watermark_ms: int | None
 
 
 @dataclass(frozen=True)
@@ -225,6 +249,8 @@ class JobDescription:
     #: the job directory; None: the job has a temporary one, or none at all
     directory: str | None
     driver: DriverDescription
+    #: None: no epoch runs, or the one that does has begun less than a second ago (ten seconds on object stores)
+    running_epoch: RunningEpochDescription | None = None
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))

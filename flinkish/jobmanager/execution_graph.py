@@ -1,8 +1,8 @@
 """The execution graph: vertices, their subtasks, and the executions of each subtask, one per attempt of the job.
 
-Rule: the graph knows only what tasks report. The driver hears of an epoch when the epoch is done, so an execution is
-RUNNING once its first epoch is done. The location of an execution is that of the last epoch in which it had something
-to do, because Spark places the tasks of every epoch anew.
+Rule: the graph knows only what tasks report, at the end of an epoch and now and then while a long one runs. With the
+first of these, an execution is RUNNING. The location of an execution is that of the last epoch in which it had
+something to do, because Spark places the tasks of every epoch anew.
 
 Any thread may ask for a description; epochs, starts and ends are reported by one thread at a time.
 """
@@ -27,6 +27,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.task_progress import EpochProgress, TaskProgress
 
 _S = ExecutionState
 
@@ -70,14 +71,21 @@ class Execution:
         self._restored_files = self._restored_bytes = 0
         self._epochs: tuple[int, int] | None = None
         self._metrics: dict[str, float] = {}
+        #: the epoch that runs, and what the task has done in it so far
+        self._running: tuple[int, TaskProgress] | None = None
 
-    def begin(self) -> None:
-        """Go to RUNNING, now that the first epoch of the attempt is done, whether or not the subtask had work in it."""
+    def begin(self, cause: str) -> None:
+        """Go to RUNNING, now that something is known of the first epoch of the attempt, whether or not the subtask has
+        work in it."""
         if self.machine.try_to(_S.INITIALIZING, "the first epoch has been planned"):
-            self.machine.to(_S.RUNNING, "the first epoch is done")
+            self.machine.to(_S.RUNNING, cause)
+
+    def runs(self, epoch: int, progress: TaskProgress | None) -> None:
+        """Note what the task has done so far in the epoch that runs; None: nothing is known of it, or nothing runs."""
+        self._running = None if progress is None or self.machine.terminal else (epoch, progress)
 
     def take(self, report: TaskReport, epoch: int) -> None:
-        """Add what the task reports of an epoch."""
+        """Add what the task reports of an epoch that is done."""
         self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
         self._records_in += report.records_in
         self._records_out += report.records_out
@@ -108,7 +116,8 @@ class Execution:
 
     def describe(self) -> ExecutionDescription:
         """The execution as of now."""
-        place = self._place
+        epoch, running = self._running or (None, TaskProgress(self.vertex.id, self.subtask))
+        place = running.place or self._place
         first, last = self._epochs or (None, None)
         return ExecutionDescription(
             attempt=self.attempt,
@@ -124,8 +133,12 @@ class Execution:
             splits=tuple(sorted(self._splits)),
             records_in=self._records_in,
             records_out=self._records_out,
-            watermark_ms=self._watermark_ms,
+            watermark_ms=self._watermark_ms if running.watermark_ms is None else running.watermark_ms,
             state_bytes=self._state_bytes,
+            running_epoch=epoch,
+            running_records_in=running.records_in,
+            running_records_out=running.records_out,
+            slow_call=running.slow_call,
             restored_files=self._restored_files,
             restored_bytes=self._restored_bytes,
             first_epoch=first,
@@ -195,7 +208,8 @@ class ExecutionGraph:
     def epoch_done(self, report: EpochReport) -> None:
         """Take in the report of an epoch that the sinks have committed."""
         with self._lock:
-            self._begin()
+            self._begin("the first epoch is done")
+            self._runs(None)
             for task in report.tasks:
                 execution = self._current.get((task.vertex, task.subtask))
                 if execution is not None:
@@ -206,16 +220,28 @@ class ExecutionGraph:
                         execution.machine.try_to(_S.FINISHED, f"all input has ended in epoch {report.epoch}")
             self._tell()
 
-    def _begin(self) -> None:
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Take in how far the tasks of the running epoch are."""
+        with self._lock:
+            self._begin("the first epoch runs")
+            self._runs(progress)
+
+    def _runs(self, progress: EpochProgress | None) -> None:
+        found = {} if progress is None else {(task.vertex, task.subtask): task for task in progress.tasks}
+        for place, execution in self._current.items():
+            execution.runs(-1 if progress is None else progress.epoch, found.get(place))
+
+    def _begin(self, cause: str) -> None:
         if not self._begun:
             self._begun = True
             for execution in self._current.values():
-                execution.begin()
+                execution.begin(cause)
 
     def attempt_failed(self, failure: FlinkishError) -> None:
         """End all executions: the task that the failure names is FAILED, the others are CANCELED."""
         text = shortened(f"{type(failure).__name__}: {failure.message}")
         with self._lock:
+            self._runs(None)
             for execution in self._current.values():
                 # tasks are found by name: if two tasks have the same name, both are said to have failed
                 if execution.name == failure.task:
@@ -227,10 +253,11 @@ class ExecutionGraph:
     def job_done(self, finished: bool, cause: str) -> None:
         """The job has ended: with ``finished`` all tasks are FINISHED, otherwise they are CANCELED."""
         with self._lock:
+            self._runs(None)
             for execution in self._current.values():
                 if finished:
                     # if the input was empty, no task has reported
-                    execution.begin()
+                    execution.begin("there is nothing to run")
                     execution.machine.try_to(_S.FINISHED, cause)
                 execution.cancel(cause)
             self._tell()
@@ -269,6 +296,8 @@ class ExecutionGraph:
             records_out=sum(execution.records_out for execution in current),
             watermark_ms=min(watermarks, default=None),
             state_bytes=sum(execution.state_bytes for execution in current),
+            running_records_in=sum(execution.running_records_in for execution in current),
+            running_records_out=sum(execution.running_records_out for execution in current),
         )
 
     def _subtasks(self, vertex: VertexDescriptor) -> Iterator[SubtaskDescription]:

@@ -26,6 +26,7 @@ from flinkish.jobmanager.description import (
     DriverDescription,
     ExceptionDescription,
     JobDescription,
+    RunningEpochDescription,
 )
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
 from flinkish.jobmanager.job_run import JobObserver, JobRun
@@ -34,6 +35,7 @@ from flinkish.runtime.accumulated import counts_of, results_of
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.task_progress import EpochProgress
 
 #: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
 _SHOWN_BITS = 1024
@@ -93,6 +95,7 @@ class JobRecord(JobObserver):
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
         self._epochs = self._in = self._out = self._restarts = 0
         self._watermark_ms: int | None = None
+        self._running: EpochProgress | None = None
         #: encoded totals as of the last epoch that has changed them; at first, those that earlier drivers have left
         self.accumulators = b""
         self.graph = ExecutionGraph(job, self._clock, self._execution_ended)
@@ -119,10 +122,17 @@ class JobRecord(JobObserver):
         """Note that Spark has accepted a query of the running attempt."""
         self.graph.query_started()
 
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Keep how far the epoch is that runs."""
+        self.graph.epoch_running(progress)
+        with self._lock:
+            self._running = progress
+
     def epoch_done(self, report: EpochReport) -> None:
         """Add the figures of an epoch that the sinks have committed."""
         self.graph.epoch_done(report)
         with self._lock:
+            self._running = None
             self._epochs += 1
             self._in += report.records_in
             self._out += report.records_out
@@ -136,6 +146,7 @@ class JobRecord(JobObserver):
         self.graph.attempt_failed(failure)
         described = describe_exception(failure, self._clock.now_ms(), self._number(), restart_delay_ms)
         with self._lock:
+            self._running = None
             if self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
@@ -146,6 +157,7 @@ class JobRecord(JobObserver):
         """Close the last attempt: the job has ended with this status."""
         self.graph.job_done(status is JobStatus.FINISHED, f"the job is {status.name}")
         with self._lock:
+            self._running = None
             if self._attempts and self._attempts[-1].end_time_ms is None:
                 state = "FINISHED" if status is JobStatus.FINISHED else "CANCELED"
                 self._change(end_time_ms=self._clock.now_ms(), state=state)
@@ -179,6 +191,7 @@ class JobRecord(JobObserver):
         end_ms = times[life.state.name] if life.terminal else None
         with self._lock:
             attempts, exceptions = tuple(self._attempts), tuple(self._exceptions)
+            running = self._running
             metrics = self._metrics((end_ms or self._clock.now_ms()) - times["INITIALIZING"])
         return JobDescription(
             id=self._job.job_id,
@@ -198,6 +211,7 @@ class JobRecord(JobObserver):
             story=life.story.events,
             directory=self._directory,
             driver=self._driver,
+            running_epoch=None if running is None else describe_running_epoch(running),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:
@@ -242,6 +256,17 @@ def describe_exception(
         place=failure.place or None,
         traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
         restart_delay_ms=restart_delay_ms,
+    )
+
+
+def describe_running_epoch(progress: EpochProgress) -> RunningEpochDescription:
+    """The description of the epoch that runs; what its tasks do is in the descriptions of the executions."""
+    return RunningEpochDescription(
+        epoch=progress.epoch,
+        duration_ms=progress.running_ms,
+        records_in=progress.records_in,
+        records_out=progress.records_out,
+        watermark_ms=progress.watermark_ms,
     )
 
 

@@ -28,6 +28,7 @@ from flinkish.jobmanager.restart.strategy import NoRestart
 from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.task_progress import EpochProgress, WorkerProgress
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord
@@ -70,6 +71,10 @@ class JobObserver:
 
     def epoch_done(self, report: EpochReport) -> None:
         """The sinks have committed an epoch. Called by the thread that runs epochs."""
+
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """An epoch has run for some time. Called now and then by a thread of its own, also after the end of the epoch
+        or of the attempt."""
 
     def epoch_committed(self, epoch: int) -> None:
         """The metadata of all epochs up to this one are committed, on Spark by Spark."""
@@ -352,6 +357,13 @@ class JobRun:
         self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
         self._notify(lambda observer: observer.query_started())
 
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Notify the observers of the progress of the running epoch, unless it has ended meanwhile."""
+        runs = self.status in (JobStatus.RUNNING, JobStatus.CANCELLING)
+        if runs and (self.last_epoch is None or progress.epoch > self.last_epoch):
+            for observer in self.observers:
+                observer.epoch_running(progress)
+
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers that the metadata of all epochs up to this one are committed."""
         self._notify(lambda observer: observer.epoch_committed(epoch))
@@ -369,14 +381,19 @@ class MiniClusterRun(JobRun):
     """A run in the minicluster, in this process and without Spark."""
 
     def __init__(
-        self, job_id: JobID, name: str, make_cluster: Callable[[], Any], restarts: Restarts | None = None
+        self,
+        job_id: JobID,
+        name: str,
+        make_cluster: Callable[[Callable[[WorkerProgress], None]], Any],
+        restarts: Restarts | None = None,
     ) -> None:
+        """``make_cluster`` is given what must be called with the progress of the tasks."""
         super().__init__(job_id, name, restarts=restarts)
         self._make_cluster = make_cluster
 
     def _work(self) -> None:
         # all attempts use one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
-        cluster = self._make_cluster()
+        cluster = self._make_cluster(lambda worker: self.epoch_running(EpochProgress.of(cluster.job, [worker])))
 
         def run_attempt(again: bool) -> None:
             if again:

@@ -22,6 +22,7 @@ from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.task_progress import EpochProgress
 
 #: The least time between two lines where the line is not redrawn.
 LINE_INTERVAL_MS = 2_000
@@ -101,10 +102,33 @@ class ProgressLine(JobObserver):
                 f"{self._name}: epoch {report.epoch:,} | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
                 f" | watermark {watermark_text(report.watermark_ms)}"
             )
-            interval_ms = RENEW_INTERVAL_MS if self._renewing else LINE_INTERVAL_MS
-            if self._shown_ms is None or now_ms - self._shown_ms >= interval_ms:
-                self._shown_ms = now_ms
+            if self._is_time(now_ms):
                 self._show_pending()
+
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Show how far the running epoch is, unless the last line was shown too recently. Its records stand apart from
+        those that are committed, since the epoch may fail and run again."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            if not self._is_time(now_ms):
+                return
+            committed_ms, committed = self._history[-1]
+            elapsed_ms = min(max(now_ms - committed_ms, 1), max(progress.running_ms, 1))
+            self._pending = (
+                f"{self._name}: epoch {progress.epoch:,} running for {progress.running_ms / 1000:,.0f} s"
+                f" | in {committed:,} + {progress.records_in:,} | out {self._out:,} + {progress.records_out:,}"
+                f" | {progress.records_in * 1000 // elapsed_ms:,}/s"
+                f" | watermark {watermark_text(progress.watermark_ms)}"
+            )
+            self._show_pending()
+
+    def _is_time(self, now_ms: int) -> bool:
+        """Whether a line may be shown now, which then counts as shown."""
+        interval_ms = RENEW_INTERVAL_MS if self._renewing else LINE_INTERVAL_MS
+        if self._shown_ms is not None and now_ms - self._shown_ms < interval_ms:
+            return False
+        self._shown_ms = now_ms
+        return True
 
     def job_done(self, status: JobStatus) -> None:
         """Show the last epoch if it is not shown yet, then the status with which the job has ended and its totals."""

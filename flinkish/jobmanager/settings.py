@@ -72,6 +72,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         cached_files=_cached_files(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
+        slow_call_warning_ms=_ms(configuration.get(flinkish.TASK_SLOW_CALL_WARNING)),
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
     )
 

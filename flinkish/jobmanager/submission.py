@@ -98,7 +98,9 @@ def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
     from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.task_logs import SlowCalls
     from flinkish.minicluster import MiniCluster
+    from flinkish.runtime.task_progress import ProgressReporter
 
     needed = dependencies_of(configuration)
     if needed.archives or needed.requirements or needed.python_files:
@@ -108,10 +110,12 @@ def _minicluster_run(
     configuration.remove_config(flinkish.JOB_DIR.key)
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
-    run = MiniClusterRun(job_id, name, lambda: MiniCluster(job), Restarts(from_configuration(configuration)))
+    restarts = Restarts(from_configuration(configuration))
+    run = MiniClusterRun(
+        job_id, name, lambda publish: MiniCluster(job, progress=ProgressReporter(job, publish)), restarts
+    )
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
-    run.observers.append(run.record)
-    run.observers.append(progress_for(driver_settings(configuration).progress, job))
+    run.observers += [run.record, SlowCalls(job), progress_for(driver_settings(configuration).progress, job)]
     return run
 
 
@@ -167,7 +171,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
-    from flinkish.jobmanager.task_logs import TaskLogs
+    from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
 
     settings, directory = run.settings, run.directory
     if not temporary and settings.history_enabled:
@@ -175,7 +179,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
     run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
     run.read_totals()
-    run.observers += [run.record, TaskLogs(job), progress_for(settings.progress, job)]
+    run.observers += [run.record, TaskLogs(job), SlowCalls(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     warn_of_missing_uids(job)

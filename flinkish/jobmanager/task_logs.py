@@ -1,12 +1,17 @@
-"""Writes the log lines of user functions into the driver's log."""
+"""Writes what comes from the tasks into the driver's log: the lines of user functions, and calls that do not return."""
 
 from __future__ import annotations
 
-from flinkish.errors import FlinkishError
+import logging
+
+from flinkish.errors import FlinkishError, indented
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task_log import log_in_driver
+from flinkish.runtime.task_progress import EpochProgress, TaskProgress
+
+_TASK_LOG = logging.getLogger("flinkish.Task")
 
 
 class TaskLogs(JobObserver):
@@ -23,3 +28,32 @@ class TaskLogs(JobObserver):
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """Log the lines of the failed task; those of the other tasks of that epoch are in the executors' logs."""
         log_in_driver(failure.log, failure.task, failure.epoch)
+
+
+class SlowCalls(JobObserver):
+    """Warns of calls of user functions that have not returned for ``flinkish.task.slow-call-warning``: once, and then
+    each time that a call has taken twice as long."""
+
+    def __init__(self, job: JobDescriptor) -> None:
+        self._job = job
+        #: (vertex, subtask) -> the call that was warned of last: where it runs, its number, the number of warnings
+        self._warned: dict[tuple[int, int], tuple[str, int, int]] = {}
+
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """Warn of the slow calls of the tasks of the epoch."""
+        for task in progress.tasks:
+            self._warn(task, progress.epoch)
+
+    def _warn(self, task: TaskProgress, epoch: int) -> None:
+        call, key = task.slow_call, (task.vertex, task.subtask)
+        if call is None or self._warned.get(key) == (warning := (str(task.place), call.number, call.warnings)):
+            return
+        self._warned[key] = warning
+        name = self._job.vertex(task.vertex).task_name(task.subtask)
+        record = "" if call.record is None else f", record {call.record}"
+        text = (
+            f"a call of operator '{call.operator}' (uid {call.uid}){call.details}{record} has not returned for "
+            f"{call.running_ms / 1000:,.1f} s: task '{name}', epoch {epoch}"
+            f"{'' if task.place is None else f', {task.place}'}\n{call.stack}"
+        )
+        _TASK_LOG.warning("%s", indented(text), extra={"task": name, "epoch": epoch})

@@ -36,6 +36,7 @@ from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
 from flinkish.runtime.task import EpochStamp, Row, heartbeats
 from flinkish.runtime.task_manager import StoredTask, TaskManager
+from flinkish.runtime.task_progress import ProgressReporter
 
 #: (vertex, subtask)
 _TaskId = tuple[int, int]
@@ -92,6 +93,7 @@ class MiniCluster:
         store: the stored state to go on from; None: an empty one.
         max_records_per_epoch: the most records that each source reads in one epoch; None: as the job's settings say.
         listener: is notified of what each operator receives and emits.
+        progress: reports what the tasks do while they run, from another thread.
 
     Raises:
         ProgramError: Spark reads a source of the job, or a sink takes Spark DataFrames.
@@ -104,6 +106,7 @@ class MiniCluster:
         store: StateStore | None = None,
         max_records_per_epoch: int | None = None,
         listener: OperatorListener | None = None,
+        progress: ProgressReporter | None = None,
     ) -> None:
         for vertex in job.vertices:
             if vertex.source is not None and not isinstance(vertex.source, SplitSource):
@@ -141,7 +144,11 @@ class MiniCluster:
             directory=self.store.source_directories(),
         )
         self._task_manager = TaskManager(
-            job, keyed_state=self.store.keyed_state, listener=listener, read_only=self.store.read_only
+            job,
+            keyed_state=self.store.keyed_state,
+            listener=listener,
+            read_only=self.store.read_only,
+            progress=progress,
         )
 
         self._acknowledgements = Acknowledgements(job, self.store.segments)

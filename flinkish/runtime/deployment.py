@@ -194,6 +194,8 @@ class JobSettings:
     changelog: bool = False
     #: installed packages whose classes stored values may be instances of
     state_packages: tuple[str, ...] = ()
+    #: time after which a call of a function that has not returned is named; 0: never
+    slow_call_warning_ms: int = 30_000
 
 
 @dataclass(frozen=True)

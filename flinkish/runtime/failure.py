@@ -25,12 +25,14 @@ from flinkish.errors import (
     shortened,
 )
 from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
 
 #: Version of the encoded form of errors.
 ERROR_FORMAT_VERSION = 3
 
-_OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
+#: The folder of flinkish: frames of other files are those of user code, or of what it calls.
+OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
 _KEY_LENGTH = 200
 
 
@@ -39,7 +41,10 @@ NOTHING_COMMITTED = "nothing of this epoch was committed; mend the program and s
 
 
 def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NOTHING_COMMITTED) -> FlinkishError:
-    """The typed error for an error that a task has raised. ``hint`` says what to do if user code is at fault."""
+    """The typed error for an error that a task has raised; one that names its task is returned as it is. ``hint`` says
+    what to do if user code is at fault."""
+    if isinstance(error, FlinkishError) and error.task:
+        return error
     frames = _frames(error.__traceback__)
     where = _where(frames, task, epoch)
     # argument errors come from a call of the API by user code, whose author needs the traceback to find the line
@@ -74,7 +79,7 @@ def _expected(error: BaseException) -> str:
     """What user code should have returned, if the engine has failed to iterate over its result; else ""."""
     not_iterable = isinstance(error, TypeError) and message_of(error).endswith("object is not iterable")
     innermost = traceback.extract_tb(error.__traceback__)[-1:]
-    if not_iterable and innermost and innermost[0].filename.startswith(_OWN_ROOT):
+    if not_iterable and innermost and innermost[0].filename.startswith(OWN_ROOT):
         return "an iterable, such as a list, or results that are yielded"
     return ""
 
@@ -90,15 +95,26 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, dict[str, Any]]]:
 def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> str:
     """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed."""
     for _, variables in reversed(frames):
-        operator = variables.get("self")
-        if not isinstance(operator, StreamOperator):
-            # an object of user code, of which nothing may be asked
-            continue
-        context = getattr(operator, "context", None)
-        if context is not None:
-            place = f"operator '{context.name}' (uid {context.uid}){_input(operator, variables)}{_key(operator)}"
+        operator = operator_of(variables)
+        if operator is not None:
+            context = operator.context
+            place = f"operator '{context.name}' (uid {context.uid}){input_and_key(operator, variables)}"
             return f"task '{task}', {place}, epoch {epoch}"
     return f"task '{task}', epoch {epoch}"
+
+
+def operator_of(variables: dict[str, Any]) -> StreamOperator | None:
+    """The operator in whose method these are the variables; None if it is an object of user code, of which nothing may
+    be asked, or an operator that is not set up yet."""
+    operator = variables.get("self")
+    return operator if isinstance(operator, StreamOperator) and hasattr(operator, "context") else None
+
+
+def input_and_key(operator: StreamOperator, variables: dict[str, Any]) -> str:
+    """The input and the key that an operator is processing, as the end of its name in messages; "" if it has neither.
+
+    ``variables``: those of the operator's method."""
+    return _input(operator, variables) + _key(operator, variables)
 
 
 def _input(operator: StreamOperator, variables: dict[str, Any]) -> str:
@@ -108,18 +124,20 @@ def _input(operator: StreamOperator, variables: dict[str, Any]) -> str:
     return f", input {input_index + 1}" if operator.inputs > 1 and isinstance(input_index, int) else ""
 
 
-def _key(operator: StreamOperator) -> str:
+def _key(operator: StreamOperator, variables: dict[str, Any]) -> str:
     backend = operator.context.keyed_state
     if backend is None:
         return ""
-    return f", key {abbreviated(backend.current_key, _KEY_LENGTH)}"
+    # a function without state handles does not need the current key, so only the loop that calls it has the key
+    key = variables.get("key", NO_KEY) if backend.current_key is NO_KEY else backend.current_key
+    return f", key {abbreviated(key, _KEY_LENGTH)}"
 
 
 def user_traceback(error: BaseException) -> str:
     """The traceback from the first frame on that is not in flinkish; later frames of flinkish were called by user
     code. What the exception says is `indented`, since it may quote a record."""
     entries = traceback.extract_tb(error.__traceback__)
-    foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(_OWN_ROOT))
+    foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(OWN_ROOT))
     start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
     said = "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")

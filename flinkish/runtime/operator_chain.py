@@ -376,6 +376,12 @@ class OperatorChain:
                 total += operator.take_count()  # type: ignore[attr-defined]
         return total
 
+    def sent(self) -> tuple[int, int]:
+        """The number of records that the chain has sent so far: to other vertices, and to its sinks."""
+        sinks = zip(self.operators, self.vertex.operators)
+        written = (op.records for op, descriptor in sinks if descriptor.sink is not None)  # type: ignore[attr-defined]
+        return sum(writer.records for writer in self.writers), sum(written)
+
     def metric_values(self, now_ms: int) -> dict[str, float]:
         """The values of all metrics at the end of the epoch of this processing time, as ``<operator uid>.<name>`` ->
         value."""

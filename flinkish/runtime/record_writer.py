@@ -96,11 +96,12 @@ class RecordWriter:
         self._origins: dict[str, _OriginState] = {}
         self._origin = ""
         self._state = _OriginState(0, self._spread)
-        self._records = 0
+        #: number of records written so far; a broadcast record counts once
+        self.records = self._taken = 0
 
     def take_count(self) -> int:
-        """The number of records written since the last call; a broadcast record counts once."""
-        count, self._records = self._records, 0
+        """The number of records written since the last call."""
+        count, self._taken = self.records - self._taken, self.records
         return count
 
     def begin_epoch(self, epoch: int) -> None:
@@ -135,7 +136,7 @@ class RecordWriter:
         if (timestamps is not None) is not self._timestamped:
             timestamps = self._align_timestamps(values, timestamps)
         self._state.active = True
-        self._records += len(values)
+        self.records += len(values)
         limit = self._limit or self._first_limit(values)
         if len(values) <= limit:
             self._collect(values, timestamps, limit)

@@ -110,8 +110,9 @@ class SourceTask(Task):
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
+        self.records_in = 0
         if given.ended:
-            self._report(self._report_of(0, (), (), True, stamp))
+            self._report(self._report_of((), (), True, stamp))
             yield self.take_rows()
             return
         enter(self.log)
@@ -123,7 +124,7 @@ class SourceTask(Task):
         self._time_ms = stamp.time_ms
         if given.together is not None:
             self._one_stream = not given.together
-        records, splits, ended = 0, dict[str, None](), dict[str, None]()
+        splits, ended = dict[str, None](), dict[str, None]()
         current: str | None = None
         if given.apart:
             self._begin_split(_NO_SPLIT, str(self.subtask), given.part)
@@ -138,7 +139,7 @@ class SourceTask(Task):
                 current = batch.split
             splits[batch.split] = None
             if batch.values:
-                records += len(batch.values)
+                self.records_in += len(batch.values)
                 self.chain.mark_active()
                 self.chain.process_batch(batch.values, batch.timestamps)
             if batch.watermark_ms is not None:
@@ -153,7 +154,7 @@ class SourceTask(Task):
         if given.ends:
             self._end(current)
         self.chain.end()
-        self._report(self._report_of(records, tuple(splits), tuple(ended), given.ends, stamp))
+        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp))
         enter(None)
         yield self.take_rows()
         if given.ends:
@@ -194,12 +195,16 @@ class SourceTask(Task):
         if reader is not None:
             reader.close()
 
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark that the records of the split in work have reached, behind the operator that generates it."""
+        return max(output.watermark_ms for output in self.chain.outputs)
+
     def _report_of(
-        self, records: int, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp
+        self, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp
     ) -> TaskReport:
         return TaskReport(
             **self._figures(stamp),
-            records_in=records,
             finished=finished,
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],

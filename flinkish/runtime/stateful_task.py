@@ -60,7 +60,6 @@ class _Share:
     steps: Iterator[Step] | None = None
     #: buffers with rows of a savepoint
     restored: list[Buffer] = field(default_factory=list)
-    records: int = 0
     #: whether all input of the epoch was consumed
     consumed: bool = False
 
@@ -116,7 +115,7 @@ class StatefulTask(Task, TaskLife):
             joined,
             header.group_watermarks_ms,
         )
-        self._share = _Share(header, load_body, stamp, gate)
+        self._share, self.records_in = _Share(header, load_body, stamp, gate), 0
 
     def add_records(self, buffers: Iterable[Buffer]) -> None:
         """Set the buffers of the epoch: an iterator over sorted buffers, which is read only as far as they are
@@ -268,7 +267,7 @@ class StatefulTask(Task, TaskLife):
         budget = max_num_records
         for step in share.steps:
             if isinstance(step, Records):
-                share.records += len(step.values)
+                self.records_in += len(step.values)
                 budget -= len(step.values)
                 self.chain.process_batch(step.values, step.timestamps, step.input_index)
                 if budget <= 0:
@@ -362,7 +361,6 @@ class StatefulTask(Task, TaskLife):
         files, size_bytes = self._take_fetched()
         return TaskReport(
             **self._figures(share.stamp),
-            records_in=share.records,
             watermark_ms=result.header.watermark_ms,
             finished=result.header.finished,
             state_bytes=self._state_bytes(result),

@@ -79,6 +79,8 @@ class Task:
         self.subtask = subtask
         self.name = vertex.task_name(subtask)
         self._rows: list[Row] = []
+        #: number of records of the epoch that the task has begun to process
+        self.records_in = 0
         #: the lines that user functions log
         self.log = TaskLog()
         self._sink_sequence = 0
@@ -161,12 +163,18 @@ class Task:
         """Whether user code has asked in this epoch that the next one be planned at once."""
         return any(operator.context.epoch.commit_requested for operator in self.chain.operators)
 
+    @property
+    def watermark_ms(self) -> int:
+        """The watermark that the task has reached."""
+        return self.chain.head.context.epoch.watermark_ms
+
     def _figures(self, stamp: EpochStamp) -> dict[str, Any]:
         """The fields that the reports of all tasks have. Counts, accumulators and log lines are those since the last
         report."""
         return {
             "vertex": self.vertex.id,
             "subtask": self.subtask,
+            "records_in": self.records_in,
             "records_out": self.chain.records_out(),
             "metrics": self.chain.metric_values(stamp.time_ms),
             "accumulators": self.chain.accumulators.take(self.job.classes),

@@ -30,6 +30,7 @@ from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.stateful_task import StatefulTask
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Row, Task, TaskId, TaskResult
 from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_progress import ProgressReporter, reporter_to_files, watched
 from flinkish.runtime.task_state import TaskState
 from flinkish.runtime.tasks import Tasks
 
@@ -82,6 +83,7 @@ class TaskManager:
         keyed_state: str = "",
         listener: OperatorListener | None = None,
         read_only: bool = False,
+        progress: ProgressReporter | None = None,
     ) -> None:
         """
         Args:
@@ -90,6 +92,7 @@ class TaskManager:
             copies: a folder on the executor's disk for copies of state files; None if these are read in place.
             listener: is called with all that each operator receives and emits.
             read_only: whether state files must be neither written nor deleted, as in the replay of an epoch.
+            progress: reports what the tasks do; None: it goes to ``files``, if there are any.
         """
         self.job = job
         self._listener = listener
@@ -102,6 +105,7 @@ class TaskManager:
         self._updating: threading.Thread | None = None
         self._committed: dict[TaskId, Committed] = {}
         self._sources: dict[TaskId, SourceTask] = {}
+        self._progress = progress or (None if files is None else reporter_to_files(job, files.query))
         #: the epoch of the Spark task that has begun last, and all tasks that were placed here in that epoch
         self._epoch, self._here = -1, set[TaskId]()
 
@@ -120,21 +124,22 @@ class TaskManager:
             self._given(task_id, header, stored.load_body, stamp)
             self.add_records_to_tasks({task_id: buffers})
             self._complete_restoration(task_id)
-            self.tasks.active[task_id].begin()
-            self.punctuate()
-            while self.process(PROCESS_STEP_RECORDS, stamp.time_ms):
+            with watched(self._progress, self.tasks.active[task_id], stamp):
+                self.tasks.active[task_id].begin()
                 self.punctuate()
-            self.punctuate()
-            passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
-            asked = self.maybe_commit_active_tasks_per_user_requested()
-            if asked < 1 and self.commit([self.tasks.active[task_id]]) < 1:
-                raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
-            return self._committed.pop(task_id)
+                while self.process(PROCESS_STEP_RECORDS, stamp.time_ms):
+                    self.punctuate()
+                self.punctuate()
+                passed(Phase.LEVEL_PROCESSED, vertex=vertex, subtask=subtask, level=descriptor.level, epoch=stamp.epoch)
+                asked = self.maybe_commit_active_tasks_per_user_requested()
+                if asked < 1 and self.commit([self.tasks.active[task_id]]) < 1:
+                    raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
+                return self._committed.pop(task_id)
         except failures_of_user_code() as error:
             if isinstance(error, CorruptStateError):
                 self.handle_corruption({task_id})
             self.tasks.close_dirty(task_id)
-            failure = _described(error, descriptor.task_name(subtask), stamp.epoch)
+            failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
             raise failure from failure.__cause__
 
     def _check_empty(self, header: TaskHeader, buffers: Iterable[Buffer]) -> None:
@@ -346,10 +351,10 @@ class TaskManager:
         consumed; 0 means that no input is left. ``time_ms``, the epoch's time, is only logged; errors name the task."""
         processed = 0
         for task in self._at_work():
-            before = task.share.records
+            before = task.records_in
             with self._named(task):
                 task.process(max_num_records)
-            processed += task.share.records - before
+            processed += task.records_in - before
         _LOG.debug("processed %d records at %d", processed, time_ms)
         return processed
 
@@ -371,7 +376,7 @@ class TaskManager:
         try:
             yield
         except failures_of_user_code() as error:
-            failure = _described(error, task.name, task.share.stamp.epoch)
+            failure = describe_failure(error, task.name, task.share.stamp.epoch)
             raise failure from failure.__cause__
 
     # ------------------------------------------------------------------ the barrier
@@ -425,7 +430,7 @@ class TaskManager:
         subtask %= descriptor.parallelism
         task = self._take_source(descriptor, subtask, stamp, drain)
         try:
-            with self._output.of_run(stamp.epoch) as output:
+            with self._output.of_run(stamp.epoch) as output, watched(self._progress, task, stamp):
                 for rows in task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp):
                     yield output.referenced(rows)
         except failures_of_user_code() as error:
@@ -456,12 +461,6 @@ class TaskManager:
         for task in self._sources.values():
             _dispose_quietly(task)
         self._sources.clear()
-
-
-def _described(error: BaseException, task: str, epoch: int) -> FlinkishError:
-    if isinstance(error, FlinkishError) and error.task:
-        return error
-    return describe_failure(error, task, epoch)
 
 
 def _dispose_quietly(task: Task) -> None:

@@ -136,6 +136,16 @@ PROGRESS: ConfigOption[str] = (
     .with_choices("auto", "always", "never")
 )
 
+TASK_SLOW_CALL_WARNING: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.task.slow-call-warning")
+    .duration_type()
+    .default_value(Duration.of_seconds(30))
+    .with_description(
+        "Time after which a call of a function that has not returned is named in the driver's log and in `describe`, "
+        "with its operator, key, record and stack; then again each time it has taken twice as long. 0 ms: never."
+    )
+)
+
 HISTORY_ENABLED: ConfigOption[bool] = (
     ConfigOptions.key("flinkish.history.enabled")
     .boolean_type()

@@ -21,10 +21,18 @@ from flinkish.jobmanager.attempt.clock_watch import ClockWatch
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
-from flinkish.jobmanager.attempt.query_inputs import end_offsets, input_is_read, keep_packing, source_positions
+from flinkish.jobmanager.attempt.progress_watch import ProgressWatch
+from flinkish.jobmanager.attempt.query_inputs import (
+    check_committed,
+    check_sources,
+    end_offsets,
+    input_is_read,
+    keep_packing,
+    known_sources,
+    source_positions,
+)
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
-from flinkish.jobmanager.attempt.source_checks import check_committed, check_sources, known_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -37,6 +45,7 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.task_progress import EpochProgress
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
@@ -68,6 +77,9 @@ class AttemptObserver(Protocol):
     def epoch_done(self, report: EpochReport) -> None:
         """The sinks have committed an epoch, Spark has not yet. Called by the thread that runs epochs; under Spark
         Connect like `epoch_committed`, when Spark has committed it as well."""
+
+    def epoch_running(self, progress: EpochProgress) -> None:
+        """An epoch runs, and its tasks say how far they are. Called by a thread of its own."""
 
     def epoch_committed(self, epoch: int) -> None:
         """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
@@ -164,6 +176,9 @@ class QueryAttempt:
         self.directory.check_owner(self.job.name)
         self._tell(report)
 
+    def _epoch_running(self, progress: EpochProgress) -> None:
+        self._observer.epoch_running(progress)
+
     def _tell(self, report: EpochReport) -> None:
         self.ended = self.ended or report.end_of_input
         self._reported = report.epoch
@@ -174,6 +189,8 @@ class QueryAttempt:
     def run(self) -> None:
         """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
         epoch_listeners.register(self.job.job_id, self)
+        watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, self._epoch_running)
+        watch.start()
         try:
             self._forget_earlier_stops()
             check_committed(self.spark, self.job, self.directory)
@@ -190,6 +207,7 @@ class QueryAttempt:
             raise
         finally:
             epoch_listeners.unregister(self.job.job_id)
+            watch.close()
             self._acknowledgements.close()
 
     def _forget_earlier_stops(self) -> None:

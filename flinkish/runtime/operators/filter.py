@@ -18,17 +18,17 @@ class FilterOperator(UserFunctionOperator):
     """Emits the records for which a FilterFunction returns a true value, with their timestamps."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        call = self.per_record(values, input_index)
+        call, arriving = self.per_record(values, input_index), iter(values)
         # the truth of each answer is tested once, as Python's `filter` does
         if self.keeps_nothing[input_index]:
-            chosen = list(map(bool, map(call, values)))
+            chosen = list(map(bool, map(call, arriving)))
             if len(chosen) != len(values):
                 raise self.stop_error("the filter function")
             kept = list(compress(values, chosen))
         else:
             chosen, kept = [], []
             try:
-                for value in values:
+                for value in arriving:
                     is_chosen = bool(call(value))
                     chosen.append(is_chosen)
                     if is_chosen:

@@ -201,7 +201,8 @@ class GuardedOperator(StreamOperator):
         self._received.add(len(values))
         failed, late_before = 0, self._late()
         stamps: Iterable[int | None] = repeat(None) if timestamps is None else timestamps
-        for position, timestamp in zip(range(len(values)), stamps, strict=False):
+        arriving = iter(values)
+        for position, (_, timestamp) in enumerate(zip(arriving, stamps, strict=False)):
             # a slice: records may have come with their keys
             if not self._process(values[position : position + 1], timestamp, input_index):
                 failed += 1

@@ -82,7 +82,8 @@ class KeyedProcessOperator(UserFunctionOperator):
         times: list[int] = []
         shared, hand_over = self.shared, self.handed_over
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
-        for value, key, timestamp in zip(values, keys, stamps, strict=False):
+        arriving = iter(values)
+        for value, key, timestamp in zip(arriving, keys, stamps, strict=False):
             backend.current_key = key
             ctx.current_timestamp = timestamp
             iterable = process(value, ctx)

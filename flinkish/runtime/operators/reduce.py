@@ -41,7 +41,8 @@ class ReduceOperator(UserFunctionOperator):
         sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing[0], self.shared
         results: list[Any] = []
         append = results.append
-        for key, value in zip(keys, values, strict=True):
+        arriving = iter(values)
+        for key, value in zip(keys, arriving, strict=True):
             left = get(key)
             if left is None:
                 result = value

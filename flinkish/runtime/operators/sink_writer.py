@@ -34,7 +34,8 @@ class SinkWriterOperator(StreamOperator):
     def __init__(self, writer: SinkWriter, max_batch: int = MAX_BATCH) -> None:
         self._writer: SinkWriter | None = writer
         self._max_batch = max_batch
-        self._count = 0
+        #: number of records written so far
+        self.records = self._taken = 0
         self._held: list[Any] = []
         #: set by the task before `open`
         self.emit: SinkEmit | None = None
@@ -46,7 +47,7 @@ class SinkWriterOperator(StreamOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         """Write a batch of records."""
-        self._count += len(values)
+        self.records += len(values)
         assert self._writer is not None
         self._send(self._writer.write(values, timestamps))
 
@@ -71,7 +72,7 @@ class SinkWriterOperator(StreamOperator):
 
     def take_count(self) -> int:
         """The number of records written since the last call."""
-        count, self._count = self._count, 0
+        count, self._taken = self.records - self._taken, self.records
         return count
 
     def close(self) -> None:

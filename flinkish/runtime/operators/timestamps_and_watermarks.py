@@ -130,7 +130,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         if extract is None:
             return timestamps
         previous = timestamps if timestamps is not None else [MIN_TIMESTAMP_MS] * len(values)
-        assigned = list(map(extract, values, previous))
+        arriving = iter(values)
+        assigned = list(map(extract, arriving, previous))
         if len(assigned) != len(values):
             raise ProgramError(
                 "the timestamp assigner raised StopIteration",

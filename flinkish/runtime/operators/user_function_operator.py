@@ -140,9 +140,10 @@ class UserFunctionOperator(StreamOperator):
         Raises:
             ProgramError: the function has raised StopIteration.
         """
-        call = self.per_record(values, input_index)
+        # the name of the iterator, here and in other operators: runtime/task_progress.py
+        call, arriving = self.per_record(values, input_index), iter(values)
         if self.keeps_nothing[input_index]:
-            results = list(map(call, values))
+            results = list(map(call, arriving))
             if len(results) != len(values):
                 raise self.stop_error(what)
             return results
@@ -150,7 +151,7 @@ class UserFunctionOperator(StreamOperator):
         results = []
         append = results.append
         try:
-            for value in values:
+            for value in arriving:
                 result = call(value)
                 if result.__class__ not in shared:
                     # `values` and `value` refer to a record that is returned as it came
@@ -166,11 +167,11 @@ class UserFunctionOperator(StreamOperator):
         """The results of a function that returns an iterable, or something falsy, for each record, and their
         timestamps: each result has the timestamp of its record. A generator is exhausted before the function sees the
         next record. `map` is not used: it would take a StopIteration of the function for the end of the batch."""
-        call = self.per_record(values, input_index)
+        call, arriving = self.per_record(values, input_index), iter(values)
         shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
-        for value, timestamp in zip(values, repeat(0) if timestamps is None else timestamps):
+        for value, timestamp in zip(arriving, repeat(0) if timestamps is None else timestamps):
             iterable = call(value)
             if iterable:
                 # not `extend`: functions mostly return generators of few results, for which it takes twice as long
@@ -190,7 +191,8 @@ class UserFunctionOperator(StreamOperator):
         results: list[Any] = []
         times: list[int] = []
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
-        for value, timestamp in zip(values, stamps, strict=False):
+        arriving = iter(values)
+        for value, timestamp in zip(arriving, stamps, strict=False):
             ctx.current_timestamp = timestamp
             iterable = process(value, ctx)
             if iterable:

@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
+from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.datastream import MapFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import IncompatibleJobError, OperationError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.runtime.phases import Phase, hooked
+from flinkish.runtime.task_progress import SlowCall
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
 TIMEOUT_S = 120
@@ -93,6 +98,56 @@ def check_places(spark: SparkSession, job: JobDescription) -> None:
     assert len(stages) == len(job.vertices)
     known = spark.sparkContext.statusTracker()
     assert all(known.getStageInfo(stage) is not None for stage in stages)
+
+
+def test_a_long_epoch_is_described_while_it_runs_and_a_call_that_does_not_return_is_named(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_dir, release = tmp_path / "job", tmp_path / "release"
+
+    class Waiting(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.LONG()))
+
+        def map(self, value: int) -> int:
+            deadline = time.monotonic() + TIMEOUT_S
+            while value == 151 and not release.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return value
+
+    with collecting() as collected:
+        env = environment(job_dir, flinkish__task__slow_call_warning="1 s")
+        source = DataGeneratorSource(lambda n: n, 200, splits=2)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+        numbers.key_by(lambda n: n % 2).map(Waiting()).name("wait").uid("wait").sink_to(collected.sink("slow"))
+        client = env.execute_async("slow")
+        assert isinstance(client, RunClient)
+
+        def slow_calls() -> list[SlowCall]:
+            found = [subtask.current.slow_call for v in client.describe().vertices for subtask in v.subtasks]
+            return [call for call in found if call is not None]
+
+        (call,), job = eventually(slow_calls), client.describe()
+        files = [path for path in job_dir.rglob("*") if path.parent.name == "progress"]
+        release.touch()
+        client.get_job_execution_result().result(TIMEOUT_S)
+    assert (call.operator, call.uid, call.record, call.details) == ("wait", "wait", "151", ", key 1")
+    assert "time.sleep(0.05)" in call.stack
+    assert [v.state for v in job.vertices] == ["RUNNING", "RUNNING"]
+    assert job.running_epoch is not None
+    assert (job.running_epoch.epoch, job.running_epoch.records_in, job.metrics["records_in"]) == (0, 200, 0)
+    assert job.running_epoch.duration_ms >= 1_000
+    # the subtask of the even numbers runs before the one that waits, behind it, or beside it
+    assert job.vertices[1].running_records_in in range(75, 176)
+    assert job.vertices[1].records_in == 0
+    (warning, *_) = [record.getMessage() for record in caplog.records if record.name == "flinkish.Task"]
+    assert warning.startswith("a call of operator 'wait' (uid wait), key 1, record 151 has not returned for 1.")
+    assert "executor driver on" in warning
+    assert "time.sleep(0.05)" in warning
+    assert files
+    assert list(job_dir.rglob("progress")) == []
+    assert client.describe().running_epoch is None
+    assert client.describe().metrics["records_in"] == 200
 
 
 def test_two_jobs_in_one_driver_cancel_one_and_the_other_goes_on(spark: SparkSession) -> None:

@@ -14,6 +14,7 @@ from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import InputDescriptor, JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.task_progress import EpochProgress, SlowCall, TaskProgress
 
 FACTORY: Any = None
 
@@ -111,6 +112,49 @@ def test_an_execution_sums_up_what_its_task_reports() -> None:
     assert (vertex.records_in, vertex.state_bytes, vertex.watermark_ms) == (9, 120, 0)
     assert graph.current(0, 0).splits == ("0",)
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
+
+
+CALL = SlowCall(1, 1, "count", "count", "3", ", key 3", 31_000, "a stack")
+
+
+def running(number: int, *tasks: TaskProgress) -> EpochProgress:
+    return EpochProgress(number, 40_000, 0, 0, None, tasks)
+
+
+def test_executions_run_as_soon_as_tasks_of_the_first_epoch_say_that_they_do() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_running(running(0, TaskProgress(0, 1, 700, 500, place=place("2", 1))))
+    assert states(graph) == ["RUNNING"] * 4
+    one, vertex = graph.current(0, 1), graph.vertex(0)
+    assert (one.running_epoch, one.running_records_in, one.running_records_out) == (0, 700, 500)
+    assert (one.records_in, one.last_epoch, one.executor, one.pid) == (0, None, "2", 4001)
+    assert (vertex.running_records_in, vertex.running_records_out, vertex.records_in) == (700, 500, 0)
+    assert graph.current(0, 0).running_epoch is None
+
+
+def test_what_is_known_of_a_running_epoch_is_replaced_by_its_report() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(1)))
+    graph.graph.epoch_running(running(1, TaskProgress(1, 1, 2, 1, 0, 25, slow_call=CALL)))
+    seen = graph.current(1, 1)
+    assert (seen.slow_call, seen.watermark_ms, seen.records_in, seen.running_records_in) == (CALL, 25, 3, 2)
+    graph.graph.epoch_done(epoch(1, counts(1, watermark_ms=30)))
+    seen = graph.current(1, 1)
+    assert (seen.slow_call, seen.watermark_ms, seen.records_in, seen.running_records_in) == (None, 30, 6, 0)
+
+
+@pytest.mark.parametrize("failed", [True, False])
+def test_an_execution_that_has_ended_has_no_running_epoch(failed: bool) -> None:
+    graph = Graph().started()
+    graph.graph.epoch_running(running(1, TaskProgress(1, 1, 2, slow_call=CALL)))
+    if failed:
+        graph.graph.attempt_failed(OperationError("gone"))
+    else:
+        graph.graph.job_done(False, "the job is CANCELED")
+    # the thread that watches the tasks may be late
+    graph.graph.epoch_running(running(1, TaskProgress(1, 1, 2, slow_call=CALL)))
+    seen = graph.current(1, 1)
+    assert (seen.state, seen.running_epoch, seen.slow_call) == ("CANCELED", None, None)
 
 
 def test_state_that_was_not_written_again_is_as_large_as_it_was() -> None:

@@ -13,6 +13,7 @@ from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for,
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.task_progress import EpochProgress
 
 JOB = JobDescriptor("00" * 16, "clicks", (), ())
 START_MS = 1_700_000_000_000
@@ -46,6 +47,10 @@ class Watch:
     def epoch(self, after_ms: int, report: EpochReport) -> None:
         self.clock.advance(after_ms)
         self.line.epoch_done(report)
+
+    def running(self, after_ms: int, number: int, running_ms: int, records_in: int, records_out: int = 0) -> None:
+        self.clock.advance(after_ms)
+        self.line.epoch_running(EpochProgress(number, running_ms, records_in, records_out, START_MS, ()))
 
 
 def test_a_line_says_epoch_records_in_and_out_rate_and_watermark() -> None:
@@ -83,6 +88,28 @@ def test_in_a_log_there_is_at_most_one_line_in_two_seconds() -> None:
         "clicks: epoch 20",
         "clicks: epoch 40",
     ]
+
+
+def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_committed() -> None:
+    watch = Watch(renewing=False)
+    watch.running(5_000, 0, 5_000, 2_000)
+    watch.epoch(5_000, epoch(0, 4_000, 100))
+    watch.running(30_000, 1, 20_000, 1_000_000, 2_500)
+    assert watch.screen.lines()[:-1] == [
+        "clicks: epoch 0 running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s | watermark 2023-11-14T22:13:20.000Z",
+        "clicks: epoch 0 | in 4,000 | out 100 | 400/s | watermark none",
+        "clicks: epoch 1 running for 20 s | in 4,000 + 1,000,000 | out 100 + 2,500 | 50,000/s"
+        " | watermark 2023-11-14T22:13:20.000Z",
+    ]
+
+
+def test_lines_of_a_running_epoch_come_at_most_every_two_seconds_and_renew_themselves_on_a_terminal() -> None:
+    log, terminal = Watch(renewing=False), Watch(renewing=True)
+    for second in range(10):
+        log.running(1_000, 0, second * 1_000, second)
+        terminal.running(1_000, 0, second * 1_000, second)
+    assert [line.split(" | ")[1] for line in log.screen.lines()[:-1]] == [f"in 0 + {n}" for n in (0, 2, 4, 6, 8)]
+    assert [line.split(" | ")[1] for line in terminal.screen.lines()] == ["in 0 + 9"]
 
 
 def test_the_last_epoch_is_shown_when_the_job_ends_however_young_the_line_before_it() -> None:

@@ -15,8 +15,8 @@ from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobmanager.attempt import query_attempt
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.attempt.query_inputs import check_committed
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
-from flinkish.jobmanager.attempt.source_checks import check_committed
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_report import EpochReport

@@ -1,0 +1,82 @@
+"""Follows what the tasks say of the epoch that runs (``runtime/task_progress.py``), while an attempt runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.task_progress import EpochProgress, ProgressFiles, interval_s
+
+_log = logging.getLogger("flinkish.JobMaster")
+
+#: How long the end of an attempt waits for the thread, in seconds: its storage may be away.
+_LAST_S = 5.0
+
+
+class ProgressWatch:
+    """A thread that reads the progress files of a query, tells of the running epoch, and deletes files of epochs that
+    are done. In a job of short epochs there are none, and on an object store it costs one request every ten seconds.
+
+    Args:
+        job: the job, whose attempt the files must be of.
+        query: the directory of the query.
+        reported: gives the last epoch that is done.
+        tell: is given the progress of the epoch that runs, as long as it runs.
+        every_s: time between two looks; None: what suits the storage.
+    """
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        query: str,
+        reported: Callable[[], int],
+        tell: Callable[[EpochProgress], None],
+        every_s: float | None = None,
+    ) -> None:
+        self._job = job
+        self._files = ProgressFiles(query)
+        self._reported = reported
+        self._tell = tell
+        self._every_s = interval_s(query) if every_s is None else every_s
+        #: the epoch that runs, and when it has begun
+        self._epoch, self._begun_s = -1, 0.0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="flinkish-progress-watch", daemon=True)
+
+    def start(self) -> None:
+        """Delete what earlier attempts have left, and begin."""
+        self._files.prepare()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread and delete all files."""
+        self._closed.set()
+        self._thread.join(_LAST_S)
+        self._files.clear()
+
+    def _work(self) -> None:
+        while not self._closed.wait(self._every_s):
+            try:
+                self._look()
+            except Exception as error:
+                # storage that is away, or an observer: the epoch goes on without being watched
+                _log.debug("job '%s': the progress of the epoch is not known: %s", self._job.name, error)
+
+    def _look(self) -> None:
+        found, reported = self._files.read(), self._reported()
+        for name, worker in found.items():
+            if worker.epoch <= reported:
+                self._files.delete(name)
+        workers = [one for one in found.values() if one.attempt == self._job.attempt and one.epoch > reported]
+        if not workers or self._closed.is_set():
+            return
+        epoch = max(worker.epoch for worker in workers)
+        if epoch != self._epoch:
+            self._epoch, self._begun_s = epoch, time.monotonic()
+        # the workers of this epoch know for how long it has been running when it is seen first
+        progress = EpochProgress.of(self._job, [worker for worker in workers if worker.epoch == epoch])
+        self._begun_s = min(self._begun_s, time.monotonic() - progress.running_ms / 1000)
+        self._tell(progress.running_for(int((time.monotonic() - self._begun_s) * 1000)))

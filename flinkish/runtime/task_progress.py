@@ -1,0 +1,471 @@
+"""Says what the tasks of a worker do while an epoch runs: records, watermarks, and calls that do not return.
+
+    <query>/progress/<token>.json     the progress of one worker process in the running epoch
+
+Rule: nothing is counted or noted for this view alone, so a record costs nothing more. A thread of the worker looks at
+counters that exist anyway, and at the stack of the thread that runs the task: the loops of operators take records from
+a list iterator named ``arriving``, which knows how many of them are left.
+
+Rule: the view never harms the job. A file that cannot be written is tried again later; one that cannot be read counts
+as missing. Files are deleted with their epoch or attempt, and nothing depends on them. Frames of user functions are
+never looked into (that would change what ``locals()`` returns there), only the engine's frames that call them.
+
+Executors may share nothing with the driver but the job directory, and Spark's accumulators arrive when a task has
+ended, so these files are the one channel for all deployments. On object stores they are written seldom
+(`interval_s`), and never in epochs that are shorter than that.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import sys
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from operator import length_hint
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from flinkish.common.arguments import abbreviated
+from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import NameForm, local_path, make_private, place
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import MAX_TRACEBACK, redact, shortened
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.failure import OWN_ROOT, input_and_key, operator_of
+from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.report import TaskPlace
+
+if TYPE_CHECKING:
+    from flinkish.runtime.task import EpochStamp, Task
+
+#: Least time between two looks at a task, and between two writes of a progress file on a local file system.
+LOOK_S = 1.0
+#: Least time between two writes, and between two reads by the driver, on object stores and other remote storage.
+REMOTE_INTERVAL_S = 10.0
+#: A thread that has seen no task for so long ends; the next task starts another one.
+_IDLE_S = 10.0
+#: Time without a further try after a file could not be written.
+_RETRY_S = 60.0
+#: The most bytes of a progress file: the figures of all tasks of a worker, and one traceback.
+_MAX_BYTES = 4 * 1024 * 1024
+_SHOWN_LENGTH = 200
+
+_NAMES = NameForm(r"[0-9a-f]{32}\.json")
+_OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
+_LIST_ITERATOR: type = type(iter([0]))
+
+
+@dataclass(frozen=True)
+class SlowCall:
+    """A call of an operator's function that has not returned for long."""
+
+    #: tells apart the calls of a task
+    number: int
+    #: how often a warning was due: first after the limit, then each time that the call has taken twice as long
+    warnings: int
+    #: name and uid of the operator
+    operator: str
+    uid: str
+    #: the record, or the timer, that the function was called with; None: it is not known
+    record: str | None
+    #: input and key of the record as errors give them, such as ``, input 2, key 'a'``; "": there are none
+    details: str
+    running_ms: int
+    #: the stack of the call, the outermost frame first
+    stack: str
+
+
+@dataclass(frozen=True)
+class TaskProgress:
+    """The figures of one task in the running epoch. They are those of a try: the epoch may fail and run again."""
+
+    vertex: int
+    subtask: int
+    records_in: int = 0
+    #: records sent to other vertices, and those written to sinks, which have not committed them
+    records_out: int = 0
+    sink_records: int = 0
+    watermark_ms: int | None = None
+    #: whether the task has handled the barrier of the epoch
+    done: bool = False
+    place: TaskPlace | None = None
+    slow_call: SlowCall | None = None
+
+
+@dataclass(frozen=True)
+class WorkerProgress:
+    """The progress of the tasks of one worker process."""
+
+    attempt: int
+    epoch: int
+    #: time since the first task of the epoch has begun in this worker
+    running_ms: int
+    tasks: tuple[TaskProgress, ...]
+
+
+@dataclass(frozen=True)
+class EpochProgress:
+    """The progress of an epoch that runs."""
+
+    epoch: int
+    #: time since the first task has begun
+    running_ms: int
+    #: records that have entered the job, and records that were written to sinks and are not committed
+    records_in: int
+    records_out: int
+    #: the lowest watermark of all tasks that have one
+    watermark_ms: int | None
+    tasks: tuple[TaskProgress, ...]
+
+    @staticmethod
+    def of(job: JobDescriptor, workers: Iterable[WorkerProgress]) -> EpochProgress:
+        """The sum of what the workers say of one epoch. If Spark has tried a task again, its last try counts."""
+        workers = list(workers)
+        tasks: dict[tuple[int, int], TaskProgress] = {}
+        for one in (task for worker in workers for task in worker.tasks):
+            before = tasks.get((one.vertex, one.subtask))
+            if before is None or _try_of(one) >= _try_of(before):
+                tasks[one.vertex, one.subtask] = one
+        sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
+        watermarks = (task.watermark_ms for task in tasks.values() if task.watermark_ms is not None)
+        return EpochProgress(
+            workers[0].epoch,
+            max(worker.running_ms for worker in workers),
+            sum(task.records_in for task in tasks.values() if task.vertex in sources),
+            sum(task.sink_records for task in tasks.values()),
+            min(watermarks, default=None),
+            tuple(tasks[key] for key in sorted(tasks)),
+        )
+
+    def running_for(self, running_ms: int) -> EpochProgress:
+        """The same progress of an epoch that has been running for so long."""
+        return replace(self, running_ms=running_ms)
+
+
+def _try_of(task: TaskProgress) -> tuple[int, int]:
+    return (0 if task.place is None else task.place.attempt), task.records_in
+
+
+# ---------------------------------------------------------------------- files
+
+
+def interval_s(query: str) -> float:
+    """The time between two writes, and two reads, of the progress files of a query's directory."""
+    return LOOK_S if local_path(query) is not None else REMOTE_INTERVAL_S
+
+
+class ProgressFiles:
+    """The progress files of a query. Workers write theirs over and over; the driver reads and deletes them all."""
+
+    def __init__(self, query: str) -> None:
+        self._directory = posixpath.join(query, "progress")
+        self._name = f"{uuid.uuid4().hex}.json"
+
+    def prepare(self) -> None:
+        """Delete what earlier attempts have left, and make the directory. A worker does not make it, so one that lives
+        longer than its attempt leaves no file."""
+        self.clear()
+        local = local_path(self._directory)
+        if local is not None:
+            with suppress(OSError):
+                make_private(local)
+
+    def clear(self) -> None:
+        """Delete the directory with all files."""
+        filesystem, root = place(self._directory)
+        with suppress(OSError):
+            filesystem.delete_dir(root)
+
+    def write(self, progress: WorkerProgress) -> None:
+        """Write the file of this worker."""
+        data, path = sealed(asdict(progress)), posixpath.join(self._directory, self._name)
+        local = local_path(path)
+        if local is None:
+            filesystem, root = place(path)
+            with filesystem.open_output_stream(root) as stream:
+                stream.write(data)
+            return
+        with open(os.open(f"{local}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+        os.replace(f"{local}.new", local)
+
+    def read(self) -> dict[str, WorkerProgress]:
+        """File name -> its content. Files that are damaged, too long or of other names are left out."""
+        from pyarrow import fs
+
+        filesystem, root = place(self._directory)
+        found: dict[str, WorkerProgress] = {}
+        for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
+            if info.is_file and (info.size or 0) <= _MAX_BYTES:
+                with suppress(OSError, ValueError):
+                    name = _NAMES.checked(info.base_name)
+                    with filesystem.open_input_stream(_NAMES.path(root, name)) as stream:
+                        found[name] = unsealed_as(WorkerProgress, stream.read(_MAX_BYTES))
+        return found
+
+    def delete(self, name: str) -> None:
+        """Delete a file that `read` has returned."""
+        filesystem, root = place(self._directory)
+        with suppress(OSError):
+            filesystem.delete_file(posixpath.join(root, name))
+
+
+# ---------------------------------------------------------------------- looking at a task
+
+
+@dataclass
+class _Run:
+    """A task at work, and the thread that runs it."""
+
+    task: Task
+    stamp: EpochStamp
+    thread: int
+    #: what the chain had sent before: records to other vertices, records to sinks
+    sent: tuple[int, int]
+    #: the call in which the task was seen last, and the time at which it was seen there first
+    call: tuple[Any, ...] | None = None
+    since_s: float = 0.0
+    number: int = 0
+    slow: SlowCall | None = None
+
+
+class ProgressReporter:
+    """Looks at the tasks of a worker, of which one runs at a time, and publishes their progress.
+
+    Args:
+        job: the job of the tasks.
+        publish: is given the progress at most every ``every_s`` seconds, and at once with each warning of a slow call.
+            Its errors are ignored, and no progress is published for a while.
+        every_s: time between two publications; an epoch that is shorter is never published.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(
+        self,
+        job: JobDescriptor,
+        publish: Callable[[WorkerProgress], None],
+        every_s: float = LOOK_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._job = job
+        self._publish = publish
+        self._every_s = every_s
+        self._clock = clock
+        self._limit_s = job.settings.slow_call_warning_ms / 1000
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._running: _Run | None = None
+        self._epoch: int | None = None
+        #: when the first task of the epoch has begun, and when progress was published last
+        self._begun_s = self._published_s = 0.0
+        self._done: dict[tuple[int, int], TaskProgress] = {}
+        #: whether anything has happened since the last publication
+        self._changed = False
+
+    @contextmanager
+    def of_run(self, task: Task, stamp: EpochStamp) -> Iterator[None]:
+        """While the block runs, the calling thread runs this task in an epoch."""
+        self._begin(_Run(task, stamp, threading.get_ident(), task.chain.sent()))
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._running = self._epoch = None
+            raise
+        with self._lock:
+            if self._running is not None:
+                self._done[task.vertex.id, task.subtask] = self._figures(self._running, 0, True)
+            self._running = None
+
+    def _begin(self, run: _Run) -> None:
+        with self._lock:
+            if run.stamp.epoch != self._epoch:
+                self._epoch, self._begun_s, self._done = run.stamp.epoch, self._clock(), {}
+            self._running, self._changed = run, True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="flinkish-progress", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        wait_s = min(LOOK_S, self._limit_s / 2 or LOOK_S)
+        idle_s = 0.0
+        while True:
+            time.sleep(wait_s)
+            self.look()
+            with self._lock:
+                idle_s = 0.0 if self._running is not None else idle_s + wait_s
+                if idle_s >= _IDLE_S:
+                    self._thread = None
+                    return
+
+    def look(self) -> None:
+        """Look at the task that runs, and publish the progress if it is time to. Called by a thread of this object."""
+        with self._lock:
+            now_s = self._clock()
+            progress, warns = self._progress(now_s)
+            wanted = warns or self._changed and min(now_s - self._begun_s, now_s - self._published_s) >= self._every_s
+            if progress is None or not wanted:
+                return
+            self._published_s, self._changed = now_s, self._running is not None
+        try:
+            self._publish(progress)
+        except Exception:
+            with self._lock:
+                self._published_s = now_s + _RETRY_S - self._every_s
+
+    def _progress(self, now_s: float) -> tuple[WorkerProgress | None, bool]:
+        """The progress of the epoch, and whether a warning is due."""
+        run, warns = self._running, False
+        if self._epoch is None:
+            return None, False
+        tasks = dict(self._done)
+        if run is not None:
+            stack = TaskStack(sys._current_frames().get(run.thread))
+            warns = self._watch(run, stack, now_s)
+            tasks[run.task.vertex.id, run.task.subtask] = self._figures(run, stack.unfinished(), False)
+        running_ms = int((now_s - self._begun_s) * 1000)
+        return WorkerProgress(self._job.attempt, self._epoch, running_ms, tuple(tasks.values())), warns
+
+    def _figures(self, run: _Run, unfinished: int, done: bool) -> TaskProgress:
+        task = run.task
+        sent, written = (now - before for now, before in zip(task.chain.sent(), run.sent))
+        records, slow = max(task.records_in - unfinished, 0), None if done else run.slow
+        watermark_ms = task.watermark_ms if MIN_TIMESTAMP_MS < task.watermark_ms < MAX_WATERMARK_MS else None
+        return TaskProgress(
+            task.vertex.id, task.subtask, records, sent + written, written, watermark_ms, done, run.stamp.place, slow
+        )
+
+    def _watch(self, run: _Run, stack: TaskStack, now_s: float) -> bool:
+        """Compare the call in which the task is with that of the last look; returns whether a warning is due."""
+        call = stack.call() if self._limit_s else None
+        if call is None or call != run.call:
+            run.call, run.since_s, run.number, run.slow = call, now_s, run.number + 1, None
+            return False
+        running_s, warnings = now_s - run.since_s, 0 if run.slow is None else run.slow.warnings
+        if running_s >= self._limit_s * 2**warnings:
+            run.slow = stack.slow_call(run.number, warnings + 1, int(running_s * 1000))
+            return True
+        if run.slow is not None:
+            run.slow = replace(run.slow, running_ms=int(running_s * 1000))
+        return False
+
+
+def reporter_to_files(job: JobDescriptor, query: str) -> ProgressReporter:
+    """What reports the progress of the tasks of a worker by a file in the directory of the query."""
+    return ProgressReporter(job, ProgressFiles(query).write, interval_s(query))
+
+
+def watched(reporter: ProgressReporter | None, task: Task, stamp: EpochStamp) -> AbstractContextManager[None]:
+    """While the block runs, the calling thread runs this task in an epoch, and its progress is reported."""
+    return nullcontext() if reporter is None else reporter.of_run(task, stamp)
+
+
+class TaskStack:
+    """The stack of a thread that runs a task, as of one moment: which operator it is in, at which record of its batch,
+    and what the operator has called."""
+
+    def __init__(self, innermost: FrameType | None) -> None:
+        frames = []
+        while innermost is not None:
+            frames.append(innermost)
+            innermost = innermost.f_back
+        #: the outermost first
+        self._frames = frames[::-1]
+        self._operators = [index for index, frame in enumerate(self._frames) if _is_operator(frame)]
+        #: index of the first frame of what the innermost operator has called; the end of the stack if it is at work
+        #: itself, or has called what has no frame
+        self._called = len(self._frames)
+        if self._operators:
+            later = range(self._operators[-1], len(self._frames))
+            foreign = (index for index in later if not self._frames[index].f_code.co_filename.startswith(OWN_ROOT))
+            self._called = next(foreign, self._called)
+
+    def unfinished(self) -> int:
+        """How many records of the batch that the task has begun are not processed yet, as far as the first loop tells
+        that is not over; an operator behind another one may have fewer records of the batch, or more."""
+        size = None
+        for index in self._operators:
+            variables = self._frames[index].f_locals
+            values = variables.get("values")
+            if not isinstance(values, list):
+                continue
+            size = len(values) if size is None else size
+            left = _left(variables.get("arriving"))
+            if left or left is not None and index == self._operators[-1]:
+                return size - size * max(len(values) - left - 1, 0) // max(len(values), 1)
+        return 0
+
+    def call(self) -> tuple[Any, ...] | None:
+        """What identifies the call that the innermost operator has made: if two looks at a task give the same, it has
+        not returned in between. None: the task is in no operator.
+
+        It is the way from the first operator to the call, with what changes there from record to record: positions,
+        lengths and numbers, and which objects the variables are. No object is kept alive for it."""
+        if not self._operators:
+            return None
+        return tuple(
+            (id(frame.f_code), frame.f_lasti, *(map(_trace, _variables(frame).values())))
+            for frame in self._frames[self._operators[0] : self._called]
+        )
+
+    def slow_call(self, number: int, warnings: int, running_ms: int) -> SlowCall:
+        """The description of the call, for the limits of `SlowCall`."""
+        frame = self._frames[self._operators[-1]]
+        operator = operator_of(frame.f_locals)
+        assert operator is not None
+        begin = self._called if self._called < len(self._frames) else self._operators[-1]
+        lines = traceback.StackSummary.extract((each, each.f_lineno) for each in self._frames[begin:]).format()
+        return SlowCall(
+            number,
+            warnings,
+            operator.context.name,
+            operator.context.uid,
+            self._record(),
+            redact(input_and_key(operator, frame.f_locals)),
+            running_ms,
+            redact(shortened("".join(lines).rstrip("\n"), MAX_TRACEBACK)),
+        )
+
+    def _record(self) -> str | None:
+        """The record in work, as text: the nearest of the engine's frames that has one says it."""
+        for frame in reversed(self._frames[self._operators[-1] : self._called]):
+            variables = _variables(frame)
+            values, left = variables.get("values"), _left(variables.get("arriving"))
+            if "value" in variables:
+                return redact(abbreviated(variables["value"], _SHOWN_LENGTH))
+            if isinstance(values, list) and left is not None:
+                begun = values[: len(values) - left]
+                return redact(abbreviated(begun[-1], _SHOWN_LENGTH)) if begun else None
+            if "timestamp_ms" in variables:
+                return f"timer {variables['timestamp_ms']}"
+        return None
+
+
+def _is_operator(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.startswith(_OPERATORS) and isinstance(frame.f_locals.get("self"), StreamOperator)
+
+
+def _variables(frame: FrameType) -> dict[str, Any]:
+    """The variables of a frame of the engine, which is an operator's or called by one; nothing of other frames."""
+    return frame.f_locals if frame.f_code.co_filename.startswith(OWN_ROOT) else {}
+
+
+def _trace(value: Any) -> Any:
+    """What tells a variable's value from later ones, without a reference to it."""
+    kind = type(value)
+    if kind in (int, float, bool):
+        return value
+    if kind in (list, dict, set):
+        return id(value), len(value)
+    return id(value), _left(value)
+
+
+def _left(value: Any) -> int | None:
+    """How many items a list iterator has left; None for any other value."""
+    return length_hint(value) if type(value) is _LIST_ITERATOR else None
