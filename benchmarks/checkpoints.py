@@ -89,6 +89,7 @@ def start(folder: Path, keys: int, parallelism: int, savepoint: str | None = Non
         "execution.checkpointing.interval": "100 d",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         **spark_settings.OF_A_JOB,
+        **spark_settings.EPOCHS_OF_A_SIZE,
     }
     if savepoint is not None:
         settings["execution.state-recovery.path"] = savepoint

@@ -85,6 +85,7 @@ def start(folder: Path, keys: int, key_type: str, parallelism: int, savepoint: s
         "flinkish.job.dir": str(folder),
         "flinkish.epoch.interval": "60 s",
         "flinkish.epoch.max-records-per-source": str(keys),
+        **spark_settings.EPOCHS_OF_A_SIZE,
     }
     if savepoint is not None:
         settings["execution.state-recovery.path"] = savepoint

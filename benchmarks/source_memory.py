@@ -137,7 +137,7 @@ def _source(name: str, folder: Path, records: int, size: int) -> Iterator[Source
 def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Measure one source, in this process."""
     from benchmarks.pipelines.dict_sink import DictSink, delivered
-    from benchmarks.spark_settings import session
+    from benchmarks.spark_settings import EPOCHS_OF_A_SIZE, session
     from flinkish.datastream import StreamExecutionEnvironment
     from flinkish.datastream.functions import KeyedProcessFunction, RuntimeContext
     from flinkish.datastream.state import ValueStateDescriptor
@@ -157,6 +157,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         session("flinkish-source-memory")
         configuration = Configuration()
         configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-source-memory-"))
+        for key, value in EPOCHS_OF_A_SIZE.items():
+            configuration.set_string(key, value)
         env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(2)
         texts = env.from_source(source, WatermarkStrategy.no_watermarks(), name)
         keyed = texts.key_by((lambda row: key_of(row[0])) if name == "parquet" else key_of)

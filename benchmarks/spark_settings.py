@@ -25,6 +25,10 @@ SETTINGS = {
 #: this machine.
 OF_A_JOB = {"spark.master": "local[2]", "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
 
+#: The setting of a job whose epochs are as large as its source or the limits say, whatever they take: what an epoch of
+#: so many records costs is then comparable.
+EPOCHS_OF_A_SIZE = {"flinkish.epoch.target-duration": "0 ms"}
+
 
 def session(app_name: str, master: str = "local[2]") -> Any:
     """A session with SETTINGS that logs only errors."""

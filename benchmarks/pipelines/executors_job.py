@@ -122,6 +122,7 @@ def run(folder: Path, executors: int, records: int) -> dict[str, Any]:
         "flinkish.progress": "never",
         "flinkish.history.enabled": "false",
         "flinkish.job.dir": folder / "job",
+        **spark_settings.EPOCHS_OF_A_SIZE,
     }
     for key, value in settings.items():
         configuration.set_string(key, str(value))

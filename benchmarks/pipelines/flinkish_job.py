@@ -1,6 +1,7 @@
 """flinkish: the main job's pipeline, the windows and the keyed pipelines, over the same files.
 
-Steady: from the end of the warm-up epochs (the JVM needs about ten) to the end of the last epoch with data.
+Steady: from the end of the warm-up epochs (the JVM and the size of the epochs need about ten) to the end of the last
+epoch with data.
 The sink upserts into a dictionary in the driver, once per key and epoch, as it would into a database.
 """
 
@@ -114,7 +115,7 @@ def build(env: Any, pipeline: str, paths: list[Path]) -> None:
 
 
 def environment(epoch_records: int) -> Any:
-    """Two subtasks, a new job directory, and epochs of this many records."""
+    """Two subtasks, a new job directory, and epochs of at most this many records, sized as by default."""
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", tempfile.mkdtemp(prefix="flinkish-benchmark-"))
     configuration.set_string("flinkish.epoch.max-records-per-source", str(epoch_records))
@@ -159,7 +160,7 @@ def main() -> None:
     """Run one pipeline."""
     parser = contract.argument_parser("flinkish")
     parser.add_argument("--epoch-records", type=int)
-    parser.add_argument("--warm-up-epochs", type=int, default=3)
+    parser.add_argument("--warm-up-epochs", type=int, default=10)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     options.epoch_records = options.epoch_records or EPOCH_RECORDS.get(options.pipeline, 4_000_000)
@@ -182,7 +183,7 @@ def main() -> None:
         for records, wall_s in marks.times:
             print(f"epoch of {records}: {wall_s - before:.2f} s, {records / (wall_s - before):,.0f}/s")
             before = wall_s
-    steady = f"after {options.warm_up_epochs} epochs of {options.epoch_records} records"
+    steady = f"after {options.warm_up_epochs} epochs of at most {options.epoch_records} records"
     contract.emit(meter.result(marks.first, marks.last, steady, _check(options.pipeline)))
 
 

@@ -168,7 +168,7 @@ def environment(folder: Path, max_parallelism: int | None, settings: list[str]) 
         "flinkish.history.enabled=false",
         "flinkish.epoch.max-bytes-per-source=4gb",
         "parallelism.default=2",
-        *(f"{key}={value}" for key, value in spark_settings.OF_A_JOB.items()),
+        *(f"{key}={value}" for key, value in {**spark_settings.OF_A_JOB, **spark_settings.EPOCHS_OF_A_SIZE}.items()),
     ]
     for setting in (*fixed, *settings):
         key, _, value = setting.partition("=")

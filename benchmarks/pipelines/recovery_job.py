@@ -26,6 +26,7 @@ SETTINGS = {
     "restart-strategy.fixed-delay.attempts": "1000000",
     "restart-strategy.fixed-delay.delay": "0 ms",
     "parallelism.default": "2",
+    **spark_settings.EPOCHS_OF_A_SIZE,
 }
 
 

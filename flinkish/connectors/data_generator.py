@@ -42,8 +42,8 @@ class DataGeneratorSource(NumberedSplitSource):
         of_list: whether ``function`` takes a range of indices instead of one index.
         records_per_second: how many records become due per second, over all splits (Flink's
             ``RateLimiterStrategy``); None: no limit. An epoch reads the records that have become due since the epoch
-            before. After a restart the count begins anew. Runs that read only what is there now (``available-now``)
-            are not limited.
+            before, also of a source with an end. After a restart the count begins anew. Runs that read only what is
+            there now (``execution.trigger: available-now``) are not limited.
 
     Raises:
         ProgramError: a negative ``count``, ``records_per_epoch`` or ``splits`` below 1, one of them that is no whole
@@ -110,6 +110,10 @@ class DataGeneratorSource(NumberedSplitSource):
     @property
     def bounded(self) -> bool:
         return self._count is not None
+
+    @property
+    def paced(self) -> bool:
+        return self._records_per_second is not None
 
     @property
     def produced_type(self) -> TypeInformation:

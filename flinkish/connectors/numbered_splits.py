@@ -116,9 +116,10 @@ class NumberedSplitEnumerator(SplitEnumerator):
         size, end = self._source.size_of(number), self._source.end_of_epoch(number, position)
         if size is not None:
             return max(position, min(size, end)), end >= size
-        if self._frozen_at is not None and self._frozen_at.setdefault(split.id, position) < position:
-            # "all that is there now" of an unbounded source is what one epoch reads
-            return position, False
+        if self._frozen_at is not None:
+            # "all that is there now" of an unbounded source is what one epoch may read, in one or in more epochs
+            first = self._frozen_at.setdefault(split.id, position)
+            end = position if first < position and end == ENDLESS else self._source.end_of_epoch(number, first)
         return max(position, end), False
 
     def cost(self, split: SourceSplit, position: int) -> UnitCost:

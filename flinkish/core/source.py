@@ -274,6 +274,11 @@ class SplitSource(Source):
     job."""
 
     @property
+    def paced(self) -> bool:
+        """Whether records become due as time goes by, so that a job waits for them even if the source has an end."""
+        return False
+
+    @property
     def side_by_side(self) -> bool:
         """Whether a subtask has all of its splits open at a time, as for Kafka: each split has a watermark of its own,
         which counts from the moment the split is known. If False, splits are read one after the other, as for files:

@@ -62,6 +62,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         buffer_max_bytes=configuration.get(flinkish.BUFFER_MAX_BYTES),
         max_records_per_epoch=configuration.get(flinkish.EPOCH_MAX_RECORDS_PER_SOURCE),
         max_bytes_per_epoch=configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE),
+        epoch_target_ms=_epoch_target_ms(configuration),
         auto_watermark_interval_ms=_ms(configuration.get(core.AUTO_WATERMARK_INTERVAL)),
         managed_memory_bytes=configuration.get(cluster.MANAGED_MEMORY_SIZE),
         inline_state_bytes=configuration.get(flinkish.STATE_INLINE_SIZE),
@@ -74,6 +75,13 @@ def job_settings(configuration: Configuration) -> JobSettings:
         changelog=checkpoint_settings(configuration).changelog,
         state_packages=_names(configuration.get(flinkish.STATE_PACKAGES)),
     )
+
+
+def _epoch_target_ms(configuration: Configuration) -> int:
+    """How long an epoch is to take: a checkpoint waits for the end of one."""
+    target_ms = _ms(configuration.get(flinkish.EPOCH_TARGET_DURATION))
+    interval_ms = checkpoint_settings(configuration).interval_ms
+    return target_ms if interval_ms is None else min(target_ms, interval_ms)
 
 
 def _names(text: str | None) -> tuple[str, ...]:

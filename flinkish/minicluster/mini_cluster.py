@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.sink import WriterSink
-from flinkish.core.source import SourceLimits, SplitSource
+from flinkish.core.source import SplitSource
 from flinkish.errors import ProgramError
 from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
@@ -26,6 +26,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.committing import CommitReport, check_sinks, commit_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
@@ -86,6 +87,9 @@ class StateStore:
 class MiniCluster:
     """Runs one job in this process, epoch by epoch.
 
+    Epochs are as large as the limits per source permit, whatever they take: a test of a program must have the same
+    epochs on each machine.
+
     Args:
         job: the job graph.
         clock: gives each epoch its processing time; None: the clock of the system.
@@ -126,15 +130,10 @@ class MiniCluster:
         self._clock = clock or SystemClock()
         #: the sinks of a job that begins have nothing of it
         self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
-        settings = job.settings
-        limits = SourceLimits(
-            max_records_per_epoch or settings.max_records_per_epoch,
-            settings.max_bytes_per_epoch,
-            settings.source_batch_size,
-        )
+        most = max_records_per_epoch or job.settings.max_records_per_epoch
+        settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=0)
         self._enumerator = JobEnumerator(
-            job,
-            limits,
+            replace(job, settings=settings),
             self.store.segments,
             self._clock,
             self.store.positions,
@@ -293,6 +292,12 @@ class _MiniEpoch(EpochSteps):
     def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
         rows, self.written = self._cluster.run_tasks(self._planned, EpochStamp(epoch, self._planned["time_ms"]))
         return [(vertex, data) for vertex, _, data in rows]
+
+    def _forget_times(self) -> None:
+        """The minicluster does not size epochs (see `MiniCluster`)."""
+
+    def _keep_times(self, times: EpochTimes) -> None:
+        """The minicluster does not size epochs (see `MiniCluster`)."""
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """The minicluster takes no checkpoints."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
-from flinkish.core.source import RecordDecoder, Source
+from flinkish.core.source import RecordDecoder, Source, SourceLimits
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -172,8 +172,11 @@ class JobSettings:
     source_max_record_bytes: int = 64 * 1024 * 1024
     buffer_max_records: int = 20_000
     buffer_max_bytes: int = 16 * 1024 * 1024
-    max_records_per_epoch: int = 4_000_000
-    max_bytes_per_epoch: int = 256 * 1024 * 1024
+    #: the most that an epoch reads of a source; None: as much as `source_limits` says
+    max_records_per_epoch: int | None = None
+    max_bytes_per_epoch: int | None = None
+    #: how long an epoch is to take; 0: it reads as much as the limits allow
+    epoch_target_ms: int = 0
     auto_watermark_interval_ms: int = 200
     managed_memory_bytes: int = DEFAULT_BYTES
     #: keyed state of a subtask up to about this size is stored with the task, larger state in files
@@ -194,6 +197,16 @@ class JobSettings:
     changelog: bool = False
     #: installed packages whose classes stored values may be instances of
     state_packages: tuple[str, ...] = ()
+
+    def source_limits(self, parallelism: int) -> SourceLimits:
+        """The most that an epoch reads of a source of this parallelism. By default it grows with the parallelism, so
+        that a wide source is not held to what two subtasks can read."""
+        wide = max(parallelism, 2)
+        return SourceLimits(
+            self.max_records_per_epoch or wide * 2_000_000,
+            self.max_bytes_per_epoch or wide * 128 * 1024 * 1024,
+            self.source_batch_size,
+        )
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from flinkish.core.source import SplitSource
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.epoch_sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
 from flinkish.runtime.report import TaskReport
@@ -45,7 +47,20 @@ class EpochSteps(ABC):
     def run(self, epoch: int) -> EpochReport:
         """Run one epoch until its sinks have committed it; if it is already prepared, it is only committed."""
         prepared = self._prepared(epoch)
-        return self._commit(self._prepare(epoch) if prepared is None else prepared)
+        sized = sizes_epochs(self.job)
+        if prepared is not None:
+            if sized:
+                self._forget_times()
+            return self._commit(prepared)
+        begun_s = time.monotonic()
+        prepared = self._prepare(epoch)
+        prepared_s = time.monotonic()
+        report = self._commit(prepared)
+        ended_s = time.monotonic()
+        if sized:
+            work_ms = work_of(self.job, report.tasks)
+            self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms))
+        return report
 
     # ------------------------------------------------------------------ before the barrier
 
@@ -104,6 +119,14 @@ class EpochSteps(ABC):
         """Run all tasks of the epoch; returns what leaves the job, as (vertex, data)."""
 
     @abstractmethod
+    def _forget_times(self) -> None:
+        """Forget the times of the epoch before, because those of this one will never be known."""
+
+    @abstractmethod
+    def _keep_times(self, times: EpochTimes) -> None:
+        """Keep the times of the epoch, whose sinks have committed, for the plan of the next one."""
+
+    @abstractmethod
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """Write down which changes of state belong to the epoch, for the next checkpoint."""
 
@@ -130,6 +153,10 @@ class EpochSteps(ABC):
     @abstractmethod
     def _keep_totals(self, epoch: int, totals: bytes) -> None:
         """Keep the accumulators of the job at the end of the epoch."""
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 1)
 
 
 def end_epoch(

@@ -3,18 +3,20 @@
     <query>/epoch-requested         the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
     <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
+    <query>/epoch-times             how long the last epoch that has run has taken (`EpochTimes`)
     <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
 
 Epochs are planned in a process beside the driver, possibly on another machine. It polls the first file while it waits.
-It reads the second one when the epoch that wrote it is committed; the watermarks that a plan is based on are then part
-of its offset. It reads the third one when the query starts.
+It reads the second and the third one when the epoch that wrote them is committed; what a plan makes of them is then
+part of its offset. It reads the last one when the query starts.
 """
 
 from __future__ import annotations
 
 import json
 import posixpath
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from flinkish.common.durable_files import replace_durably
@@ -22,6 +24,7 @@ from flinkish.common.sealed_json import json_as, sealed, unsealed_as
 from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Watermarks
 
 
@@ -70,6 +73,36 @@ class ReachedWatermarks:
                     return json_as(dict[str, dict[str, int]], stream.read() or b"{}")
             except (FileNotFoundError, ValueError):
                 return {}
+
+
+class LastEpochTimes:
+    """The file with the times of the last epoch of one query, by which the next one is sized."""
+
+    def __init__(self, query: str) -> None:
+        self._path = posixpath.join(query, "epoch-times")
+
+    def forget(self) -> None:
+        """Delete the times, because those of the next epoch will not be known: an earlier run has prepared it."""
+        filesystem, root = place(self._path)
+        with storage_errors("delete", self._path), suppress(FileNotFoundError):
+            filesystem.delete_file(root)
+
+    def write(self, times: EpochTimes) -> None:
+        """Write the times of an epoch whose sinks have committed."""
+        filesystem, root = place(self._path)
+        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
+            stream.write(json.dumps(asdict(times)).encode())
+
+    def read(self) -> EpochTimes | None:
+        """The times of the last epoch; None if they are not known: there was no epoch, the driver has died while the
+        last one was committed, or the query was moved here."""
+        filesystem, root = place(self._path)
+        with storage_errors("read", self._path):
+            try:
+                with filesystem.open_input_file(root) as stream:
+                    return json_as(EpochTimes, stream.read())
+            except (FileNotFoundError, ValueError):
+                return None
 
 
 @dataclass(frozen=True)

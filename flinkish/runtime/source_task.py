@@ -7,6 +7,7 @@ must be remembered of a split, which is its watermark.
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -116,6 +117,7 @@ class SourceTask(Task):
             return
         enter(self.log)
         self.open()
+        self._begun_s = time.monotonic()
         self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {})
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
         # if Spark reads the source, it decides which subtask reads what, so a single committer gets all committables

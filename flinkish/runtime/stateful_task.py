@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -222,6 +223,7 @@ class StatefulTask(Task, TaskLife):
         if not self._opened:
             self._opened = True
             self.chain.open(header.epoch if header.epoch >= 0 else None, self.job.restored)
+        self._begun_s = time.monotonic()
         self._origin, self._part, self._sink_sequence = origin_name(self.vertex.id, self.subtask), 0, 0
         self._time_ms = share.stamp.time_ms
         self.chain.begin(share.stamp.epoch, share.stamp.time_ms, header.watermark_ms, header.saved)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,8 @@ class Task:
         self._origin = ""
         self._part = 0
         self._time_ms = 0
+        #: when the work on the epoch has begun, in s of the monotonic clock
+        self._begun_s = time.monotonic()
         epoch = EpochInfo()
         self.keyed_state = (
             KeyedStateBackend(
@@ -175,6 +178,7 @@ class Task:
             "processing_time_ms": stamp.time_ms,
             "commit_requested": self.commit_requested,
             "log": self.log.take(),
+            "work_ms": round((time.monotonic() - self._begun_s) * 1000, 3),
         }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from flinkish.core.source import DataFrameSource, Source, SourceLimits
+from flinkish.core.source import DataFrameSource, Source
 from flinkish.runtime.buffer import BufferKind
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.data_files import VERIFY_PAGES
@@ -77,8 +77,8 @@ def build_plan(
     )
     inputs = [source_rows(spark, query)]
     for vertex, source in frame_sources(sources):
-        descriptor, settings = job.vertex(vertex), job.settings
-        limits = SourceLimits(settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size)
+        descriptor = job.vertex(vertex)
+        limits = job.settings.source_limits(descriptor.parallelism)
         frame = source.load(spark, limits, options.positions.get(descriptor.head.uid))
         inputs.append(frame_source_rows(frame, deployment, vertex, descriptor.parallelism))
     if options.restore_rows is not None:

@@ -29,10 +29,11 @@ from flinkish.runtime.committing import (
 from flinkish.runtime.deployment import SinkDescriptor
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.planner_files import EpochRequest, ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Watermarks
 from flinkish.spark.worker import Deployment, failures_marked
@@ -149,6 +150,12 @@ class _SparkEpoch(EpochSteps):
     def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
         result = self._frame.toArrow()
         return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
+
+    def _forget_times(self) -> None:
+        LastEpochTimes(self._files.query).forget()
+
+    def _keep_times(self, times: EpochTimes) -> None:
+        LastEpochTimes(self._files.query).write(times)
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         # changes that came inline become a file here

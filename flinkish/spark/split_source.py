@@ -24,11 +24,12 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.core.source import RecordDecoder, SourceLimits
+from flinkish.core.source import RecordDecoder
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, ReachedWatermarks
+from flinkish.runtime.epoch_sizer import EpochTimes
+from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
@@ -92,6 +93,8 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         #: when an epoch was looked for last (in s of the monotonic clock), and the newest request that was known then
         self._looked_s = -math.inf
         self._request = -1
+        #: the last epoch that was asked for, and its times
+        self._times: tuple[int, EpochTimes | None] = (0, None)
 
     # ------------------------------------------------------------------ beside the driver
 
@@ -116,7 +119,15 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             announce = query.end_of_input and not start.get("announce", False)
             enumerator, files = self._enumerator(), query.deployment.files
             reached = ReachedWatermarks(files.query).read() if enumerator.aligned and files is not None else {}
-            return enumerator.next_offset(start, forced, announce, reached)
+            return enumerator.next_offset(start, forced, announce, reached, self._times_of(start))
+
+    def _times_of(self, start: dict[str, Any]) -> EpochTimes | None:
+        """How long the epoch that ended with ``start`` has taken. Spark asks for the next offset many times a second
+        while there is nothing to read; the file is read for the first of these calls."""
+        files, epoch = self._query.deployment.files, start.get("epoch", 0)
+        if files is not None and self._enumerator().sized and epoch != self._times[0]:
+            self._times = epoch, LastEpochTimes(files.query).read()
+        return self._times[1]
 
     def _is_due(self) -> bool:
         """Whether it is time for an epoch: the interval is over, or user code has requested an epoch since the last
@@ -145,11 +156,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planning is None:
             deployment = self._query.deployment
             job, store = deployment.unpickled_job(), SegmentFiles(self._query.job_dir, deployment.fence)
-            settings = job.settings
-            configure_loggers(settings.configuration)
-            limits = SourceLimits(
-                settings.max_records_per_epoch, settings.max_bytes_per_epoch, settings.source_batch_size
-            )
+            configure_loggers(job.settings.configuration)
             restored = {uid: decode_position(text, uid, store) for uid, text in self._query.positions.items()}
             if self._query.drain:
                 # a drain reads no source any more
@@ -157,7 +164,7 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             directory = posixpath.join(self._query.job_dir, "sources")
             files = deployment.files
             given_up = {} if files is None else GivenUpEpoch(files.query).read()
-            self._planning = JobEnumerator(job, limits, store, SystemClock(), restored, directory, given_up)
+            self._planning = JobEnumerator(job, store, SystemClock(), restored, directory, given_up)
         return self._planning
 
     def stop(self) -> None:

@@ -16,15 +16,13 @@ from flinkish.connectors.collection import CollectionSource
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
-from flinkish.core.source import SourceLimits, SplitSource
+from flinkish.core.source import SplitSource
 from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from tests.support.lettered_source import LetteredSource
-
-LIMITS = SourceLimits(max_records=50)
 
 
 def job_of(folder: Path) -> JobDescriptor:
@@ -41,12 +39,12 @@ def job_of(folder: Path) -> JobDescriptor:
     for number, source in enumerate(sources):
         head = OperatorDescriptor(f"source-{number}", "Source", SourceOperatorFactory())
         vertices.append(VertexDescriptor(number, head.name, 0, (head,), 3, 4, source=source, bounded=True))
-    return JobDescriptor("00" * 16, "job", tuple(vertices), ())
+    return JobDescriptor("00" * 16, "job", tuple(vertices), (), JobSettings(max_records_per_epoch=50))
 
 
 def main(folder: Path, what: str) -> None:
     """Print the shares, an epoch a line."""
-    enumerator = JobEnumerator(job_of(folder), LIMITS, SegmentFiles(str(folder / "job")), ManualClock(7))
+    enumerator = JobEnumerator(job_of(folder), SegmentFiles(str(folder / "job")), ManualClock(7))
     log = folder / "offsets.json"
     if what == "plan":
         offsets = [{}]

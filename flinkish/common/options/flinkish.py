@@ -36,18 +36,34 @@ JOB_RESTART: ConfigOption[bool] = (
     )
 )
 
-EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int] = (
-    ConfigOptions.key("flinkish.epoch.max-records-per-source")
-    .long_type()
-    .default_value(4_000_000)
-    .with_description("Most records that an epoch takes from one source.")
+EPOCH_TARGET_DURATION: ConfigOption[Duration] = (
+    ConfigOptions.key("flinkish.epoch.target-duration")
+    .duration_type()
+    .default_value(Duration.of_seconds(2))
+    .with_description(
+        "How long an epoch with a backlog is to take, never longer than the checkpoint interval: it reads as many "
+        "records as fit, going by what the last epochs have taken, within the limits per source. 0 ms: as many as "
+        "these allow."
+    )
 )
 
-EPOCH_MAX_BYTES_PER_SOURCE: ConfigOption[int] = (
+EPOCH_MAX_RECORDS_PER_SOURCE: ConfigOption[int | None] = (
+    ConfigOptions.key("flinkish.epoch.max-records-per-source")
+    .long_type()
+    .no_default_value()
+    .with_description(
+        "Most records that an epoch takes from one source. Default: 2,000,000 for each of its subtasks, at least "
+        "4,000,000."
+    )
+)
+
+EPOCH_MAX_BYTES_PER_SOURCE: ConfigOption[int | None] = (
     ConfigOptions.key("flinkish.epoch.max-bytes-per-source")
     .memory_type()
-    .default_value(256 * 1024 * 1024)
-    .with_description("Most bytes that an epoch takes from one source.")
+    .no_default_value()
+    .with_description(
+        "Most bytes that an epoch takes from one source. Default: 128 MiB for each of its subtasks, at least 256 MiB."
+    )
 )
 
 STATE_INLINE_SIZE: ConfigOption[int] = (

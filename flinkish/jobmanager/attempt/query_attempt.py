@@ -23,7 +23,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
 from flinkish.jobmanager.attempt.query_inputs import end_offsets, input_is_read, keep_packing, source_positions
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
-from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs
+from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs, waits_for_records
 from flinkish.jobmanager.attempt.source_checks import check_committed, check_sources, known_sources
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
@@ -237,7 +237,7 @@ class QueryAttempt:
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
         # it makes a difference only to runs that wait between epochs
-        waits = self._settings.epoch_interval_ms > 0
+        waits = self._settings.epoch_interval_ms > 0 or waits_for_records(self.sources)
         all_read = waits and input_is_read(self.job, self.sources, QueryLog(self.location.path).committed_positions())
         return plan_runs(self.job, self.sources, self._settings, self._base, announced, all_read)
 

@@ -1,7 +1,8 @@
 """Plans the runs of the query by which a job gets to its end.
 
-An unbounded job is one run without end. A bounded job must, after its last data, tell every task that the input has
-ended (watermark MAX, END_OF_INPUT):
+An unbounded job is one run without end. So is a bounded one that reads a source whose records become due as time goes
+by: it is stopped when its input has ended. Any other bounded job must, after its last data, tell every task that the
+input has ended (watermark MAX, END_OF_INPUT):
 
 * sources whose splits the engine assigns say so themselves, in the epoch of their last record;
 * sources that Spark reads cannot. If nothing bounds an epoch, all their data comes in one epoch and the end is
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flinkish.core.source import Source
+from flinkish.core.source import Source, SplitSource
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.deployment import JobDescriptor
@@ -59,7 +60,7 @@ def plan_runs(
         all_read: the epoch in which the sources have ended is committed, but the job's end was not reached. No further
             epoch will say that the input has ended, so the run must end by itself.
     """
-    if not all(source.bounded for source in sources.values()):
+    if not all(source.bounded for source in sources.values()) or waits_for_records(sources) and not all_read:
         clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
         interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
         run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
@@ -70,6 +71,12 @@ def plan_runs(
         ]
     ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True)
     return [ending] if end_announced or _unbounded_epochs(job) else [QueryRun(base, True), ending]
+
+
+def waits_for_records(sources: Mapping[int, Source]) -> bool:
+    """Whether a bounded job reads what becomes due as time goes by, and nothing that Spark reads: in such a run nothing
+    says that sources that Spark reads have ended."""
+    return not frame_sources(sources) and any(isinstance(one, SplitSource) and one.paced for one in sources.values())
 
 
 def _on_request(run: QueryRun, job: JobDescriptor) -> QueryRun:
@@ -88,4 +95,5 @@ def _may_request(job: JobDescriptor) -> bool:
 
 
 def _unbounded_epochs(job: JobDescriptor) -> bool:
-    return job.settings.max_records_per_epoch >= _UNLIMITED and job.settings.max_bytes_per_epoch >= _UNLIMITED
+    limits = job.settings.source_limits(1)
+    return limits.max_records >= _UNLIMITED and limits.max_bytes >= _UNLIMITED

@@ -63,7 +63,7 @@ class EpochPlanner:
         self._source = source
         self._enumerator = enumerator
         self._parallelism = parallelism
-        self._limits = limits
+        self._whole = self._limits = limits
         self._store = store
         #: all splits known when the last epoch was planned, and their ids; read anew if the next progress has others
         self._splits: list[SourceSplit] = []
@@ -103,7 +103,13 @@ class EpochPlanner:
                 found.append(SourceStream(split.id, readable))
         return found
 
-    def next(self, start: SourceProgress, epoch: int, allowed: Mapping[str, float] | None = None) -> SourceProgress:
+    def next(
+        self,
+        start: SourceProgress,
+        epoch: int,
+        allowed: Mapping[str, float] | None = None,
+        most: int | None = None,
+    ) -> SourceProgress:
         """Plan the epoch that follows ``start``; returns the progress of the source at its end. `is_news` says whether
         such an epoch has anything to read or to report.
 
@@ -111,9 +117,13 @@ class EpochPlanner:
             start: the progress of the source, with which `discover` was called.
             epoch: number of the epoch, by which splits take turns if the limits are too small for all of them.
             allowed: stream -> how many records it may read; 0 if it is held back.
+            most: how many records the epoch may read, if that is less than the limits say.
         """
         self._turn, self._stops, self._held, self.records = epoch, [], [], {}
         self._allowed = allowed or {}
+        self._limits = (
+            self._whole if most is None else replace(self._whole, max_records=min(most, self._whole.max_records))
+        )
         if self._together(start):
             open_splits, begun = self._assign_all(start)
             after, assigned = self._read_side_by_side(open_splits), len(self._splits)
@@ -273,6 +283,7 @@ class EpochPlanner:
             if not fitting:
                 return one, False
             stop = self._enumerator.cut(split, one.position, one.position + fitting)
+            budget.take(stop - one.position, *cost)
             return one._replace(position=stop), False
         if end > one.position:
             budget.take(end - one.position, *cost)

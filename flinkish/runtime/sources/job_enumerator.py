@@ -2,7 +2,8 @@
 
 {"announce": false, "epoch": 17, "sources": {uid: progress of the source}, "time_ms": 1700000000000}
 
-and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}}.
+and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}},
+and, if epochs are sized by what they take, "size": {"limits": {uid: records}, ...}.
 """
 
 from __future__ import annotations
@@ -11,15 +12,16 @@ import json
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-from flinkish.common.sealed_json import json_as
-from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
+from flinkish.common.sealed_json import json_as, typed
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, sizes_epochs
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.sources.alignment import AlignmentCoordinator, SourceStream, Watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
@@ -61,7 +63,6 @@ class JobEnumerator:
 
     Args:
         job: the job graph.
-        limits: how much one epoch may read from one source.
         store: store of the segments of long lists of splits.
         clock: gives each epoch its processing time.
         restored: uid -> progress of the source in the savepoint that the job starts from.
@@ -72,7 +73,6 @@ class JobEnumerator:
     def __init__(
         self,
         job: JobDescriptor,
-        limits: SourceLimits,
         store: SegmentStore,
         clock: Clock,
         restored: Mapping[str, SourceProgress] | None = None,
@@ -81,7 +81,7 @@ class JobEnumerator:
     ) -> None:
         self._where = f"job '{job.name}'"
         self._sources = coordinated_sources(job)
-        self._limits = limits
+        self._settings = job.settings
         self._store = store
         self._clock = clock
         self._restored = restored or {}
@@ -90,12 +90,25 @@ class JobEnumerator:
         self._planners: dict[str, EpochPlanner] = {}
         self._enumerators: list[SplitEnumerator] = []
         self._frozen = False
-        self._alignment = AlignmentCoordinator(job, limits.batch_size)
+        self._alignment = AlignmentCoordinator(job, job.settings.source_batch_size)
+        #: None: each epoch reads as much as the limits permit
+        self._sizer: EpochSizer | None = None
+        if sizes_epochs(job):
+            bounds = {one.uid: SourceBounds(one.parallelism, self._most(one)) for one in self._sources}
+            self._sizer = EpochSizer(job.settings.epoch_target_ms, bounds)
 
     @property
     def aligned(self) -> bool:
         """Whether sources are aligned; `next_offset` then needs the watermarks that they have reached."""
         return bool(self._alignment)
+
+    @property
+    def sized(self) -> bool:
+        """Whether epochs are sized by what they take; `next_offset` then needs the times of the last one."""
+        return self._sizer is not None
+
+    def _most(self, one: CoordinatedSource) -> int:
+        return self._settings.source_limits(one.parallelism).max_records
 
     def next_offset(
         self,
@@ -103,6 +116,7 @@ class JobEnumerator:
         forced: bool = False,
         announce: bool = False,
         reached: Watermarks | None = None,
+        times: EpochTimes | None = None,
     ) -> dict[str, Any]:
         """Plan the next epoch; returns the offset at its end, or ``start`` itself if there is nothing to do.
 
@@ -111,6 +125,7 @@ class JobEnumerator:
             forced: whether there must be an epoch even without data.
             announce: whether the epoch announces the end of the sources that Spark reads.
             reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
+            times: how long the epoch that ended with ``start`` has taken; None if that is not known.
         """
         epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
         committed = {one.uid: self.progress(start, one.uid) for one in self._sources}
@@ -119,10 +134,13 @@ class JobEnumerator:
             # what that plan was based on still holds; what its tasks have reported was not
             places = {uid: self._with_findings(uid, progress) for uid, progress in committed.items()}
             states, reached = self._alignment.before(self._given_up.get("watermarks", {})), {}
+            # it was too long, or it failed: nothing is known of the next one
+            times = None
         streams = self._discovered(places, epoch)
         progress = self._alignment.progress(states, reached or {}, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
-        ends = self._ends(places, allowed, epoch)
+        size = self._size(start, times)
+        ends = self._ends(places, allowed, {} if size is None else size.limits, epoch)
         # the new query must learn from the first epoch which sources have ended according to the savepoint
         asked = forced or announce or (start == NOTHING_READ and bool(self._restored))
         if not asked and not any(is_news(committed[uid], end) for uid, (end, _) in ends.items()):
@@ -135,10 +153,24 @@ class JobEnumerator:
             "sources": {uid: encoded for uid, (_, encoded) in sorted(ends.items())},
             "time_ms": now_ms,
         }
+        read = {uid: planner.records for uid, planner in self._planners.items()}
         if self.aligned:
-            read = {uid: planner.records for uid, planner in self._planners.items()}
             offset["watermarks"] = self._alignment.encode(progress, read)
+        if size is not None:
+            offset["size"] = asdict(replace(size, read={uid: sum(streams.values()) for uid, streams in read.items()}))
         return offset
+
+    def _size(self, start: dict[str, Any], times: EpochTimes | None) -> EpochSize | None:
+        """The size of the next epoch; None: only the limits bound it."""
+        if self._sizer is None:
+            return None
+        if times is None:
+            return self._sizer.first()
+        try:
+            return self._sizer.next(typed(EpochSize, start.get("size")), times)
+        except ValueError:
+            # the query's log is of a version that did not size epochs
+            return self._sizer.first()
 
     def _with_findings(self, uid: str, progress: SourceProgress) -> SourceProgress:
         planned = self._given_up["sources"].get(uid)
@@ -159,7 +191,11 @@ class JobEnumerator:
         return streams
 
     def _ends(
-        self, places: dict[str, SourceProgress], allowed: dict[str, dict[str, float]], epoch: int
+        self,
+        places: dict[str, SourceProgress],
+        allowed: dict[str, dict[str, float]],
+        most: dict[str, int],
+        epoch: int,
     ) -> dict[str, tuple[SourceProgress, dict[str, Any]]]:
         """Plan the epoch of each source; returns uid -> progress at its end, and the same encoded."""
         ends: dict[str, tuple[SourceProgress, dict[str, Any]]] = {}
@@ -173,7 +209,7 @@ class JobEnumerator:
                     planner = self._planner(one, before)
                     if one.waits_for:
                         planner.discover(before, epoch)
-                    end = planner.next(before, epoch, allowed.get(one.uid))
+                    end = planner.next(before, epoch, allowed.get(one.uid), most.get(one.uid))
                     if one.has_ended(end):
                         ended.add(one.vertex)
                 ends[one.uid] = end, _checked(end.encode())
@@ -238,7 +274,8 @@ class JobEnumerator:
             enumerator.start(SplitEnumeratorContext(directory, start.state))
             if self._frozen:
                 enumerator.freeze()
-            found = EpochPlanner(one.source, enumerator, one.parallelism, self._limits, self._store)
+            limits = self._settings.source_limits(one.parallelism)
+            found = EpochPlanner(one.source, enumerator, one.parallelism, limits, self._store)
             self._planners[one.uid] = found
         return found
 

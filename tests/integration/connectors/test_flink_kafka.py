@@ -98,7 +98,6 @@ def test_a_program_with_consumer_and_producer_copies_a_topic_from_where_it_is_to
 def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_told_otherwise(
     kafka: KafkaBroker, topic: str
 ) -> None:
-    from flinkish.core.source import SourceLimits
     from flinkish.runtime.sources.job_enumerator import JobEnumerator
 
     other = f"{topic}-other"
@@ -120,9 +119,7 @@ def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_tol
         assert source.check_continuation(text, {})
         cluster = cluster_of(source, producer(kafka, name), restored)
         progress = decode_position(text, "consumer", restored.segments)
-        cluster._enumerator = JobEnumerator(
-            cluster.job, SourceLimits(), restored.segments, ManualClock(), {"consumer": progress}
-        )
+        cluster._enumerator = JobEnumerator(cluster.job, restored.segments, ManualClock(), {"consumer": progress})
         cluster.run(2)
         cluster.dispose()
         assert sorted(record.value.decode() for record in kafka.consume(name)) == expected

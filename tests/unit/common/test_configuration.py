@@ -42,7 +42,7 @@ def test_options_are_read_with_their_type_and_default():
     assert configuration.get(flinkish.HEARTBEAT_INTERVAL) == Duration.of_seconds(2)
     assert configuration.get(core.PARALLELISM) == 3
     assert configuration.get(core.MAX_PARALLELISM) is None
-    assert configuration.get(flinkish.EPOCH_MAX_BYTES_PER_SOURCE) == 256 * 2**20
+    assert configuration.get(flinkish.STATE_INLINE_SIZE) == 256 * 2**10
     assert Configuration().get(restart.EXPONENTIAL_DELAY_RESET_BACKOFF_THRESHOLD) == Duration.of_hours(1)
 
 

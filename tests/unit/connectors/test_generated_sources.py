@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.collection import CollectionSource
 from flinkish.connectors.data_generator import DataGeneratorSource, RateLimitedEnumerator
@@ -17,6 +18,10 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.source import SourceLimits, SourceSplit
 from flinkish.errors import ProgramError, SavepointError
+from flinkish.jobmanager.attempt.run_plan import plan_runs
+from flinkish.jobmanager.settings import driver_settings
+from flinkish.spark.plan import PlanOptions
+from tests.support.job_descriptors import job_of_levels
 from tests.support.split_reading import SplitReading
 
 
@@ -108,6 +113,12 @@ def test_an_endless_generator_gives_one_epoch_when_it_is_frozen() -> None:
         bounded = SplitReading(DataGeneratorSource(same, 20, records_per_epoch=rate), SourceLimits(max_records=7))
         bounded.enumerator.freeze()
         assert bounded.run().records == list(range(20))
+
+
+def test_a_frozen_endless_generator_gives_what_an_epoch_may_read_even_if_smaller_epochs_read_it() -> None:
+    reading = SplitReading(DataGeneratorSource(same, records_per_epoch=7), SourceLimits(max_records=3))
+    reading.enumerator.freeze()
+    assert reading.run().epochs == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_a_list_function_gets_ranges_of_at_most_a_batch_and_must_return_as_many_values() -> None:
@@ -202,3 +213,25 @@ def test_a_rate_gives_each_epoch_what_has_become_due_since_the_last_one() -> Non
 def test_numbers_that_no_worker_could_count_with_are_refused_when_the_source_is_made(made: Callable[[], Any]) -> None:
     with pytest.raises(ProgramError, match=r"1000\.0|inf"):
         made()
+
+
+@pytest.mark.parametrize(
+    ("source", "trigger", "all_read", "takes_what_is_there"),
+    [
+        (DataGeneratorSource(same, 30), "continuous", False, True),
+        (DataGeneratorSource(same, 30, records_per_second=10), "continuous", False, False),
+        (DataGeneratorSource(same, 30, records_per_second=10), "continuous", True, True),
+        (DataGeneratorSource(same, 30, records_per_second=10), "available-now", False, True),
+        (DataGeneratorSource(same), "continuous", False, False),
+    ],
+    ids=["bounded", "with-a-rate", "with-a-rate-all-read", "available-now", "unbounded"],
+)
+def test_a_job_waits_for_the_records_of_a_bounded_source_until_they_are_due(
+    source: DataGeneratorSource, trigger: str, all_read: bool, takes_what_is_there: bool
+) -> None:
+    configuration = Configuration()
+    if trigger != "continuous":
+        configuration.set_string("execution.trigger", trigger)
+    job, settings = job_of_levels({0: ()}), driver_settings(configuration)
+    [run] = plan_runs(job, {0: source}, settings, PlanOptions(), end_announced=False, all_read=all_read)
+    assert run.available_now is takes_what_is_there

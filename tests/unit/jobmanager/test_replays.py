@@ -67,7 +67,7 @@ def job_dir(tmp_path: Path) -> str:
     generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
     job = generator.generate("a" * 32, "a job")
     directory.remember_structure(job, partitions_of(job))
-    enumerator = JobEnumerator(job, SourceLimits(), SegmentFiles(directory.path), ManualClock(77))
+    enumerator = JobEnumerator(job, SegmentFiles(directory.path), ManualClock(77))
     offset = enumerator.next_offset(NOTHING_READ)
     offsets = tmp_path / "job" / "spark" / "offsets"
     offsets.mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_pa
     pq.write_table(pa.table({"address": [0] * len(rows), **columns}), tmp_path / "job" / "restore-1" / "part-0.parquet")
     (tmp_path / "job" / "restore-1" / "_SUCCESS").touch()
     store = SegmentFiles(directory.path)
-    enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock(77), restored.positions)
+    enumerator = JobEnumerator(job, store, ManualClock(77), restored.positions)
     offsets = tmp_path / "job" / "spark" / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")

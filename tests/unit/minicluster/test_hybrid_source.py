@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.delta_source import DeltaSource
-from flinkish.core.source import SourceLimits
 from flinkish.datastream.connectors.file_system import FileSource
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
@@ -127,7 +127,8 @@ def test_files_and_then_a_stream_without_end_from_a_savepoint_in_each(tmp_path: 
         cluster = MiniCluster(job, ManualClock(), store, 2)
         restored = {} if text is None else {uid: decode_position(text, uid, store.segments)}
         directory = store.source_directories()
-        cluster._enumerator = JobEnumerator(job, SourceLimits(2), store.segments, ManualClock(), restored, directory)
+        limited = dataclasses.replace(job, settings=dataclasses.replace(job.settings, max_records_per_epoch=2))
+        cluster._enumerator = JobEnumerator(limited, store.segments, ManualClock(), restored, directory)
         before = dict(sink.commits)
         sink.commits.clear()
         cluster.run_epoch()

@@ -15,7 +15,6 @@ from flinkish.common import Row
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors import paged_source
 from flinkish.connectors.paged_source import Page, PagedSource
-from flinkish.core.source import SourceLimits
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
@@ -146,8 +145,7 @@ def test_a_savepoint_goes_on_behind_the_last_page_and_in_the_middle_of_one() -> 
     restored = StateStore()
     going_on = MiniCluster(job_of(env), ManualClock(), restored, 2)
     going_on._enumerator = JobEnumerator(
-        job_of(env),
-        SourceLimits(2),
+        job_of(env, max_records_per_epoch=2),
         restored.segments,
         ManualClock(),
         {uid: decode_position(text, uid, restored.segments)},

@@ -19,13 +19,13 @@ from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.standby_task import StandbyTask
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.stateful_task import StatefulTask
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 from flinkish.runtime.task_state import TASK_TIMEOUT_MS, TRANSITIONS, TaskState, next_state
+from flinkish.runtime.tasks import StandbyTask
 from tests.unit.runtime.chains import STORY, Hook, Telling, data, take_story, vertex
 
 #: Of each key's state: with two keys it is too much for what lies with the task.

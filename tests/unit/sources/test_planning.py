@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import string
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.common.options import flinkish
+from flinkish.common.configuration import Configuration
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
+from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.sources import split_list
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
@@ -28,15 +32,49 @@ from tests.support.lettered_source import LetteredSource
 Offset = dict[str, Any]
 
 
-def test_the_limits_of_a_source_are_those_of_the_options_by_default() -> None:
-    options = flinkish.EPOCH_MAX_RECORDS_PER_SOURCE, flinkish.EPOCH_MAX_BYTES_PER_SOURCE, flinkish.SOURCE_BATCH_SIZE
-    assert SourceLimits() == SourceLimits(*(option.default for option in options))
+@pytest.mark.parametrize(
+    ("settings", "parallelism", "limits"),
+    [
+        ({}, 1, SourceLimits()),
+        ({}, 2, SourceLimits()),
+        ({}, 100, SourceLimits(200_000_000, 100 * 128 * 1024 * 1024)),
+        ({"max-records-per-source": "7", "max-bytes-per-source": "3 kb"}, 100, SourceLimits(7, 3 * 1024)),
+    ],
+    ids=["one-subtask", "two-subtasks", "wide", "as-configured"],
+)
+def test_the_limits_of_an_epoch_grow_with_the_parallelism_unless_they_are_configured(
+    settings: dict[str, str], parallelism: int, limits: SourceLimits
+) -> None:
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(f"flinkish.epoch.{key}", value)
+    assert job_settings(configuration).source_limits(parallelism) == limits
 
 
-def job_of(source: LetteredSource, parallelism: int) -> JobDescriptor:
+@pytest.mark.parametrize(
+    ("settings", "target_ms"),
+    [
+        ({}, 2_000),
+        ({"flinkish.epoch.target-duration": "500 ms", "execution.checkpointing.interval": "10 s"}, 500),
+        ({"flinkish.epoch.target-duration": "1 min", "execution.checkpointing.interval": "10 s"}, 10_000),
+        ({"flinkish.epoch.target-duration": "0 ms"}, 0),
+    ],
+    ids=["default", "configured", "checkpoint-interval", "off"],
+)
+def test_an_epoch_is_to_take_no_longer_than_the_checkpoint_interval(settings: dict[str, str], target_ms: int) -> None:
+    configuration = Configuration()
+    for key, value in settings.items():
+        configuration.set_string(key, value)
+    assert job_settings(configuration).epoch_target_ms == target_ms
+
+
+def job_of(source: LetteredSource, parallelism: int, limits: SourceLimits | None = None) -> JobDescriptor:
     head = OperatorDescriptor("letters", "Source: letters", SourceOperatorFactory())
     vertex = VertexDescriptor(0, head.name, 0, (head,), parallelism, 4, source=source, bounded=source.bounded)
-    return JobDescriptor("00" * 16, "job", (vertex,), ())
+    settings = JobSettings()
+    if limits is not None:
+        settings = JobSettings(max_records_per_epoch=limits.max_records, max_bytes_per_epoch=limits.max_bytes)
+    return JobDescriptor("00" * 16, "job", (vertex,), (), settings)
 
 
 def records_of(share: SourceShare) -> list[Any]:
@@ -53,7 +91,7 @@ class Run:
     """Epochs of one source, planned to the end; each is also planned again from its offsets, by another enumerator."""
 
     def __init__(self, source: LetteredSource, parallelism: int, limits: SourceLimits, most: int = 10_000) -> None:
-        self.job, self.limits, self.store = job_of(source, parallelism), limits, SegmentsInMemory()
+        self.job, self.store = job_of(source, parallelism, limits), SegmentsInMemory()
         self.parallelism = parallelism
         self.epochs: list[list[list[Any]]] = []
         self.offset: Offset = {}
@@ -68,7 +106,7 @@ class Run:
         raise AssertionError("the source does not end")
 
     def enumerator(self) -> JobEnumerator:
-        return JobEnumerator(self.job, self.limits, self.store, ManualClock(7))
+        return JobEnumerator(self.job, self.store, ManualClock(7))
 
     def _take(self, start: Offset, end: Offset) -> None:
         shares = self.enumerator().shares(start, end)
@@ -176,7 +214,7 @@ def test_many_splits_leave_the_offset_and_the_list_of_them_is_compacted(tmp_path
     source, store = LetteredSource({}, unbounded=True), SegmentFiles(str(tmp_path))
     job = job_of(source, 2)
     read: list[Any] = []
-    enumerator = JobEnumerator(job, SourceLimits(), store, ManualClock())
+    enumerator = JobEnumerator(job, store, ManualClock())
     offset: Offset = {}
     # the source that the enumerator has is that of the job
     found = job.vertices[0].source
@@ -185,7 +223,7 @@ def test_many_splits_leave_the_offset_and_the_list_of_them_is_compacted(tmp_path
         found.sizes[f"s{number}"] = 1
         found.sizes.update({f"s{number}-{more}": 0 for more in range(number % 3)})
         after = enumerator.next_offset(offset)
-        fresh = JobEnumerator(job, SourceLimits(), SegmentFiles(str(tmp_path)), ManualClock())
+        fresh = JobEnumerator(job, SegmentFiles(str(tmp_path)), ManualClock())
         read += [r.split.id for share in fresh.shares(offset, after) for r in share.ranges if r.split.end]
         offset = after
         stands = offset["sources"]["letters"]
@@ -234,7 +272,7 @@ def test_a_savepoint_goes_on_behind_what_was_read_with_another_parallelism(
     old = [r for epoch in whole.epochs[: min(epochs, len(whole.epochs))] for read in epoch for r in read]
     position = encode_position(first.progress(offset, "letters"), whole.store)
     restored = {"letters": decode_position(position, "letters", store)}
-    second = JobEnumerator(job_of(source, after), limits, store, ManualClock(), restored)
+    second = JobEnumerator(job_of(source, after, limits), store, ManualClock(), restored)
     new: list[Any] = []
     ended: set[int] = set()
     stands: Offset = {}
@@ -270,13 +308,13 @@ def test_where_a_split_ends_now_is_where_it_is_read_to_whatever_its_end_was_when
     if savepoint:
         store, position = SegmentsInMemory(), encode_position(progress, first.store)
         restored, offset = {"letters": decode_position(position, "letters", store)}, {}
-    job = job_of(LetteredSource(changed, together), parallelism)
-    second = JobEnumerator(job, limits, store, ManualClock(), restored)
+    job = job_of(LetteredSource(changed, together), parallelism, limits)
+    second = JobEnumerator(job, store, ManualClock(), restored)
     for _ in range(10_000):
         end = second.next_offset(offset)
         if end == offset:
             break
-        replayed = JobEnumerator(job, limits, store, ManualClock(), restored)
+        replayed = JobEnumerator(job, store, ManualClock(), restored)
         for share in replayed.shares(offset, json.loads(json.dumps(end))):
             read += records_of(share)
         offset = end
@@ -284,6 +322,75 @@ def test_where_a_split_ends_now_is_where_it_is_read_to_whatever_its_end_was_when
         numbers = [number for split, number in read if split == name]
         expected = count if name in ended else max(changed[name], first_part.count(name))
         assert numbers == list(range(expected))
+
+
+def sized_job(source: LetteredSource, parallelism: int, most: int | None = None) -> JobDescriptor:
+    job = job_of(source, parallelism)
+    return replace(job, settings=JobSettings(max_records_per_epoch=most, epoch_target_ms=2_000))
+
+
+def records_between(enumerator: JobEnumerator, start: Offset, end: Offset) -> int:
+    return sum(len(records_of(share)) for share in enumerator.shares(start, end))
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one-after-the-other", "side-by-side"])
+def test_epochs_are_sized_by_what_the_last_one_has_taken_and_a_replay_reads_the_same(together: bool) -> None:
+    job = sized_job(LetteredSource({"a": 300_000, "b": 300_000}, together), 2)
+    enumerator, store = JobEnumerator(job, SegmentsInMemory(), ManualClock()), SegmentsInMemory()
+    offset: Offset = {}
+    times: EpochTimes | None = None
+    sizes = []
+    for _ in range(5):
+        after = json.loads(json.dumps(enumerator.next_offset(offset, times=times)))
+        sizes.append(records_between(JobEnumerator(job, store, ManualClock()), offset, after))
+        offset = after
+        # 10 ms a record, in two subtasks
+        times = EpochTimes(200 + 5.0 * sizes[-1], 0, {"letters": 5.0 * sizes[-1]})
+    assert sizes == [2, 400, *[pytest.approx(360, abs=2)] * 3]
+
+
+def test_an_epoch_whose_predecessor_has_left_no_times_is_small() -> None:
+    enumerator = JobEnumerator(sized_job(LetteredSource({"a": 10_000}), 1), SegmentsInMemory(), ManualClock())
+    first = enumerator.next_offset({})
+    second = enumerator.next_offset(first, times=EpochTimes(10, 0, {"letters": 1}))
+    assert records_between(enumerator, first, second) == 1_000
+    assert records_between(enumerator, second, enumerator.next_offset(second)) == 1
+    del second["size"]
+    third = enumerator.next_offset(second, times=EpochTimes(10, 0, {"letters": 1}))
+    assert records_between(enumerator, second, third) == 1, "the log of a version that did not size epochs"
+
+
+def test_an_epoch_in_the_place_of_one_that_was_given_up_is_small() -> None:
+    job, store = sized_job(LetteredSource({"a": 10_000}), 1), SegmentsInMemory()
+    times = EpochTimes(10, 0, {"letters": 1})
+    first = JobEnumerator(job, store, ManualClock()).next_offset({})
+    second = JobEnumerator(job, store, ManualClock()).next_offset(first, times=times)
+    again = JobEnumerator(job, store, ManualClock(), given_up=second)
+    small = again.next_offset(first, times=times)
+    assert [records_between(again, first, end) for end in (second, small)] == [1_000, 1]
+    assert records_between(again, small, again.next_offset(small, times=times)) == 1_000, "the job goes on"
+
+
+def test_the_configured_number_of_records_stays_the_most_that_an_epoch_reads() -> None:
+    enumerator = JobEnumerator(sized_job(LetteredSource({"a": 100}), 1, most=7), SegmentsInMemory(), ManualClock())
+    offset, sizes = enumerator.next_offset({}), [1]
+    for _ in range(3):
+        after = enumerator.next_offset(offset, times=EpochTimes(10, 0, {"letters": 0.001}))
+        sizes.append(records_between(enumerator, offset, after))
+        offset = after
+    assert sizes == [1, 7, 7, 7]
+
+
+def test_the_times_of_an_epoch_are_there_until_the_next_one_begins(tmp_path: Path) -> None:
+    file, times = LastEpochTimes(str(tmp_path)), EpochTimes(12.5, 2, {"letters": 7.25})
+    assert file.read() is None
+    file.forget()
+    file.write(times)
+    assert LastEpochTimes(str(tmp_path)).read() == times
+    (tmp_path / "epoch-times").write_bytes(b'{"duration_ms": 1')
+    assert file.read() is None, "the driver has died while it was writing"
+    file.forget()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_position_that_is_no_position_is_refused() -> None:

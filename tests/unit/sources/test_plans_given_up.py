@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common import Duration, WatermarkStrategy
-from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitEnumeratorContext
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress
@@ -78,14 +79,15 @@ def test_whatever_plans_are_given_up_each_record_is_read_once_and_no_split_is_lo
     read: list[Any] = []
     ended: list[int] = []
     for limit, fails in [*tries, *[(7, False)] * 100]:
-        planner = JobEnumerator(job, SourceLimits(max_records=limit), store, ManualClock(), given_up=given_up)
+        limited = replace(job, settings=replace(job.settings, max_records_per_epoch=limit))
+        planner = JobEnumerator(limited, store, ManualClock(), given_up=given_up)
         planned = json.loads(json.dumps(planner.next_offset(offset)))
         if planned == offset:
             break
         if fails:
             given_up = planned
             continue
-        shares = JobEnumerator(job, SourceLimits(), store, ManualClock()).shares(offset, planned)
+        shares = JobEnumerator(job, store, ManualClock()).shares(offset, planned)
         now = [record for share in shares for record in records_of(share)]
         assert len(now) <= limit
         read += now
@@ -101,10 +103,10 @@ def test_streams_are_aligned_by_the_watermarks_of_committed_epochs_only() -> Non
     env = environment(1)
     sources = [env.from_source(LetteredSource({name: 100}, True), strategy, name).uid(name) for name in ("a", "b")]
     sources[0].union(sources[1]).print()
-    job, store = job_graph_of(env, source_batch_size=5), SegmentsInMemory()
+    job, store = job_graph_of(env, source_batch_size=5, max_records_per_epoch=20), SegmentsInMemory()
 
     def planner(given_up: Offset) -> JobEnumerator:
-        return JobEnumerator(job, SourceLimits(20, batch_size=5), store, ManualClock(), given_up=given_up)
+        return JobEnumerator(job, store, ManualClock(), given_up=given_up)
 
     committed = planner({}).next_offset({})
     reached = {"a": {"a": 5}, "b": {"b": 5}}
