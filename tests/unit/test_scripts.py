@@ -266,8 +266,8 @@ def test_the_job_gets_the_configuration_and_the_python_of_the_checkout(checkout:
     assert seen["PYSPARK_PYTHON"] == sys.executable
 
 
-def test_the_python_of_a_clusters_workers_is_left_to_the_cluster(checkout: Checkout) -> None:
-    assert checkout.report("--", "--master", "spark://host:7077")["PYSPARK_PYTHON"] is None
+def test_the_workers_of_a_cluster_run_the_drivers_python_unless_another_one_is_named(checkout: Checkout) -> None:
+    assert checkout.report("--", "--master", "spark://host:7077")["PYSPARK_PYTHON"] == sys.executable
     assert checkout.report("--", "--conf=spark.master=yarn", PYSPARK_PYTHON="python3")["PYSPARK_PYTHON"] == "python3"
 
 

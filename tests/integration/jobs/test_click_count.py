@@ -44,7 +44,7 @@ def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: P
     assert dict(sqlite_rows(database, COUNTS)) == counts
     assert re.search(r"^click-count: epoch \d+ \| in [\d,]+ \| out [\d,]+ \| [\d,]+/s \| watermark none$", output, re.M)
     assert re.search(
-        r"^click-count: finished after 2 epochs and [\d.]+ s, records in 60,000, out [\d,]+$", output, re.M
+        r"^click-count: finished after \d+ epochs and [\d.]+ s, records in 60,000, out [\d,]+$", output, re.M
     )
     best, most = max(counts.items(), key=lambda item: item[1])
     assert re.search(rf"^{best} +{most:,}$", output, re.M)
