@@ -17,7 +17,7 @@ import json
 import posixpath
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from flinkish.common.durable_files import replace_durably
 from flinkish.common.sealed_json import json_as, sealed, unsealed_as
@@ -28,58 +28,64 @@ from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Watermarks
 
 
-class EpochRequest:
-    """The file through which one query requests that its next epoch be planned at once."""
+class _QueryFile:
+    """One file of a query's directory."""
+
+    NAME: ClassVar[str]
 
     def __init__(self, query: str) -> None:
-        self._path = posixpath.join(query, "epoch-requested")
+        self._path = posixpath.join(query, self.NAME)
+
+    def _read(self) -> bytes | None:
+        """The content; None if there is no such file."""
+        filesystem, root = place(self._path)
+        with storage_errors("read", self._path), suppress(FileNotFoundError):
+            with filesystem.open_input_file(root) as stream:
+                return bytes(stream.read())
+        return None
+
+    def _write(self, data: bytes) -> None:
+        filesystem, root = place(self._path)
+        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
+            stream.write(data)
+
+
+class EpochRequest(_QueryFile):
+    """The file through which one query requests that its next epoch be planned at once."""
+
+    NAME = "epoch-requested"
 
     def ask(self, epoch: int) -> None:
         """Record that user code has asked for it in this epoch."""
-        filesystem, root = place(self._path)
-        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
-            stream.write(str(epoch).encode())
+        self._write(str(epoch).encode())
 
     def newest(self) -> int:
         """The last epoch in which user code has asked for it; -1 if there is none or the file is just being written."""
-        filesystem, root = place(self._path)
-        with storage_errors("read", self._path):
-            try:
-                with filesystem.open_input_file(root) as stream:
-                    return int(stream.read() or b"-1")
-            except FileNotFoundError:
-                return -1
+        return int(self._read() or b"-1")
 
 
-class ReachedWatermarks:
+class ReachedWatermarks(_QueryFile):
     """The file with the watermarks that the aligned sources of one query have reached."""
 
-    def __init__(self, query: str) -> None:
-        self._path = posixpath.join(query, "reached-watermarks")
+    NAME = "reached-watermarks"
 
     def write(self, reached: Watermarks) -> None:
         """Write the watermarks of an epoch that has run. The epoch is prepared only after this."""
-        filesystem, root = place(self._path)
-        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
-            stream.write(json.dumps(reached).encode())
+        self._write(json.dumps(reached).encode())
 
     def read(self) -> dict[str, dict[str, int]]:
         """The watermarks that were written last; {} if there are none, or if the driver has died while writing them, in
         which case the epoch runs again and writes them anew."""
-        filesystem, root = place(self._path)
-        with storage_errors("read", self._path):
-            try:
-                with filesystem.open_input_file(root) as stream:
-                    return json_as(dict[str, dict[str, int]], stream.read() or b"{}")
-            except (FileNotFoundError, ValueError):
-                return {}
+        try:
+            return json_as(dict[str, dict[str, int]], self._read() or b"{}")
+        except ValueError:
+            return {}
 
 
-class LastEpochTimes:
+class LastEpochTimes(_QueryFile):
     """The file with the times of the last epoch of one query, by which the next one is sized."""
 
-    def __init__(self, query: str) -> None:
-        self._path = posixpath.join(query, "epoch-times")
+    NAME = "epoch-times"
 
     def forget(self) -> None:
         """Delete the times, because those of the next epoch will not be known: an earlier run has prepared it."""
@@ -89,20 +95,15 @@ class LastEpochTimes:
 
     def write(self, times: EpochTimes) -> None:
         """Write the times of an epoch whose sinks have committed."""
-        filesystem, root = place(self._path)
-        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
-            stream.write(json.dumps(asdict(times)).encode())
+        self._write(json.dumps(asdict(times)).encode())
 
     def read(self) -> EpochTimes | None:
         """The times of the last epoch; None if they are not known: there was no epoch, the driver has died while the
         last one was committed, or the query was moved here."""
-        filesystem, root = place(self._path)
-        with storage_errors("read", self._path):
-            try:
-                with filesystem.open_input_file(root) as stream:
-                    return json_as(EpochTimes, stream.read())
-            except (FileNotFoundError, ValueError):
-                return None
+        try:
+            return json_as(EpochTimes, self._read() or b"")
+        except ValueError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -112,12 +113,11 @@ class _GivenUp:
     offset: dict[str, Any]
 
 
-class GivenUpEpoch:
+class GivenUpEpoch(_QueryFile):
     """The file with the plan of the epoch that one query has given up last. The epoch is planned anew, but what its
     plan had found (new splits and where they start, pages of a service that may not give them again) stays found."""
 
-    def __init__(self, query: str) -> None:
-        self._path = posixpath.join(query, "given-up.json")
+    NAME = "given-up.json"
 
     def write(self, offset: dict[str, Any]) -> None:
         """Write the offset at the end of the epoch. The epoch is taken out of the query's log only after this."""
@@ -130,17 +130,15 @@ class GivenUpEpoch:
         Raises:
             CorruptStateError: the file is damaged.
         """
-        filesystem, root = place(self._path)
-        with storage_errors("read", self._path):
-            try:
-                with filesystem.open_input_file(root) as stream:
-                    return unsealed_as(_GivenUp, stream.read()).offset
-            except FileNotFoundError:
-                return {}
-            except ValueError as error:
-                raise CorruptStateError(
-                    f"the plan of an epoch that was given up is damaged: {self._path} ({error})",
-                    where=self._path,
-                    hint="restore the file from a copy; or delete it: splits that were found for that epoch only are "
-                    "looked for again, so that a service that gives a page once gives others",
-                ) from error
+        data = self._read()
+        if data is None:
+            return {}
+        try:
+            return unsealed_as(_GivenUp, data).offset
+        except ValueError as error:
+            raise CorruptStateError(
+                f"the plan of an epoch that was given up is damaged: {self._path} ({error})",
+                where=self._path,
+                hint="restore the file from a copy; or delete it: splits that were found for that epoch only are "
+                "looked for again, so that a service that gives a page once gives others",
+            ) from error
