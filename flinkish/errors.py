@@ -244,8 +244,8 @@ class ArgumentValueError(ProgramError, ValueError):
 
 
 class UnsupportedOperationError(ProgramError):
-    """The stream inherits the method from DataStream, but is not the output of an operator that the method could
-    change."""
+    """What PyFlink has and flinkish does not is used; or a stream inherits a method from DataStream, but is not the
+    output of an operator that the method could change."""
 
 
 class UnserializableFunctionError(ProgramError):

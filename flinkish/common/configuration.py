@@ -12,9 +12,10 @@ import builtins
 import copy
 import difflib
 from collections.abc import Mapping, MutableMapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
+from flinkish.common.no_effect import no_java_object
 from flinkish.common.units import parse_list
 from flinkish.errors import HIDDEN, ConfigurationError, is_secret, redact
 
@@ -140,6 +141,11 @@ class Configuration:
     def parse_list_value(value: str) -> list[str]:
         """The items of a value such as ``"a;b"`` or ``"[a, b]"``."""
         return parse_list(value)
+
+    @staticmethod
+    def parse_jars_value(value: str, jvm: object) -> NoReturn:
+        """Raises UnsupportedOperationError: ``jvm`` is a gateway to Java. See `parse_list_value`."""
+        no_java_object("parse_jars_value()")
 
     def key_set(self) -> builtins.set[str]:
         return set(self._values)

@@ -6,13 +6,29 @@ job behaves the same whether it is configured by call, by file or by command lin
 
 from __future__ import annotations
 
+from enum import Enum
+
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.configuration import Configuration
+from flinkish.common.input_dependency_constraint import InputDependencyConstraint
+from flinkish.common.no_effect import supply_names, warn_without_effect
 from flinkish.common.options import checkpointing, cluster, core
+from flinkish.common.restart_strategy import RestartStrategyConfiguration, strategy_of
 from flinkish.common.time import Duration
-from flinkish.errors import ArgumentValueError
+from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["ExecutionConfig"]
+__all__ = ["ExecutionConfig", "ExecutionMode"]
+
+supply_names(__name__, "common")
+
+
+class ExecutionMode(Enum):
+    """How data is exchanged between tasks, in PyFlink 1.x. It has no effect here: tasks exchange data by epochs."""
+
+    PIPELINED = 0
+    PIPELINED_FORCED = 1
+    BATCH = 2
+    BATCH_FORCED = 3
 
 
 class ExecutionConfig:
@@ -28,8 +44,12 @@ class ExecutionConfig:
     PARALLELISM_DEFAULT = -1
     PARALLELISM_UNKNOWN = -2
 
-    def __init__(self, configuration: Configuration | None = None) -> None:
+    def __init__(
+        self, configuration: Configuration | None = None, configured_restart_strategy: Configuration | None = None
+    ) -> None:
         self._configuration = Configuration() if configuration is None else configuration
+        #: the keys that a fallback restart strategy restores
+        self._configured_restart_strategy = configured_restart_strategy or Configuration()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ExecutionConfig) and self._configuration == other._configuration
@@ -218,3 +238,73 @@ class ExecutionConfig:
     def get_registered_pojo_types(self) -> list[str]:
         """Always empty: there are no POJOs here."""
         return []
+
+    # --- of PyFlink 1.x -----------------------------------------------------------------------------------------
+
+    def set_restart_strategy(self, restart_strategy_configuration: RestartStrategyConfiguration) -> ExecutionConfig:
+        """Set the restart strategy, which decides what happens when the job fails: writes the keys that begin with
+        ``restart-strategy``. A fallback strategy restores what is configured."""
+        if not isinstance(restart_strategy_configuration, RestartStrategyConfiguration):
+            raise ArgumentTypeError(
+                f"the restart strategy is {restart_strategy_configuration!r}",
+                where="set_restart_strategy()",
+                expected="one of RestartStrategies",
+                hint="such as RestartStrategies.fixed_delay_restart(3, 10_000)",
+            )
+        for key in [key for key in self._configuration.key_set() if key.startswith("restart-strategy")]:
+            self._configuration.remove_config(key)
+        self._configuration.add_all(self._configured_restart_strategy)
+        self._configuration.add_all(restart_strategy_configuration.to_configuration())
+        return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """The restart strategy that is configured; a fallback strategy if there is none, or one that PyFlink 1.x has no
+        class for."""
+        return strategy_of(self._configuration)
+
+    def set_execution_mode(self, execution_mode: ExecutionMode) -> ExecutionConfig:
+        """Has no effect, and a warning says so: see ``StreamExecutionEnvironment.set_runtime_mode``."""
+        warn_without_effect("set_execution_mode", "tasks exchange data by epochs; see env.set_runtime_mode()")
+        return self
+
+    def get_execution_mode(self) -> ExecutionMode:
+        """Always PIPELINED, Flink's default."""
+        return ExecutionMode.PIPELINED
+
+    def set_default_input_dependency_constraint(
+        self, input_dependency_constraint: InputDependencyConstraint
+    ) -> ExecutionConfig:
+        """Has no effect, and a warning says so: tasks run when all of their input is there."""
+        warn_without_effect("set_default_input_dependency_constraint", "tasks run when all of their input is there")
+        return self
+
+    def get_default_input_dependency_constraint(self) -> InputDependencyConstraint:
+        """Always ANY, Flink's default."""
+        return InputDependencyConstraint.ANY
+
+    def add_default_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> ExecutionConfig:
+        return self._without_java("add_default_kryo_serializer")
+
+    def register_type_with_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> ExecutionConfig:
+        return self._without_java("register_type_with_kryo_serializer")
+
+    def register_pojo_type(self, type_class_name: str) -> ExecutionConfig:
+        return self._without_java("register_pojo_type")
+
+    def register_kryo_type(self, type_class_name: str) -> ExecutionConfig:
+        return self._without_java("register_kryo_type")
+
+    def get_registered_types_with_kryo_serializer_classes(self) -> dict[str, str]:
+        """Always empty: there is no Kryo here."""
+        return {}
+
+    def disable_auto_type_registration(self) -> ExecutionConfig:
+        return self._without_java("disable_auto_type_registration")
+
+    def is_auto_type_registration_disabled(self) -> bool:
+        """Always False: there is no registration of Java types."""
+        return False
+
+    def _without_java(self, call: str) -> ExecutionConfig:
+        warn_without_effect(call, "there are no serializers of Java here")
+        return self

@@ -5,7 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from flinkish.common.no_effect import supply_names
+
 __all__ = ["InputFormat"]
+
+supply_names(__name__)
 
 
 class InputFormat(ABC):

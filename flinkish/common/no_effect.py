@@ -1,16 +1,22 @@
-"""Calls of PyFlink's API that have no effect in flinkish, or no meaning, since no Java object is behind anything here.
+"""Names of PyFlink's API that have no effect in flinkish, no meaning, or nothing behind them.
 
 Rule upheld here: each call without effect is reported once, and only once per process. (A setting that is a
 configuration key is reported when the job is submitted, with all others: `Configuration.without_effect`.) A call whose
-result would be a Java object is an error.
+result would be a Java object is an error. What flinkish does not have can be imported, since programs import names that
+they never use; its use is an error that says what to do instead (`AbsentName`).
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
-from typing import NoReturn
+import sys
+from fnmatch import fnmatchcase
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
 
-from flinkish.errors import ProgramError, redact
+from flinkish.errors import UnsupportedOperationError, redact
 
 _LOG = logging.getLogger("flinkish.JobManager")
 _reported: set[str] = set()
@@ -30,10 +36,151 @@ def warn_of_hadoop_config(hadoop_config: object | None, owner: str) -> None:
 
 
 def no_java_object(call: str) -> NoReturn:
-    """Raise ProgramError: the Java object that the call is about does not exist."""
-    raise ProgramError(
+    """Raise UnsupportedOperationError: the Java object that the call is about does not exist."""
+    raise UnsupportedOperationError(
         f"{call} has no meaning here: there is no Java object",
         where="the Python API",
         expected="a program that uses only the Python API",
-        hint="take the value from the Python object",
+        hint=_NO_JAVA,
     )
+
+
+# --- names with nothing behind them -----------------------------------------------------------------------------
+
+_OWN_CONNECTOR = (
+    "{} has no connector here: read it page by page with a PagedSource and write it with a WriterSink (both are in "
+    "flinkish.datastream.connectors.base) through its own Python client; or put Kafka between; or let Spark read it, "
+    "with env.from_spark(frame)"
+)
+_PULSAR = _OWN_CONNECTOR.format("Pulsar")
+_RABBITMQ = _OWN_CONNECTOR.format("RabbitMQ")
+_DYNAMIC_KAFKA = (
+    "the cluster of a KafkaSource is fixed: make one KafkaSource for each cluster, with set_topic_pattern() for topics "
+    "that come later, and union their streams"
+)
+_NO_JAVA = (
+    "there is no Flink in Java here: call the methods of the Python objects, and set configuration keys with "
+    "env.configure(Configuration.from_dict({...}))"
+)
+_PYFLINK_INSIDE = "it belongs to the inside of PyFlink: use the public classes of the same module"
+_NO_TABLE_API = (
+    "there is no Table API: compute with streams, and leave SQL to Spark, for instance in a query whose frame "
+    "env.from_spark() reads"
+)
+
+#: Patterns of ``module:name`` -> what to do instead; the first that matches counts. A module is there, with any name,
+#: if ``module:*`` is.
+_ABSENT = {
+    "flinkish.java_gateway:*": _NO_JAVA,
+    "flinkish.util:*": _NO_JAVA,
+    "flinkish.util.java_utils:*": _NO_JAVA,
+    "flinkish.common.utils:*": _NO_JAVA,
+    "flinkish.datastream.connectors.aws:*": _OWN_CONNECTOR.format("AWS"),
+    "flinkish.datastream.connectors.cassandra:*": _OWN_CONNECTOR.format("Cassandra"),
+    "flinkish.datastream.connectors.dynamic_kafka:*": _DYNAMIC_KAFKA,
+    "flinkish.datastream.connectors.dynamodb:*": _OWN_CONNECTOR.format("DynamoDB"),
+    "flinkish.datastream.connectors.elasticsearch:*": _OWN_CONNECTOR.format("Elasticsearch"),
+    "flinkish.datastream.connectors.kinesis:*": _OWN_CONNECTOR.format("Kinesis"),
+    "flinkish.datastream.connectors.mongodb:*": _OWN_CONNECTOR.format("MongoDB"),
+    "flinkish.datastream.connectors.opensearch:*": _OWN_CONNECTOR.format("OpenSearch"),
+    "flinkish.datastream.connectors.pulsar:*": _PULSAR,
+    "flinkish.datastream.connectors.rabbitmq:*": _RABBITMQ,
+    "flinkish.datastream.connectors:RMQ*": _RABBITMQ,
+    "flinkish.datastream.connectors:DynamicKafka*": _DYNAMIC_KAFKA,
+    "flinkish.datastream.connectors:Kafka*Subscriber": _DYNAMIC_KAFKA,
+    "flinkish.datastream.connectors:*MetadataService": _DYNAMIC_KAFKA,
+    "flinkish.datastream.connectors:StreamPatternSubscriber": _DYNAMIC_KAFKA,
+    "flinkish.datastream.connectors:Pulsar*": _PULSAR,
+    "flinkish.datastream.connectors:St[ao]*Cursor": _PULSAR,
+    "flinkish.datastream.connectors:SubscriptionType": _PULSAR,
+    "flinkish.metrics.metricbase:GenericMetricGroup": _PYFLINK_INSIDE,
+    "flinkish.metrics.metricbase:MetricGroupType": _PYFLINK_INSIDE,
+    **{
+        f"flinkish.table.{module}:*": _NO_TABLE_API
+        for module in ("catalog", "data_view", "expression", "expressions", "module", "udf", "window")
+    },
+    **{
+        f"flinkish.*:{name}": _PYFLINK_INSIDE
+        for name in (
+            *("AsyncFunctionDescriptor", "FunctionWrapper", "Internal*Window*", "Min", "NullByteKeySelector"),
+            *("PassThrough*WindowFunction", "ReduceFunctionWrapper", "ResultTypeQueryable", "WINDOW_STATE_NAME"),
+            *("WindowOperationDescriptor", "DEFAULT_OUTPUT_TAG"),
+        )
+    },
+    "flinkish.*:Java*Wrapper": _NO_JAVA,
+    "flinkish.*:pickled_bytes_to_python_converter": _NO_JAVA,
+}
+
+#: Modules of PyFlink that are no files here, and those that define their names.
+_ELSEWHERE = {"flinkish.common.execution_mode": ("common.execution_config",)}
+
+
+class AbsentName(type):
+    """The class of the classes that stand for what flinkish does not have. They can be imported, and name types in
+    annotations; to call them, to derive from them or to take an attribute of them raises UnsupportedOperationError."""
+
+    #: what to do instead
+    instead: str
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> AbsentName:
+        for base in bases:
+            if isinstance(base, AbsentName):
+                raise _absent(base)
+        return super().__new__(cls, name, bases, namespace)
+
+    def __call__(cls, *_: Any, **__: Any) -> NoReturn:
+        raise _absent(cls)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        # what Python itself asks for, as in pickling, is an attribute that a class may lack
+        raise AttributeError(name) if name.startswith("_") else _absent(cls)
+
+
+def _absent(name: AbsentName) -> UnsupportedOperationError:
+    where = name.__module__.replace("flinkish", "pyflink", 1)
+    return UnsupportedOperationError(f"flinkish has no {name.__name__}", where=where, hint=name.instead)
+
+
+def supply_names(module: str, *homes: str) -> None:
+    """Supply a module at one of PyFlink's paths with the names that its own code does not define: those that PyFlink's
+    module only imports, from ``homes`` (modules within flinkish), and those that flinkish does not have (`AbsentName`).
+    They are looked up when a program asks for them, so that nothing is imported in vain or in a circle.
+    """
+
+    def named(name: str) -> Any:
+        if not name.startswith("_"):
+            for home in homes:
+                found = importlib.import_module(f"flinkish.{home}")
+                if name in found.__all__:
+                    return getattr(found, name)
+            for pattern, instead in _ABSENT.items():
+                if fnmatchcase(f"{module}:{name}", pattern):
+                    stub = AbsentName(name, (), {"__module__": module, "__doc__": instead, "instead": instead})
+                    # pickling by reference needs the very same object
+                    setattr(sys.modules[module], name, stub)
+                    return stub
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    # not `__getattr__ = ...` in the module itself, for which type checkers would let any misspelt name pass
+    sys.modules[module].__dict__["__getattr__"] = named
+
+
+class _Loader:
+    """Loads a module without a file."""
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        """The import system makes the module itself."""
+
+    @staticmethod
+    def exec_module(module: ModuleType) -> None:
+        name = module.__name__
+        module.__doc__ = _ABSENT.get(f"{name}:*", "Names that are defined elsewhere.")
+        supply_names(name, *_ELSEWHERE.get(name, ()))
+
+
+def module_of_pyflink(name: str) -> ModuleSpec | None:
+    """How to load a module that PyFlink has and that is no file here; None: PyFlink has none that matters."""
+    if name not in _ELSEWHERE and f"{name}:*" not in _ABSENT:
+        return None
+    return ModuleSpec(name, _Loader, is_package=True)  # type: ignore[arg-type]

@@ -154,6 +154,21 @@ class RestartStrategies:
         return _FailureRate(failure_rate, failure_interval, delay_interval)
 
 
+def strategy_of(configuration: Configuration) -> RestartStrategyConfiguration:
+    """The strategy that a configuration selects; a fallback strategy if it selects none of `RestartStrategies`."""
+    chosen, get = configuration.get(restart.TYPE), configuration.get
+    if chosen in ("none", "off", "disable"):
+        return _NoRestart()
+    if chosen == "fixed-delay":
+        return _FixedDelay(get(restart.FIXED_DELAY_ATTEMPTS), get(restart.FIXED_DELAY_DELAY).to_timedelta())
+    if chosen == "failure-rate":
+        intervals = (restart.FAILURE_RATE_FAILURE_RATE_INTERVAL, restart.FAILURE_RATE_DELAY)
+        return _FailureRate(
+            get(restart.FAILURE_RATE_MAX_FAILURES_PER_INTERVAL), *(get(key).to_timedelta() for key in intervals)
+        )
+    return _Fallback()
+
+
 def _interval(value: int | timedelta, name: str) -> Duration:
     if isinstance(value, timedelta):
         return Duration.of_timedelta(value)

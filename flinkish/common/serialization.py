@@ -15,6 +15,7 @@ from flinkish.common.arguments import abbreviated as abbreviated
 from flinkish.common.arguments import result_of_each
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.detach import handing_over
+from flinkish.common.no_effect import supply_names
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row
@@ -30,6 +31,8 @@ __all__ = [
     "SerializationSchema",
     "SimpleStringSchema",
 ]
+
+supply_names(__name__, "formats.json", "formats.csv", "formats.avro")
 
 
 class SerializationSchema(abc.ABC):

@@ -18,11 +18,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.errors import FinalOperationError
+from flinkish.errors import FinalOperationError, UnsupportedOperationError
+
+S = TypeVar("S", bound="Sink")
 
 
 class Guarantee(Enum):
@@ -89,9 +91,20 @@ class SupportsPreprocessing(ABC):
 
 
 class Sink(ABC):
-    """Base of all sinks: the argument of ``sink_to`` and ``add_sink``."""
+    """Base of all sinks: the argument of ``sink_to`` and ``add_sink``. PyFlink's ``SinkFunction`` is another name of
+    it; a subclass that is neither a `WriterSink` nor a `DataFrameSink` raises UnsupportedOperationError."""
 
     guarantee: Guarantee
+
+    def __new__(cls: type[S], *_: Any, **__: Any) -> S:
+        if not issubclass(cls, (WriterSink, DataFrameSink)):
+            raise UnsupportedOperationError(
+                f"{cls.__name__} is a SinkFunction, which flinkish has as little in Python as PyFlink has",
+                where="flinkish.datastream.connectors.base",
+                expected="a subclass of WriterSink, whose SinkWriter takes the records",
+                hint="write one; or write each record in a MapFunction, which is at-least-once",
+            )
+        return super().__new__(cls)
 
     @property
     def default_name(self) -> str:

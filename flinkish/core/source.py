@@ -18,14 +18,16 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.errors import SavepointError
+from flinkish.errors import SavepointError, UnsupportedOperationError
 
 if TYPE_CHECKING:
     import pyarrow
+
+S = TypeVar("S", bound="Source")
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,18 @@ class SourceLimits:
 
 
 class Source(ABC):
-    """Base of all sources: the argument of ``from_source``."""
+    """Base of all sources: the argument of ``from_source``. PyFlink's ``SourceFunction`` is another name of it; a
+    subclass that is neither a `SplitSource` nor a `DataFrameSource` raises UnsupportedOperationError."""
+
+    def __new__(cls: type[S], *_: Any, **__: Any) -> S:
+        if not issubclass(cls, (SplitSource, DataFrameSource)):
+            raise UnsupportedOperationError(
+                f"{cls.__name__} is a SourceFunction, which flinkish has as little in Python as PyFlink has",
+                where="flinkish.datastream.connectors.base",
+                expected="a subclass of PagedSource or SplitSource, which can be read again from a position",
+                hint="write one; or see DataGeneratorSource, which calls a function of an index",
+            )
+        return super().__new__(cls)
 
     @property
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.datastream.async_data_stream import AsyncDataStream
-from flinkish.datastream.checkpoint_config import CheckpointConfig
+from flinkish.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from flinkish.datastream.checkpoint_storage import (
     CheckpointStorage,
     CustomCheckpointStorage,
@@ -54,11 +54,15 @@ from flinkish.datastream.slot_sharing_group import MemorySize, SlotSharingGroup
 from flinkish.datastream.state_backend import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
+    FsStateBackend,
     HashMapStateBackend,
+    MemoryStateBackend,
     PredefinedOptions,
+    RocksDBStateBackend,
     StateBackend,
 )
 from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkish.datastream.time_characteristic import TimeCharacteristic
 from flinkish.datastream.time_domain import TimeDomain
 from flinkish.datastream.window import (
     CountWindow,
@@ -94,7 +98,12 @@ __all__ = [
     "DataStreamSink",
     "DeadLetter",
     "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointCleanup",
     "ExternalizedCheckpointRetention",
+    "FsStateBackend",
+    "MemoryStateBackend",
+    "RocksDBStateBackend",
+    "TimeCharacteristic",
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",

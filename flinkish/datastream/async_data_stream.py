@@ -6,6 +6,7 @@ import inspect
 from typing import Any
 
 from flinkish.common.arguments import check_at_least, check_instance
+from flinkish.common.no_effect import supply_names
 from flinkish.common.time import Duration, Time
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
@@ -13,6 +14,8 @@ from flinkish.errors import ArgumentValueError, ProgramError
 from flinkish.runtime.operators.async_wait import AsyncWaitFactory
 
 __all__ = ["AsyncDataStream"]
+
+supply_names(__name__, "common")
 
 
 class AsyncDataStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.core.async_function import (
     NO_RETRY_STRATEGY,
     ExponentialBackoffDelayRetryStrategy,
@@ -9,11 +10,15 @@ from flinkish.core.async_function import (
     NoRetryStrategy,
     RetryPredicate,
 )
+from flinkish.core.functions import OUT
 
 __all__ = [
+    "OUT",
     "NO_RETRY_STRATEGY",
     "ExponentialBackoffDelayRetryStrategy",
     "FixedDelayRetryStrategy",
     "NoRetryStrategy",
     "RetryPredicate",
 ]
+
+supply_names(__name__, "datastream.functions")

@@ -18,7 +18,10 @@ from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
 from flinkish.jobmanager.checkpoints.settings import checkpoint_interval_ms
 
-__all__ = ["CheckpointConfig"]
+__all__ = ["CheckpointConfig", "ExternalizedCheckpointCleanup"]
+
+#: The name in PyFlink 1.x.
+ExternalizedCheckpointCleanup = ExternalizedCheckpointRetention
 
 _WHERE = "CheckpointConfig"
 #: The least interval and the least timeout that Flink accepts.
@@ -36,6 +39,12 @@ class CheckpointConfig:
 
         env.get_checkpoint_config().set_checkpoint_interval(60_000).set_min_pause_between_checkpoints(10_000)
     """
+
+    #: the defaults, as PyFlink 1.x names them
+    DEFAULT_MODE = CheckpointingMode.EXACTLY_ONCE
+    DEFAULT_TIMEOUT = 10 * 60 * 1_000
+    DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS = 0
+    DEFAULT_MAX_CONCURRENT_CHECKPOINTS = 1
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -189,6 +198,18 @@ class CheckpointConfig:
 
     def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
         return ExternalizedCheckpointRetention[self._configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)]
+
+    def enable_externalized_checkpoints(self, cleanup_mode: ExternalizedCheckpointCleanup) -> CheckpointConfig:
+        """The name of `set_externalized_checkpoint_retention` before 1.15."""
+        return self.set_externalized_checkpoint_retention(cleanup_mode)
+
+    def set_externalized_checkpoint_cleanup(self, cleanup_mode: ExternalizedCheckpointCleanup) -> CheckpointConfig:
+        """The name of `set_externalized_checkpoint_retention` in PyFlink 1.x."""
+        return self.set_externalized_checkpoint_retention(cleanup_mode)
+
+    def get_externalized_checkpoint_cleanup(self) -> ExternalizedCheckpointCleanup:
+        """The name of `get_externalized_checkpoint_retention` in PyFlink 1.x."""
+        return self.get_externalized_checkpoint_retention()
 
     def is_externalized_checkpoints_enabled(self) -> bool:
         """Whether checkpoints can outlive the run of the job: the retention is not NO_EXTERNALIZED_CHECKPOINTS."""

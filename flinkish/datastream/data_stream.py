@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
 from flinkish.datastream.streams.cached_data_stream import CachedDataStream
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator
@@ -29,3 +30,16 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+supply_names(
+    __name__,
+    "datastream.functions",
+    "datastream.state",
+    "datastream.window",
+    "datastream.connectors.base",
+    "common",
+    "common.typeinfo",
+    "common.watermark_strategy",
+    "datastream.utils",
+    "datastream",
+)

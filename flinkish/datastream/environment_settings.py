@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.configuration import Configuration
 from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.no_effect import no_java_object
 from flinkish.common.options import checkpointing, core, execution, state
 from flinkish.common.options import python as python_options
 from flinkish.common.restart_strategy import RestartStrategyConfiguration
@@ -48,7 +49,7 @@ class EnvironmentSettings:
 
     def get_config(self) -> ExecutionConfig:
         """The execution settings of this environment. Changes to the result change the environment."""
-        return ExecutionConfig(self._configuration)
+        return ExecutionConfig(self._configuration, self._configured_restart_strategy)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """The checkpoint settings of this environment. Changes to the result change the environment."""
@@ -153,7 +154,7 @@ class EnvironmentSettings:
 
     def set_state_backend(self: E, state_backend: StateBackend) -> E:
         """Set the state backend, which keeps the state between epochs, as in PyFlink 1.x: sets ``state.backend.type``
-        and, if the backend says so, ``execution.checkpointing.incremental``."""
+        and, if the backend says so, ``execution.checkpointing.incremental`` and ``execution.checkpointing.dir``."""
         if not isinstance(state_backend, StateBackend):
             raise ArgumentTypeError(
                 f"the state backend is {state_backend!r}",
@@ -165,6 +166,9 @@ class EnvironmentSettings:
         incremental = state_backend._incremental()
         if incremental is not None:
             self._configuration.set(checkpointing.INCREMENTAL, incremental)
+        directory = state_backend._checkpoint_directory()
+        if directory is not None:
+            self._configuration.set(checkpointing.DIRECTORY, directory)
         return self
 
     def get_state_backend(self) -> StateBackend:
@@ -208,18 +212,30 @@ class EnvironmentSettings:
     def set_restart_strategy(self: E, restart_strategy: RestartStrategyConfiguration) -> E:
         """Set the restart strategy, which decides what happens when the job fails, as in PyFlink 1.x: writes the keys
         that begin with ``restart-strategy``. A fallback strategy restores what is configured."""
-        if not isinstance(restart_strategy, RestartStrategyConfiguration):
-            raise ArgumentTypeError(
-                f"the restart strategy is {restart_strategy!r}",
-                where="StreamExecutionEnvironment.set_restart_strategy()",
-                expected="one of RestartStrategies",
-                hint="such as RestartStrategies.fixed_delay_restart(3, 10_000)",
-            )
-        for key in _restart_strategy_of(self._configuration).key_set():
-            self._configuration.remove_config(key)
-        self._configuration.add_all(self._configured_restart_strategy)
-        self._configuration.add_all(restart_strategy.to_configuration())
+        self.get_config().set_restart_strategy(restart_strategy)
         return self
+
+    def get_restart_strategy(self) -> RestartStrategyConfiguration:
+        """The restart strategy that is configured, as in PyFlink 1.x; a fallback strategy if there is none, or one that
+        PyFlink 1.x has no class for."""
+        return self.get_config().get_restart_strategy()
+
+    # --- of PyFlink 1.x: what registers Java classes has no effect, and a warning says so -------------------------
+
+    def add_default_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> None:
+        self.get_config().add_default_kryo_serializer(type_class_name, serializer_class_name)
+
+    def register_type_with_kryo_serializer(self, type_class_name: str, serializer_class_name: str) -> None:
+        self.get_config().register_type_with_kryo_serializer(type_class_name, serializer_class_name)
+
+    def register_type(self, type_class_name: str) -> None:
+        self.get_config().register_pojo_type(type_class_name)
+
+    @property
+    def _j_stream_execution_environment(self) -> NoReturn:
+        """The environment of Java's Flink, which programs use although its name is private. Raises
+        UnsupportedOperationError."""
+        no_java_object("StreamExecutionEnvironment._j_stream_execution_environment")
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 

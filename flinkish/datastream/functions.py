@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.core.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
 from flinkish.core.broadcast_functions import (
+    IN1,
+    IN2,
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -17,6 +20,10 @@ from flinkish.core.checkpointed_function import (
 )
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import (
+    IN,
+    KEY,
+    OUT,
+    W2,
     AggregateFunction,
     AllWindowFunction,
     FilterFunction,
@@ -39,8 +46,16 @@ from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, Join
 from flinkish.core.sink import Sink as SinkFunction
 from flinkish.core.source import Source as SourceFunction
 from flinkish.core.timer_service import TimerService
+from flinkish.core.window.window import W
 
 __all__ = [
+    "IN1",
+    "IN2",
+    "IN",
+    "KEY",
+    "OUT",
+    "W",
+    "W2",
     "AggregateFunction",
     "AllWindowFunction",
     "AsyncFunction",
@@ -81,3 +96,5 @@ __all__ = [
     "TimerService",
     "WindowFunction",
 ]
+
+supply_names(__name__, "datastream.state", "metrics", "datastream.time_domain")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.core.output_tag import OutputTag
 
 __all__ = ["OutputTag"]
+
+supply_names(__name__, "common", "common.typeinfo")

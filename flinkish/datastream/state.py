@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.core.checkpointed_function import OperatorStateStore
 from flinkish.core.state import (
+    IN,
+    OUT,
     AggregatingState,
     AggregatingStateDescriptor,
     AppendingState,
     BroadcastState,
+    K,
     ListState,
     ListStateDescriptor,
     MapState,
@@ -19,11 +23,18 @@ from flinkish.core.state import (
     State,
     StateDescriptor,
     StateTtlConfig,
+    T,
+    V,
     ValueState,
     ValueStateDescriptor,
 )
 
 __all__ = [
+    "IN",
+    "K",
+    "OUT",
+    "T",
+    "V",
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
@@ -43,3 +54,5 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
 ]
+
+supply_names(__name__, "common")

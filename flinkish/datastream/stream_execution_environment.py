@@ -20,7 +20,7 @@ from flinkish.common.io import InputFormat
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.no_effect import supply_names, warn_without_effect
 from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
 __all__ = ["StreamExecutionEnvironment"]
+
+supply_names(__name__, "datastream.functions", "common", "datastream")
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

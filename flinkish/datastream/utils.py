@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.no_effect import no_java_object
+from flinkish.common.no_effect import no_java_object, supply_names
 from flinkish.common.typeinfo import TypeInformation
 
 __all__ = [
@@ -14,6 +14,8 @@ __all__ = [
     "create_java_properties",
     "pickled_bytes_to_python_obj",
 ]
+
+supply_names(__name__, "common", "common.typeinfo")
 
 
 def create_hadoop_configuration(config: Configuration) -> object:

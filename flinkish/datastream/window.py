@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from flinkish.core.window.assigner import WindowAssigner
+from flinkish.common.no_effect import supply_names
+from flinkish.core.functions import IN, KEY, OUT
+from flinkish.core.window.assigner import T, WindowAssigner
 from flinkish.core.window.continuous_event_time_trigger import ContinuousEventTimeTrigger
 from flinkish.core.window.continuous_processing_time_trigger import ContinuousProcessingTimeTrigger
 from flinkish.core.window.count_evictor import CountEvictor
@@ -17,7 +19,7 @@ from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.evictor import Evictor, TimestampedValue
 from flinkish.core.window.global_windows import GlobalWindows
 from flinkish.core.window.hashing import long_to_int_with_bit_mixing, mod_inverse
-from flinkish.core.window.merging_assigner import MergingWindowAssigner
+from flinkish.core.window.merging_assigner import W2, MergingWindowAssigner
 from flinkish.core.window.never_trigger import NeverTrigger
 from flinkish.core.window.processing_time_session import ProcessingTimeSessionWindows
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
@@ -30,9 +32,15 @@ from flinkish.core.window.time_evictor import TimeEvictor
 from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
-from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
+from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, W, Window
 
 __all__ = [
+    "W",
+    "W2",
+    "T",
+    "IN",
+    "KEY",
+    "OUT",
     "ContinuousEventTimeTrigger",
     "ContinuousProcessingTimeTrigger",
     "CountEvictor",
@@ -71,3 +79,5 @@ __all__ = [
     "long_to_int_with_bit_mixing",
     "mod_inverse",
 ]
+
+supply_names(__name__, "datastream.functions", "datastream.state", "common", "metrics", "datastream")

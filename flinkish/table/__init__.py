@@ -3,6 +3,7 @@ API."""
 
 from __future__ import annotations
 
+from flinkish.common.types import Row
 from flinkish.table.types import DataTypes
 
-__all__ = ["DataTypes"]
+__all__ = ["DataTypes", "Row"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
+from flinkish.common.no_effect import AbsentName
 from tests.public_names.pyflink_names import ListedModule
 
 #: Public modules of flinkish that PyFlink does not have.
@@ -21,6 +22,10 @@ OWN_MODULES = [
 ]
 
 
+#: what is found where nothing is
+_NOTHING = object()
+
+
 @dataclass(frozen=True)
 class Names:
     """Names of classes (``Class``, ``Outer.Inner``), members (``Class.member``), functions (``function``) and of what a
@@ -29,31 +34,46 @@ class Names:
     present: frozenset[str]
     missing: frozenset[str]
     beyond: frozenset[str]
+    #: names that can be imported and not be used -> what to do instead
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def compare(modules: list[ListedModule]) -> Names:
     """Look for every listed name in flinkish's module of the same place, and there for public names that are not
     listed."""
     found: dict[str, bool] = {}
+    absent: dict[str, str] = {}
     beyond: set[str] = set()
     classes: dict[str, Any] = {}
+    known: dict[str, set[str]] = {}
+
+    def look(name: str, value: Any) -> None:
+        found[name] = value is not _NOTHING
+        if isinstance(value, AbsentName):
+            absent[name] = value.instead
+
     for module in modules:
         here = _imported(module.here)
-        found.update((f"{module.here}:{name}", hasattr(here, name)) for name in module.imported)
-        found.update((name, hasattr(here, name)) for name in module.functions)
+        known.setdefault(module.here, set()).update(module.imported, module.functions)
+        known[module.here].update(listed.name for listed in module.classes)
+        for name in module.imported:
+            look(f"{module.here}:{name}", getattr(here, name, _NOTHING))
+        for name in module.functions:
+            look(name, getattr(here, name, _NOTHING))
         for listed in module.classes:
-            classes[listed.name] = _attribute(here, listed.name)
-            found[listed.name] = classes[listed.name] is not None
-            found.update((f"{listed.name}.{name}", hasattr(classes[listed.name], name)) for name in listed.members)
-    for module in modules:
-        known = {*module.imported, *module.functions, *classes}
-        exported = getattr(_imported(module.here), "__all__", ())
-        beyond.update(f"{module.here}:{name}" for name in exported if name not in known)
+            owner = _attribute(here, listed.name)
+            look(listed.name, owner)
+            if not isinstance(owner, AbsentName):
+                classes[listed.name] = owner
+                found.update((f"{listed.name}.{name}", hasattr(owner, name)) for name in listed.members)
+    for here, names in known.items():
+        exported = getattr(_imported(here), "__all__", ())
+        beyond.update(f"{here}:{name}" for name in exported if name not in names)
     for own in OWN_MODULES:
-        beyond.update(f"{own}:{name}" for name in _imported(own).__all__ if name not in classes)
-    present = {name for name in found if found[name]}
+        beyond.update(f"{own}:{name}" for name in _imported(own).__all__ if name not in known.get(own, ()))
+    present = {name for name in found if found[name]} - absent.keys()
     beyond.update(name for name in _members(classes) if name not in present)
-    return Names(frozenset(present), frozenset(found.keys() - present), frozenset(beyond))
+    return Names(frozenset(present), frozenset(found.keys() - present - absent.keys()), frozenset(beyond), absent)
 
 
 def _members(classes: dict[str, Any]) -> Iterator[str]:
@@ -86,5 +106,5 @@ def _imported(name: str) -> ModuleType:
 
 def _attribute(owner: Any, path: str) -> Any:
     for part in path.split("."):
-        owner = getattr(owner, part, None)
+        owner = owner if isinstance(owner, AbsentName) else getattr(owner, part, _NOTHING)
     return owner

@@ -1,4 +1,4 @@
-"""The list of PyFlink's public names, as Python objects."""
+"""The lists of PyFlink's public names, as Python objects."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 LIST = Path(__file__).with_name("pyflink_2_3.txt")
+#: What 1.15 to 1.20 have and 2.3 does not.
+FORMER_LIST = Path(__file__).with_name("pyflink_1_x.txt")
 
 
 @dataclass
@@ -19,7 +21,7 @@ class ListedClass:
 
 @dataclass
 class ListedModule:
-    """A module of PyFlink."""
+    """A module of PyFlink. ``imported`` are the names that it takes from others, its type variables and constants."""
 
     name: str
     imported: list[str] = field(default_factory=list)
@@ -48,7 +50,7 @@ def read_list(text: str) -> list[ListedModule]:
             modules.append(ListedModule(words[0]))
         elif line.startswith(" " * 8):
             target.extend(words)
-        elif words[0] == "import":
+        elif words[0] in ("import", "var"):
             target = modules[-1].imported
             target.extend(words[1:])
         elif words[0] == "def":
@@ -58,8 +60,3 @@ def read_list(text: str) -> list[ListedModule]:
             modules[-1].classes.append(ListedClass(name, [base.strip() for base in bases.split(",") if base]))
             target = modules[-1].classes[-1].members
     return modules
-
-
-def listed_modules() -> list[ListedModule]:
-    """All modules of the list."""
-    return read_list(LIST.read_text())

@@ -1,4 +1,4 @@
-"""``docs/api.md``: every public name of PyFlink's core DataStream API, and what it does here.
+"""``docs/api.md``: every public name of PyFlink's DataStream API, and what it does here.
 
 Rule upheld here: nothing in the page is claimed by hand that can be seen. Whether a name is there is looked up in the
 package; the notes only say how one that is there differs, and a note of a name that is not there is an error.
@@ -6,7 +6,7 @@ package; the notes only say how one that is there differs, and a note of a name 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -14,7 +14,7 @@ from pathlib import Path
 import tomllib
 
 from tests.public_names.package_names import Names, compare
-from tests.public_names.pyflink_names import ListedModule, listed_modules
+from tests.public_names.pyflink_names import FORMER_LIST, LIST, ListedModule, read_list
 
 NOTES = Path(__file__).with_name("notes.toml")
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -22,19 +22,22 @@ COMMAND = "python -m tests.public_names"
 
 _HEAD = f"""# PyFlink's names
 
-Every public name of the core of PyFlink 2.3's DataStream API, module by module: replace `pyflink` by `flinkish` in the
-imports. Names of connectors to Kinesis, Pulsar, RabbitMQ, Cassandra, Elasticsearch and DynamicKafka are not listed.
-What is true of the whole engine, such as epochs, stands in [semantics.md](semantics.md).
+Every public name of PyFlink 2.3's DataStream API, module by module, and then those of 1.15 to 1.20 that 2.3 does not
+have: replace `pyflink` by `flinkish` in the imports. What is true of the whole engine, such as epochs, stands in
+[semantics.md](semantics.md).
 
 * **as in PyFlink**: same arguments, same behaviour, but for what semantics.md says of the whole engine.
 * **differs**: how, and why.
 * **means nothing here**: the name exists so that programs import and run. What the call does is said; it warns or
   fails, and is never silent. The warning of a setting is given once, when the job is started: one line names all
   settings that have no effect.
+* **not here**: the name can be imported and stand in annotations. Its use raises `UnsupportedOperationError`, with what
+  to do instead.
 * **not there yet**.
 
-This page is written by `{COMMAND}` from the package itself, the list of PyFlink's names
-(`tests/public_names/pyflink_2_3.txt`) and notes (`notes.toml` beside it). A test fails while it is out of date.
+This page is written by `{COMMAND}` from the package itself, the lists of PyFlink's names
+(`tests/public_names/pyflink_2_3.txt` and `pyflink_1_x.txt`, which `{COMMAND}.make_list` makes by importing PyFlink)
+and notes (`notes.toml` beside them). A test fails while it is out of date.
 """
 
 
@@ -55,10 +58,12 @@ class Notes:
         return Notes(tables["differs"], tables["means_nothing"], tables["beyond"], tables["internal"]["names"])
 
     def of(self, name: str) -> tuple[str, str] | None:
-        """(kind, text) of a listed name, if there is something to say."""
+        """(kind, text) of a listed name, if there is something to say. Of a name that a module takes from another one
+        the same is true as of that name."""
+        plain = name.partition(":")[2] or name
         for kind, notes in (("means nothing here", self.means_nothing), ("differs", self.differs)):
             for pattern, text in notes.items():
-                if fnmatchcase(name, pattern):
+                if fnmatchcase(plain, pattern):
                     return kind, text
         return None
 
@@ -84,17 +89,18 @@ class Notes:
 
 def current() -> tuple[str, list[str]]:
     """(the page as it should be, faults of the notes)."""
-    modules, notes = listed_modules(), Notes.read(NOTES.read_text())
-    names = compare(modules)
-    return page(modules, names, notes), notes.faults(names)
+    modules, former = read_list(LIST.read_text()), read_list(FORMER_LIST.read_text())
+    names, notes = compare([*modules, *former]), Notes.read(NOTES.read_text())
+    return page(modules, names, notes, former), notes.faults(names)
 
 
-def page(modules: list[ListedModule], names: Names, notes: Notes) -> str:
+def page(modules: list[ListedModule], names: Names, notes: Notes, former: Sequence[ListedModule] = ()) -> str:
     """The page's text."""
     lines = [_HEAD, _counts(names, notes)]
-    for module in modules:
-        lines += [f"\n## `{module.here}`\n", "| name | here |", "| --- | --- |"]
-        lines += [f"| {name} | {text} |" for name, text in _rows(module, names, notes)]
+    for title, listed in (("`{}`", modules), ("`{}` in PyFlink 1.15 to 1.20", former)):
+        for module in listed:
+            lines += [f"\n## {title.format(module.here)}\n", "| name | here |", "| --- | --- |"]
+            lines += [f"| {name} | {text} |" for name, text in _rows(module, names, notes)]
     lines += ["\n## Not in PyFlink\n", "| name | what it is |", "| --- | --- |"]
     lines += [f"| `{name}` | {text} |" for name, text in sorted(notes.beyond.items())]
     return "\n".join(lines) + "\n"
@@ -103,32 +109,40 @@ def page(modules: list[ListedModule], names: Names, notes: Notes) -> str:
 def _counts(names: Names, notes: Notes) -> str:
     kinds = [(notes.of(name) or ("", ""))[0] for name in names.present]
     differ, nothing = kinds.count("differs"), kinds.count("means nothing here")
+    listed = len(names.present) + len(names.missing) + len(names.absent)
     return (
-        f"Of {len(names.present) + len(names.missing)} names {kinds.count('')} behave as in PyFlink, {differ} differ, "
-        f"{nothing} mean nothing here, {len(names.missing)} are not there yet.\n"
+        f"Of {listed} names {kinds.count('')} behave as in PyFlink, {differ} differ, {nothing} mean nothing here, "
+        f"{len(names.absent)} are not here, {len(names.missing)} are not there yet.\n"
     )
 
 
 def _rows(module: ListedModule, names: Names, notes: Notes) -> Iterator[tuple[str, str]]:
-    if module.imported:
-        yield from _group(
-            "names from its modules", [(f"{module.here}:{name}", name) for name in module.imported], names, notes
-        )
+    taken = [(f"{module.here}:{name}", name) for name in module.imported]
+    yield from _group("names from its modules", taken, names, notes)
     yield from _group("", [(name, f"{name}()") for name in module.functions], names, notes)
     for listed in module.classes:
-        if listed.name in names.missing:
-            yield f"**`{listed.name}`**{_members(listed.members)}", "not there yet"
-            continue
-        yield f"**`{listed.name}`**", _text(listed.name, notes)
-        members = [(f"{listed.name}.{name}", name) for name in listed.members]
-        yield from _group(f"`{listed.name}`", members, names, notes)
+        yield (
+            f"**`{listed.name}`**{_members(listed.members) if _is_gone(listed.name, names) else ''}",
+            _text(listed.name, names, notes),
+        )
+        if not _is_gone(listed.name, names):
+            members = [(f"{listed.name}.{name}", name) for name in listed.members]
+            yield from _group(f"`{listed.name}`", members, names, notes)
+
+
+def _is_gone(name: str, names: Names) -> bool:
+    return name in names.missing or name in names.absent
 
 
 def _members(members: list[str]) -> str:
     return ": " + ", ".join(f"`{name}`" for name in members) if members else ""
 
 
-def _text(name: str, notes: Notes) -> str:
+def _text(name: str, names: Names, notes: Notes) -> str:
+    if name in names.missing:
+        return "not there yet"
+    if name in names.absent:
+        return f"not here: {names.absent[name]}"
     note = notes.of(name)
     return "as in PyFlink" if note is None else f"{note[0]}: {note[1]}"
 
@@ -137,7 +151,7 @@ def _group(title: str, members: list[tuple[str, str]], names: Names, notes: Note
     """Members of which the same is to be said are one row."""
     rows: dict[str, list[str]] = {}
     for name, shown in members:
-        rows.setdefault("not there yet" if name in names.missing else _text(name, notes), []).append(shown)
+        rows.setdefault(_text(name, names, notes), []).append(shown)
     for text, shown_names in rows.items():
         yield (title + _members(shown_names)).removeprefix(": "), text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.file_system.sink import FileSink, StreamingFileSink
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
@@ -37,3 +38,5 @@ __all__ = [
     "StreamFormat",
     "StreamingFileSink",
 ]
+
+supply_names(__name__, "datastream.functions", "datastream.connectors.base", "common.serialization", "common")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.hybrid_source import HybridSource, HybridSourceBuilder
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]
+
+supply_names(__name__, "datastream.connectors.base")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.kafka.decoding import ConsumerRecord, KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.flink_kafka import (
@@ -41,3 +42,5 @@ __all__ = [
     "KafkaTopicSelector",
     "Semantic",
 ]
+
+supply_names(__name__, "datastream.functions", "datastream.connectors.base", "common")

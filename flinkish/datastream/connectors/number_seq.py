@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.number_sequence import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]
+
+supply_names(__name__, "datastream.connectors.base")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.io import InputFormat
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.file_system.avro import AvroFormat
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.formats.avro import (
@@ -21,6 +22,8 @@ __all__ = [
     "AvroSchema",
     "GenericRecordAvroTypeInfo",
 ]
+
+supply_names(__name__, "common.serialization", "common")
 
 
 class AvroInputFormat(InputFormat):

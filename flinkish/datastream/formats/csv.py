@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flinkish.common.no_effect import supply_names
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from flinkish.formats.csv_schema import CsvBulkWriters, CsvSchema, CsvSchemaBuilder
@@ -14,6 +15,8 @@ __all__ = [
     "CsvSchema",
     "CsvSchemaBuilder",
 ]
+
+supply_names(__name__, "common.serialization", "common")
 
 
 class CsvReaderFormat(StreamFormat):

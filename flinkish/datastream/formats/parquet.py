@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.common.arguments import kind_of
 from flinkish.common.configuration import Configuration
-from flinkish.common.no_effect import warn_of_hadoop_config, warn_without_effect
+from flinkish.common.no_effect import supply_names, warn_of_hadoop_config, warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
 from flinkish.connectors.file_system.stream_format import BulkFormat
@@ -14,6 +14,8 @@ from flinkish.formats.avro_parquet import AvroColumns, AvroParquetWriters
 from flinkish.formats.columnar import ParquetBulkWriters
 
 __all__ = ["AvroParquetReaders", "AvroParquetWriters", "ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+supply_names(__name__, "common.serialization", "datastream.connectors.file_system", "datastream.utils")
 
 
 class AvroParquetReaders:

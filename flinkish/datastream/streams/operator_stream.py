@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.no_effect import no_java_object
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.error_handling import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
@@ -64,6 +65,12 @@ class OperatorStream:
     def get_execution_config(self) -> ExecutionConfig:
         """The execution settings of the stream's environment."""
         return self._env.get_config()
+
+    @property
+    def _j_data_stream(self) -> NoReturn:
+        """The stream of Java's Flink, which programs use although its name is private. Raises
+        UnsupportedOperationError."""
+        no_java_object(f"{type(self).__name__}._j_data_stream")
 
     # --- settings of its operator -------------------------------------------------------------------------------
 

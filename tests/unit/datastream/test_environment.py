@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Duration, RestartStrategies, Row, Types, WatermarkStrategy
+from flinkish.common import (
+    Configuration,
+    Duration,
+    RestartStrategies,
+    RestartStrategyConfiguration,
+    Row,
+    Types,
+    WatermarkStrategy,
+)
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import (
     CheckpointingMode,
+    ExternalizedCheckpointCleanup,
     ExternalizedCheckpointRetention,
     ProcessFunction,
     RuntimeExecutionMode,
@@ -121,6 +130,36 @@ def test_a_restart_strategy_is_keys() -> None:
     assert settings["restart-strategy.fixed-delay.attempts"] == "3"
     with pytest.raises(TypeError, match="expected one of RestartStrategies"):
         env.set_restart_strategy("none")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        RestartStrategies.no_restart(),
+        RestartStrategies.fixed_delay_restart(3, 250),
+        RestartStrategies.failure_rate_restart(2, 60_000, 500),
+        RestartStrategies.fall_back_restart(),
+    ],
+    ids=lambda strategy: type(strategy).__name__,
+)
+def test_a_restart_strategy_is_given_back(strategy: RestartStrategyConfiguration) -> None:
+    env = new_environment()
+    assert env.get_config().set_restart_strategy(strategy) == env.get_config()
+    assert env.get_restart_strategy() == env.get_config().get_restart_strategy() == strategy
+
+
+def test_the_former_names_of_the_retention_set_it() -> None:
+    config = new_environment().get_checkpoint_config()
+    assert ExternalizedCheckpointCleanup is ExternalizedCheckpointRetention
+    for former in (config.enable_externalized_checkpoints, config.set_externalized_checkpoint_cleanup):
+        config.set_externalized_checkpoint_retention(ExternalizedCheckpointRetention.NO_EXTERNALIZED_CHECKPOINTS)
+        assert former(ExternalizedCheckpointCleanup.RETAIN_ON_CANCELLATION) is config
+        assert config.get_externalized_checkpoint_cleanup() is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    defaults = new_environment().get_checkpoint_config()
+    assert config.DEFAULT_MODE is defaults.get_checkpointing_mode()
+    assert defaults.DEFAULT_TIMEOUT == defaults.get_checkpoint_timeout()
+    assert defaults.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS == defaults.get_min_pause_between_checkpoints()
+    assert defaults.DEFAULT_MAX_CONCURRENT_CHECKPOINTS == defaults.get_max_concurrent_checkpoints()
 
 
 @pytest.mark.parametrize(

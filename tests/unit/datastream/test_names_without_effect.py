@@ -7,14 +7,25 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from flinkish.common.execution_mode import ExecutionMode  # type: ignore[import-not-found]
 
-from flinkish.common import Configuration, Duration, Encoder, RowKind, Types, WatermarkStrategy, no_effect
+from flinkish.common import (
+    Configuration,
+    Duration,
+    Encoder,
+    InputDependencyConstraint,
+    RowKind,
+    Types,
+    WatermarkStrategy,
+    no_effect,
+)
 from flinkish.datastream import (
     CheckpointingMode,
     CustomCheckpointStorage,
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     MemorySize,
+    MemoryStateBackend,
     OutputTag,
     PredefinedOptions,
     SlotSharingGroup,
@@ -127,6 +138,16 @@ CALLS: dict[str, Callable[[Environment], Any]] = {
         ROW, is_case_sensitive=False
     ),
     "set_number_of_transfer_threads": lambda env: EmbeddedRocksDBStateBackend().set_number_of_transfer_threads(2),
+    "the savepoint directory of a state backend": lambda env: MemoryStateBackend("/a", "/b"),
+    "set_execution_mode": lambda env: env.get_config().set_execution_mode(ExecutionMode.BATCH),
+    "set_default_input_dependency_constraint": lambda env: env.get_config().set_default_input_dependency_constraint(
+        InputDependencyConstraint.ALL
+    ),
+    "register_pojo_type": lambda env: env.register_type("org.example.A"),
+    "register_kryo_type": lambda env: env.get_config().register_kryo_type("org.example.A"),
+    "add_default_kryo_serializer": lambda env: env.add_default_kryo_serializer("org.example.A", "org.example.B"),
+    "register_type_with_kryo_serializer": lambda env: env.register_type_with_kryo_serializer("A", "B"),
+    "disable_auto_type_registration": lambda env: env.get_config().disable_auto_type_registration(),
 }
 
 
@@ -160,6 +181,7 @@ def test_a_call_without_effect_is_reported_once(call: str, caplog: pytest.LogCap
         lambda: Types.ROW([Types.INT()]).get_java_type_info(),
         lambda: utils.create_hadoop_configuration(new_environment()._configuration),
         lambda: utils.create_java_properties(new_environment()._configuration),
+        lambda: Configuration.parse_jars_value("a;b", None),
         lambda: utils.convert_to_python_obj(1, Types.INT()),
         lambda: utils.pickled_bytes_to_python_obj(b"", Types.INT()),
     ],

@@ -12,10 +12,14 @@ from flinkish.common.options import checkpointing, state
 from flinkish.datastream import (
     EmbeddedRocksDBStateBackend,
     FileSystemCheckpointStorage,
+    FsStateBackend,
     HashMapStateBackend,
     JobManagerCheckpointStorage,
     MemorySize,
+    MemoryStateBackend,
+    RocksDBStateBackend,
     SlotSharingGroup,
+    StateBackend,
 )
 from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.time_characteristic import TimeCharacteristic
@@ -42,6 +46,45 @@ def test_a_state_backend_is_a_value_of_the_configuration() -> None:
     assert env._configuration.get(state.BACKEND) == "hashmap"
     with pytest.raises(TypeError, match="expected a StateBackend"):
         env.set_state_backend("rocksdb")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind", "directory", "shown"),
+    [
+        (MemoryStateBackend(), "hashmap", None, "MemoryStateBackend(None)"),
+        (MemoryStateBackend("/data/a", max_state_size=7), "hashmap", "/data/a", "MemoryStateBackend('/data/a')"),
+        (FsStateBackend("/data/b", None, 9, 512), "hashmap", "/data/b", "FsStateBackend('/data/b')"),
+        (RocksDBStateBackend("/data/c", True), "rocksdb", "/data/c", "RocksDBStateBackend('/data/c')"),
+        (
+            RocksDBStateBackend(checkpoint_stream_backend=FsStateBackend("/data/d")),
+            "rocksdb",
+            "/data/d",
+            "RocksDBStateBackend('/data/d')",
+        ),
+    ],
+)
+def test_a_state_backend_of_1_x_says_where_checkpoints_are_stored(
+    backend: StateBackend, kind: str, directory: str | None, shown: str
+) -> None:
+    env = new_environment()
+    env.set_state_backend(backend)
+    assert env._configuration.get(state.BACKEND) == kind
+    assert env._configuration.get(checkpointing.DIRECTORY) == directory
+    assert env._configuration.contains(checkpointing.INCREMENTAL) == (shown == "RocksDBStateBackend('/data/c')")
+    assert repr(backend) == shown
+
+
+def test_a_state_backend_of_1_x_gives_back_its_settings_and_needs_its_directory() -> None:
+    memory, files = MemoryStateBackend(max_state_size=7), FsStateBackend("/data", None, 9, 512, False)
+    assert (memory.get_max_state_size(), memory.is_using_asynchronous_snapshots()) == (7, True)
+    assert (files.get_checkpoint_path(), files.get_min_file_size_threshold()) == ("/data", 9)
+    assert (files.get_write_buffer_size(), files.is_using_asynchronous_snapshots()) == (512, False)
+    rocks = RocksDBStateBackend(checkpoint_stream_backend=files)
+    assert rocks.get_checkpoint_backend() is files
+    rocks.set_number_of_transfering_threads(2)
+    assert rocks.get_number_of_transfering_threads() == 2
+    with pytest.raises(ValueError, match="must not be None"):
+        RocksDBStateBackend()
 
 
 def test_a_checkpoint_storage_is_the_directory_of_the_checkpoints() -> None:
