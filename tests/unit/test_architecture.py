@@ -24,7 +24,7 @@ ALLOWED: dict[str, set[str]] = {
     "formats": {"common"},
     "table": {"common"},
     "core": {"common"},
-    "metrics": {"core"},
+    "metrics": {"common", "core"},
     "connectors": {"common", "core", "formats"},
     "runtime": {"common", "core"},
     "graph": _RUNTIME,
