@@ -1,12 +1,22 @@
-"""The files that the workers of a program need: configuration keys, which are read and written as PyFlink does.
+"""The files that the workers of a program need: configuration keys, which are read and written as PyFlink does, and the
+files on this machine, unpacked and installed.
 
-Rule upheld here: only this module knows the syntax of their values (``path#target``, ``name:n,path:p``).
+Rules upheld here: only this module knows the syntax of the values (``path#target``, ``name:n,path:p``). Requirements
+are installed once, in the process that submits the job, so that all workers have the same versions.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from urllib.parse import urlparse
 
 from flinkish.common.configuration import Configuration
@@ -14,6 +24,9 @@ from flinkish.common.options import core
 from flinkish.common.options import python as python_options
 from flinkish.common.units import format_map, parse_map
 from flinkish.errors import ConfigurationError
+
+#: First line of a program for `python -c`, which would import modules of the current directory before all others.
+WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
 
 #: Separates a path from its parameter: the folder of an archive, the cache of the requirements.
 _PARAMETER = "#"
@@ -115,6 +128,85 @@ def local_file(path: str, what: str) -> str:
             hint="correct the path",
         )
     return os.path.abspath(local)
+
+
+def unpacked_archive(path: str) -> str:
+    """The folder with the content of an archive, which is unpacked at the first call; a folder is returned as it is.
+
+    Raises:
+        ConfigurationError: the file is missing, or no archive.
+    """
+    archive = local_file(path, "the archive")
+    if os.path.isdir(archive):
+        return archive
+    folder = staging_folder() / f"unpacked-{digest_of(archive)}"
+    if folder.exists():
+        return str(folder)
+    temporary = Path(tempfile.mkdtemp(dir=staging_folder()))
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                extracted = packed.extract(info, temporary)
+                mode = info.external_attr >> 16 & 0o777
+                if mode and not info.is_dir():
+                    os.chmod(extracted, mode | 0o400)
+    elif tarfile.is_tarfile(archive):
+        with tarfile.open(archive) as packed_tar:
+            packed_tar.extractall(temporary, filter="data")
+    else:
+        raise ConfigurationError(f"'{archive}' is no archive", expected="a zip or tar file", hint="pack it with zip -r")
+    temporary.rename(folder)
+    return str(folder)
+
+
+def installed_requirements(needed: Dependencies) -> str:
+    """The folder with the installed requirements, which pip fills at the first call.
+
+    Raises:
+        ConfigurationError: a file is missing, or pip cannot install the requirements.
+    """
+    file = local_file(needed.requirements or "", "the file of requirements")
+    found = (
+        None if needed.requirements_cache is None else local_file(needed.requirements_cache, "the folder of packages")
+    )
+    folder = staging_folder() / f"requirements-{digest_of(file)}-{'' if found is None else digest_of(found)}"
+    if not folder.exists():
+        temporary = tempfile.mkdtemp(dir=staging_folder())
+        source = [] if found is None else ["--no-index", "--find-links", found]
+        pip = f"{WITHOUT_CURRENT_DIRECTORY}import runpy\nrunpy.run_module('pip', run_name='__main__', alter_sys=True)"
+        command = [sys.executable, "-c", pip, "install", "--disable-pip-version-check", "--no-warn-script-location"]
+        ended = subprocess.run(
+            [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
+        )
+        if ended.returncode:
+            raise ConfigurationError(
+                f"the requirements '{file}' cannot be installed: {ended.stderr.strip()[-2000:]}",
+                expected="packages that pip finds",
+                hint="look at pip's message" if found is None else f"add what is missing to {found}",
+            )
+        os.rename(temporary, folder)
+    return str(folder)
+
+
+def digest_of(path: str) -> str:
+    """A digest of the content of a file, or of the names and contents of all files of a folder."""
+    digest = hashlib.sha256()
+    root = Path(path)
+    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
+        if file.is_file() and "__pycache__" not in file.parts:
+            digest.update(str(file.relative_to(root)).encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def staging_folder() -> Path:
+    """The temporary folder of this process, which is deleted when the process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="flinkish-files-")
+    _folders.append(folder)
+    return Path(folder.name)
+
+
+_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def _paths(text: str | None) -> list[str]:

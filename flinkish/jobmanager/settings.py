@@ -6,9 +6,7 @@ import posixpath
 from dataclasses import dataclass, field
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.dependencies import dependencies_of
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
-from flinkish.common.storage import local_path
 from flinkish.common.time import Duration
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -70,7 +68,6 @@ def job_settings(configuration: Configuration) -> JobSettings:
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
         standby_replicas=configuration.get(flinkish.NUM_STANDBY_REPLICAS),
         job_parameters=_job_parameters(configuration),
-        cached_files=_cached_files(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,
         slow_call_warning_ms=_ms(configuration.get(flinkish.TASK_SLOW_CALL_WARNING)),
@@ -92,12 +89,6 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _job_parameters(configuration: Configuration) -> dict[str, str]:
     parameters: dict[str, str] = configuration.get(core.GLOBAL_JOB_PARAMETERS)
     return dict(parameters)
-
-
-def _cached_files(configuration: Configuration) -> dict[str, str]:
-    """File name -> path as the program gives it; `Deployment` replaces it by the path in the worker."""
-    files = dependencies_of(configuration).cached_files
-    return {file.name: local_path(file.path) or file.path for file in files}
 
 
 def driver_settings(configuration: Configuration) -> DriverSettings:

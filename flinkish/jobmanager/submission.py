@@ -27,6 +27,7 @@ from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import driver_settings, job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
+from flinkish.runtime.shipped_files import files_here
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -107,9 +108,7 @@ def _minicluster_run(
     from flinkish.minicluster import MiniCluster
     from flinkish.runtime.task_progress import ProgressReporter
 
-    needed = dependencies_of(configuration)
-    if needed.archives or needed.requirements or needed.python_files:
-        _LOG.warning("Python files, archives and requirements are not shipped: the minicluster runs in this process")
+    generator.with_shipped_files(files_here(dependencies_of(configuration)))
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     restarts = Restarts(from_configuration(configuration))

@@ -128,6 +128,9 @@ class MiniCluster:
                     expected="a sink with a writer in the minicluster (print, collect, files, JDBC)",
                     hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
                 )
+        shipped = job.settings.shipped
+        shipped.install("")
+        job = replace(job, settings=replace(job.settings, cached_files=shipped.cached_files("")))
         self.job = job
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
@@ -169,14 +172,15 @@ class MiniCluster:
     def run_epoch(self) -> EpochReport:
         """Run one epoch, all or nothing. After a failure, the next call runs the same epoch again with new instances of
         all functions; so does another MiniCluster on the same store."""
-        try:
-            report = self._run_epoch(self.plan())
-        except BaseException:
-            self.dispose()
-            raise
-        if self.store.finished:
-            self.dispose()
-        return report
+        with self.job.settings.shipped.entered_here():
+            try:
+                report = self._run_epoch(self.plan())
+            except BaseException:
+                self.dispose()
+                raise
+            if self.store.finished:
+                self.dispose()
+            return report
 
     def dispose(self) -> None:
         """Close all functions that are still open, because the job has ended or will not go on here."""

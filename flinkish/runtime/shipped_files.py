@@ -1,17 +1,30 @@
 """The files that a program needs in addition to its code: archives, installed requirements and cached files.
 
 Rule: the driver ships each of them to all workers before the program is unpickled there. A worker finds them under the
-names in its job, below the folder in which Spark puts shipped files.
+names in its job, below the folder in which Spark puts shipped files. The minicluster finds them where they are on this
+machine (`files_here`).
 """
 
 from __future__ import annotations
 
 import glob
 import os
+import shutil
 import sys
 import zlib
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+
+from flinkish.common.dependencies import (
+    CachedFile,
+    Dependencies,
+    digest_of,
+    installed_requirements,
+    local_file,
+    staging_folder,
+    unpacked_archive,
+)
 
 
 def _working_directory() -> str:
@@ -68,6 +81,20 @@ class ShippedFiles:
             os.chdir(place)
             _entered.add(place)
 
+    @contextmanager
+    def entered_here(self) -> Iterator[None]:
+        """`enter` the folder of the archives for a while, in the process of the program itself, whose working directory
+        is what it was afterwards. Without archives it is not touched."""
+        if not self.archives:
+            yield
+            return
+        before = _working_directory()
+        self.enter(str(staging_folder()))
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
     @property
     def archives_digest(self) -> str:
         """A digest that differs between jobs with different archives, or with the same ones under other names."""
@@ -83,6 +110,41 @@ class ShippedFiles:
 _entered: set[str] = set()
 
 NO_FILES = ShippedFiles()
+
+
+def files_here(needed: Dependencies) -> ShippedFiles:
+    """The files for a job that runs in this process: archives unpacked, requirements installed, modules as they are.
+
+    Raises:
+        ConfigurationError: a file is missing, an archive is none, or the requirements cannot be installed.
+    """
+    modules = [_module_entry(local_file(path, "the Python file")) for path in needed.python_files]
+    if needed.requirements is not None:
+        modules.append(installed_requirements(needed))
+    archives = tuple((target, unpacked_archive(path)) for path, target in needed.archives)
+    cached = tuple((file.name, _cached_path(file)) for file in needed.cached_files)
+    return ShippedFiles(archives, cached, tuple(modules), needed.python_path)
+
+
+def _cached_path(file: CachedFile) -> str:
+    path = local_file(file.path, "the cached file")
+    if not file.executable or os.path.isdir(path) or os.access(path, os.X_OK):
+        return path
+    copy = staging_folder() / f"executable-{digest_of(path)}"
+    shutil.copy(path, copy)
+    copy.chmod(0o755)
+    return str(copy)
+
+
+def _module_entry(path: str) -> str:
+    """What makes a Python file, folder or archive importable. The folder around a file may hold other modules, which
+    nobody has asked for."""
+    if os.path.isdir(path) or not path.endswith(".py"):
+        return path
+    folder = staging_folder() / f"module-{digest_of(path)}"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(path, folder)
+    return str(folder)
 
 
 def at_home(path: str) -> str:

@@ -3,8 +3,6 @@
 Rule upheld here: shipped files and archives are named by a digest of their content, since Spark never replaces a file
 that it already has. So two jobs of one driver may ship different files of the same name, and a job that ships the same
 file again ships nothing.
-
-Requirements are installed once, in the driver, so that all workers have the same versions.
 """
 
 from __future__ import annotations
@@ -12,21 +10,21 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
-import zipfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.dependencies import Dependencies, dependencies_of, local_file
-from flinkish.errors import ConfigurationError
-from flinkish.launch.packages import WITHOUT_CURRENT_DIRECTORY
+from flinkish.common.dependencies import (
+    dependencies_of,
+    digest_of,
+    installed_requirements,
+    local_file,
+    staging_folder,
+    unpacked_archive,
+)
 from flinkish.runtime.shipped_files import ShippedFiles
 from flinkish.spark.session import is_remote
 
@@ -47,7 +45,7 @@ def ship(spark: Any, configuration: Configuration) -> ShippedFiles:
         _once(spark, f"jar {jar}", lambda path=jar: _add_jar(spark, path))  # type: ignore[misc]
     modules = [_ship_python_file(spark, local_file(path, "the Python file")) for path in needed.python_files]
     if needed.requirements is not None:
-        modules.append(_ship_folder(spark, _installed(needed)))
+        modules.append(_ship_folder(spark, installed_requirements(needed)))
     return ShippedFiles(
         archives=tuple((target, _ship_archive(spark, path)) for path, target in needed.archives),
         cached=tuple(
@@ -90,8 +88,8 @@ def _ship_cached_file(spark: Any, path: str, executable: bool) -> str:
     # Spark does not keep the permissions of single files, but those of the files in an archive
     if executable:
         return os.path.join(_ship_packed(spark, Path(path), mode=0o755), os.path.basename(path))
-    name = f"flinkish-{_digest(path)}-{os.path.basename(path)}"
-    staged = _staging() / name
+    name = f"flinkish-{digest_of(path)}-{os.path.basename(path)}"
+    staged = staging_folder() / name
     shutil.copyfile(path, staged)
     _once(spark, name, lambda: spark.addArtifacts(str(staged), file=True))
     return name
@@ -100,30 +98,7 @@ def _ship_cached_file(spark: Any, path: str, executable: bool) -> str:
 def _ship_archive(spark: Any, path: str) -> str:
     """Ship the content of an archive. It is unpacked here, since Spark cannot unpack every kind, and packed again as a
     tar file, which Spark unpacks with its permissions."""
-    archive = local_file(path, "the archive")
-    if os.path.isdir(archive):
-        return _ship_folder(spark, archive)
-    folder = _staging() / f"unpacked-{_digest(archive)}"
-    if not folder.exists():
-        _unpack(archive, folder)
-    return _ship_folder(spark, str(folder))
-
-
-def _unpack(archive: str, folder: Path) -> None:
-    temporary = Path(tempfile.mkdtemp(dir=_staging()))
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            for info in packed.infolist():
-                extracted = packed.extract(info, temporary)
-                mode = info.external_attr >> 16 & 0o777
-                if mode and not info.is_dir():
-                    os.chmod(extracted, mode | 0o400)
-    elif tarfile.is_tarfile(archive):
-        with tarfile.open(archive) as packed_tar:
-            packed_tar.extractall(temporary, filter="data")
-    else:
-        raise ConfigurationError(f"'{archive}' is no archive", expected="a zip or tar file", hint="pack it with zip -r")
-    temporary.rename(folder)
+    return _ship_folder(spark, unpacked_archive(path))
 
 
 def _ship_folder(spark: Any, path: str) -> str:
@@ -135,10 +110,10 @@ def _ship_packed(spark: Any, path: Path, mode: int | None = None) -> str:
     it does."""
     # the content of a file does not tell what it is called: two modules may have the same one
     called = "" if path.is_dir() else f"-{hashlib.sha256(path.name.encode()).hexdigest()[:8]}"
-    name = f"flinkish-{_digest(str(path))}{called}{'' if mode is None else f'-{mode:o}'}"
+    name = f"flinkish-{digest_of(str(path))}{called}{'' if mode is None else f'-{mode:o}'}"
 
     def add() -> None:
-        packed = _staging() / f"{name}.tar.gz"
+        packed = staging_folder() / f"{name}.tar.gz"
         if not packed.exists():
             with tarfile.open(packed, "w:gz") as archive:
                 for entry in sorted(path.iterdir()) if path.is_dir() else [path]:
@@ -153,49 +128,3 @@ def _with_mode(info: tarfile.TarInfo, mode: int | None) -> tarfile.TarInfo:
     if mode is not None:
         info.mode = mode
     return info
-
-
-def _installed(needed: Dependencies) -> str:
-    """The folder with the installed requirements, which pip fills at the first call."""
-    file = local_file(needed.requirements or "", "the file of requirements")
-    found = (
-        None if needed.requirements_cache is None else local_file(needed.requirements_cache, "the folder of packages")
-    )
-    folder = _staging() / f"requirements-{_digest(file)}-{'' if found is None else _digest(found)}"
-    if not folder.exists():
-        temporary = tempfile.mkdtemp(dir=_staging())
-        source = [] if found is None else ["--no-index", "--find-links", found]
-        pip = f"{WITHOUT_CURRENT_DIRECTORY}import runpy\nrunpy.run_module('pip', run_name='__main__', alter_sys=True)"
-        command = [sys.executable, "-c", pip, "install", "--disable-pip-version-check", "--no-warn-script-location"]
-        ended = subprocess.run(
-            [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
-        )
-        if ended.returncode:
-            raise ConfigurationError(
-                f"the requirements '{file}' cannot be installed: {ended.stderr.strip()[-2000:]}",
-                expected="packages that pip finds",
-                hint="look at pip's message" if found is None else f"add what is missing to {found}",
-            )
-        os.rename(temporary, folder)
-    return str(folder)
-
-
-def _digest(path: str) -> str:
-    """A digest of the content of a file, or of the names and contents of all files of a folder."""
-    digest = hashlib.sha256()
-    root = Path(path)
-    for file in sorted(root.rglob("*")) if root.is_dir() else [root]:
-        if file.is_file() and "__pycache__" not in file.parts:
-            digest.update(str(file.relative_to(root)).encode() + b"\0" + hashlib.sha256(file.read_bytes()).digest())
-    return digest.hexdigest()[:16]
-
-
-@cache
-def _staging() -> Path:
-    """The temporary folder of this process, which is deleted when the process ends."""
-    folder = tempfile.TemporaryDirectory(prefix="flinkish-files-")
-    _folders.append(folder)
-    return Path(folder.name)
-
-
-_folders: list[tempfile.TemporaryDirectory[str]] = []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.common.configuration import Configuration
+from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import WriterSink
@@ -28,6 +29,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.phases import Phase, hooked
+from flinkish.runtime.shipped_files import files_here
 from flinkish.testing.crash import SimulatedCrash
 from flinkish.testing.output import StreamRecord, stream_records, tag_id
 from flinkish.testing.savepoint import ProgramSavepoint, restore_savepoint, take_savepoint
@@ -104,6 +106,7 @@ class ProgramTestHarness:
         _replace(submitted.graph, sources or {}, sinks or {})
         settings = job_settings(submitted.configuration)
         generator = JobGraphGenerator(submitted.graph, settings, submitted.chaining)
+        generator.with_shipped_files(files_here(dependencies_of(submitted.configuration)))
         job = generator.generate(JobID().to_hex_string(), submitted.name)
         self.clock = clock or ManualClock()
         self._store = StateStore(keyed_state=state_directory)

@@ -6,7 +6,6 @@ Sinks are not involved: their writers do not run. State files are read in place 
 from __future__ import annotations
 
 import json
-import logging
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,12 +32,11 @@ from flinkish.launch.replay import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.shipped_files import files_here
 from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task import EpochStamp
 from flinkish.spark.addressing import partitions_of
-
-_LOG = logging.getLogger("flinkish.JobManager")
 
 #: A size in bytes that no state reaches, so that all state stays with the tasks and none is written to files.
 _UNBOUNDED = 2**62
@@ -78,6 +76,7 @@ class EpochReplay:
         for vertex, source in generator.sources().items():
             if isinstance(source, DataFrameSource):
                 raise _read_by_spark(generator, vertex, program.name)
+        generator.with_shipped_files(files_here(dependencies_of(program.configuration)))
         self.job = self._job(generator, program.name)
         self.retained: RetainedEpoch = retained_epoch(self._directory, request.epoch)
         self.only = _only(self.job, request.subtask)
@@ -122,7 +121,7 @@ class EpochReplay:
         # the tasks of a job that ends by itself are not called without data
         heartbeat = not all(vertex.bounded for vertex in job.vertices if vertex.source is not None)
         try:
-            with breakpoints_of(self.only):
+            with breakpoints_of(self.only), job.settings.shipped.entered_here():
                 cluster.run_tasks(retained.end, EpochStamp(retained.epoch, retained.time_ms), heartbeat)
         except Exception as error:
             self.failure = error
@@ -154,9 +153,6 @@ class EpochReplay:
 def end_with_replay(program: SubmittedProgram, request: ReplayRequest, session: Any = None) -> NoReturn:
     """Carry out ``flinkish replay`` in the program's process instead of running the job, print the report, and end the
     program: with exit code 0, or with the exception that the epoch has failed with."""
-    needed = dependencies_of(program.configuration)
-    if needed.archives or needed.requirements or needed.python_files:
-        _LOG.warning("Python files, archives and requirements are not shipped: a replay runs in this process")
 
     def get() -> Any:
         from flinkish.spark.session import get_session

@@ -1,5 +1,6 @@
 """A driver of its own whose jobs need files beside the program. ``shipping_job.py FOLDER SESSION``: SESSION is
-``local``, ``local-cluster`` or ``connect``. It prints what the functions found, a line of JSON per job."""
+``local``, ``local-cluster``, ``connect`` or ``minicluster``. It prints what the functions found, a line of JSON per
+job."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from flinkish.common import Configuration
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 
 
@@ -61,8 +63,8 @@ class Look(MapFunction):
         }
 
 
-def run(files: Path, text: str) -> None:
-    env = StreamExecutionEnvironment.get_execution_environment()
+def run(files: Path, text: str, configuration: Configuration) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
     env.add_python_file(str(files / "modules"))
     env.add_python_file(str(files / f"single_{text}.py"))
@@ -76,7 +78,10 @@ def run(files: Path, text: str) -> None:
 
 
 def main(folder: Path, session: str) -> None:
-    if session == "connect":
+    configuration = Configuration()
+    if session == "minicluster":
+        configuration.set_string("execution.target", "minicluster")
+    elif session == "connect":
         from pyspark.sql import SparkSession
 
         from tests.support.spark_session import session_settings
@@ -94,10 +99,10 @@ def main(folder: Path, session: str) -> None:
 
         start_session(folder / "spark")
     # two jobs of one driver, whose files have the same names
-    run(make_files(folder / "first", "first"), "first")
-    run(make_files(folder / "second", "second"), "second")
+    run(make_files(folder / "first", "first"), "first", configuration)
+    run(make_files(folder / "second", "second"), "second", configuration)
     # and one without any: its functions run where the driver's program does not look into archives
-    env = StreamExecutionEnvironment.get_execution_environment()
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     inside = env.from_collection([1]).rebalance().map(lambda _: "flinkish-work" in os.getcwd())
     with inside.execute_and_collect() as last:
         print("inside", list(last), flush=True)

@@ -20,7 +20,8 @@ TIMEOUT_S = 600
 
 
 @pytest.mark.parametrize(
-    "session", ["local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local-cluster", "connect"))]
+    "session",
+    ["minicluster", "local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local-cluster", "connect"))],
 )
 def test_functions_find_the_files_of_their_job(tmp_path: Path, session: str) -> None:
     arguments = [str(tmp_path), session]

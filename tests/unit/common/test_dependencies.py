@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,6 @@ from flinkish.common import Configuration
 from flinkish.common.dependencies import CachedFile, Dependencies, dependencies_of
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ConfigurationError, ProgramError
-from flinkish.jobmanager.settings import job_settings
 from tests.support.programs import new_environment, results_of
 
 
@@ -105,4 +108,53 @@ def test_a_cached_file_is_found_in_the_minicluster_however_its_path_is_written(t
     (tmp_path / "words.txt").write_text("a")
     env = new_environment()
     env.register_cached_file(f"{begin}{tmp_path}/words.txt", "words")
-    assert job_settings(env._configuration).cached_files == {"words": f"{tmp_path}/words.txt"}
+    assert results_of(env.from_collection([1]).map(Words("words"))) == ["a"]
+
+
+class Place(MapFunction):
+    def map(self, value: int) -> tuple[str, str]:
+        return Path("stuff/data.txt").read_text(), os.getcwd()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_functions_in_the_minicluster_run_beside_the_archives_and_the_program_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        archive.writestr("data.txt", "a")
+    monkeypatch.chdir(tmp_path)
+    env = new_environment()
+    env.add_python_archive("data.zip", "stuff" if not fails else "other")
+    found = env.from_collection([1]).map(Place())
+    if fails:
+        with pytest.raises(ProgramError, match="No such file.*stuff/data.txt"):
+            results_of(found)
+    else:
+        ((text, place),) = results_of(found)
+        assert (text, place != str(tmp_path)) == ("a", True)
+    assert os.getcwd() == str(tmp_path)
+
+
+def test_what_a_job_in_the_minicluster_lacks_is_said_before_it_starts(tmp_path: Path) -> None:
+    env = new_environment()
+    env.add_python_file(str(tmp_path / "absent.py"))
+    with pytest.raises(ConfigurationError, match="the Python file '.*absent.py' is not there"):
+        results_of(env.from_collection([1]))
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "zip"])
+def test_python_files_are_importable_in_the_minicluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    module = f"shipped_as_{kind}"
+    (tmp_path / f"{module}.py").write_text("VALUE = 7\n")
+    (tmp_path / "neighbour_of_shipped.py").write_text("")
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "modules.zip", "w") as archive:
+            archive.write(tmp_path / f"{module}.py", f"{module}.py")
+    given = {"file": tmp_path / f"{module}.py", "folder": tmp_path, "zip": tmp_path / "modules.zip"}[kind]
+    env = new_environment()
+    env.add_python_file(str(given))
+    assert results_of(env.from_collection([1]).map(lambda _: __import__(module).VALUE)) == [7]
+    assert (importlib.util.find_spec("neighbour_of_shipped") is None) == (kind != "folder")
