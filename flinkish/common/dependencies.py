@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -27,6 +28,9 @@ from flinkish.errors import ConfigurationError
 
 #: First line of a program for `python -c`, which would import modules of the current directory before all others.
 WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+
+#: The connectors and formats of Flink, and Kafka's client in Java, which stands beside them.
+_JAR_OF_FLINK = re.compile(r"(?:flink|kafka-clients)-.*\.jar")
 
 #: Separates a path from its parameter: the folder of an archive, the cache of the requirements.
 _PARAMETER = "#"
@@ -53,6 +57,8 @@ class Dependencies:
     requirements_cache: str | None = None
     cached_files: tuple[CachedFile, ...] = ()
     jars: tuple[str, ...] = ()
+    #: the names of jars that belong to Flink, which flinkish does not need: programs add them for its connectors
+    jars_of_flink: tuple[str, ...] = ()
     python_path: tuple[str, ...] = ()
 
 
@@ -62,6 +68,8 @@ def dependencies_of(configuration: Configuration) -> Dependencies:
     Raises:
         ConfigurationError: an archive has a target outside the working directory, or a cached file is malformed.
     """
+    jars = [*configuration.get(core.JARS), *configuration.get(core.CLASSPATHS)]
+    of_flink = {jar: name for jar in jars if _JAR_OF_FLINK.fullmatch(name := jar.rpartition("/")[2])}
     requirements, _, cache = (configuration.get(python_options.REQUIREMENTS) or "").partition(_PARAMETER)
     return Dependencies(
         python_files=tuple(_paths(configuration.get(python_options.FILES))),
@@ -69,7 +77,8 @@ def dependencies_of(configuration: Configuration) -> Dependencies:
         requirements=requirements or None,
         requirements_cache=cache or None,
         cached_files=tuple(_cached_file(text) for text in configuration.get(core.CACHED_FILES)),
-        jars=(*configuration.get(core.JARS), *configuration.get(core.CLASSPATHS)),
+        jars=tuple(jar for jar in jars if jar not in of_flink),
+        jars_of_flink=tuple(of_flink.values()),
         python_path=tuple(
             path for path in (configuration.get(python_options.PYTHONPATH) or "").split(os.pathsep) if path
         ),

@@ -29,6 +29,13 @@ def warn_without_effect(call: str, why: str) -> None:
         _LOG.warning("%s has no effect: %s", redact(call), redact(why))
 
 
+def note_not_needed(what: str, why: str) -> None:
+    """Log, once per process, as a piece of information, that a part of the program is not needed here."""
+    if what not in _reported:
+        _reported.add(what)
+        _LOG.info("not needed here: %s (%s)", redact(what), why)
+
+
 def warn_of_hadoop_config(hadoop_config: object | None, owner: str) -> None:
     """Log, once per process, that the Hadoop configuration given to ``owner`` has no effect; None: it was not given."""
     if hadoop_config is not None:

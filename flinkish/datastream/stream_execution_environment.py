@@ -236,7 +236,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._configuration.set(python_options.EXECUTABLE, python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Add jars, given by their paths, to those that Spark gets."""
+        """Add jars, given by their paths, to those that Spark gets. Those of Flink's connectors and formats are not
+        needed, and left out: they need not even exist."""
         self._configuration.set(core.JARS, [*self._configuration.get(core.JARS), *jars_path])
 
     def add_classpaths(self, *classpaths: str) -> None:

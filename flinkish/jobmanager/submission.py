@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
+from flinkish.common.no_effect import note_not_needed, warn_without_effect
 from flinkish.common.options import execution, flinkish
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.plan_json import plan_json
@@ -75,6 +76,9 @@ def submit(
         from flinkish.jobmanager.replay.epoch_replay import end_with_replay
 
         end_with_replay(program, replay, session)
+    needed = dependencies_of(configuration)
+    if needed.jars_of_flink:
+        note_not_needed(", ".join(needed.jars_of_flink), "flinkish has connectors and formats of its own, in Python")
     in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
     if in_minicluster:
         # it keeps no directory, so that nothing follows from one
@@ -108,7 +112,10 @@ def _minicluster_run(
     from flinkish.minicluster import MiniCluster
     from flinkish.runtime.task_progress import ProgressReporter
 
-    generator.with_shipped_files(files_here(dependencies_of(configuration)))
+    needed = dependencies_of(configuration)
+    if needed.jars:
+        warn_without_effect(f"adding {', '.join(needed.jars)}", "the minicluster has no JVM")
+    generator.with_shipped_files(files_here(needed))
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
     restarts = Restarts(from_configuration(configuration))

@@ -52,6 +52,7 @@ def test_jars_are_added_to_the_session_of_the_job(spark: SparkSession, tmp_path:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.add_jars(str(tmp_path / "given.jar"))
     env.add_classpaths((tmp_path / "by-url.jar").as_uri())
+    env.add_jars("file:///nowhere/flink-sql-connector-kafka-3.1.0-1.18.jar")
     ship(spark, env._configuration)
     jars = "\n".join(row[0] for row in spark.sql("LIST JARS").collect())
     assert "given.jar" in jars

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import zipfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration
+from flinkish.common import Configuration, Types, no_effect
 from flinkish.common.dependencies import CachedFile, Dependencies, dependencies_of
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ConfigurationError, ProgramError
@@ -36,6 +37,38 @@ def test_the_environment_writes_pyflinks_keys_and_they_read_back() -> None:
         cached_files=(CachedFile("words", "hdfs:///words.txt"), CachedFile("tool", "/bin/tool", True)),
         jars=("one.jar", "two.jar", "file:///three.jar"),
     )
+
+
+@pytest.mark.parametrize(
+    "jar",
+    [
+        "file:///opt/flink/lib/flink-sql-connector-kafka-3.1.0-1.18.jar",
+        "flink-connector-jdbc-3.1.2-1.17.jar",
+        "/jars/kafka-clients-3.4.0.jar",
+        "https://example.org/flink-json-1.18.1.jar",
+    ],
+)
+@pytest.mark.parametrize("way", ["add_jars", "add_classpaths", "pipeline.jars"])
+def test_jars_of_flink_are_not_needed_and_need_not_exist(
+    jar: str, way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(no_effect, "_reported", set())
+    env = new_environment()
+    if way == "add_jars":
+        env.add_jars(jar)
+    elif way == "add_classpaths":
+        env.add_classpaths(jar if "://" in jar else f"file://{jar}")
+    else:
+        env.configure(Configuration.from_dict({"pipeline.jars": f"{jar};/own.jar"}))
+    assert dependencies_of(env._configuration).jars == (("/own.jar",) if way == "pipeline.jars" else ())
+    with caplog.at_level(logging.INFO, "flinkish.JobManager"):
+        for _ in range(2):
+            assert results_of(env.from_collection([1], Types.INT())) == [1]
+    lines = [record.getMessage() for record in caplog.records if "not needed here" in record.getMessage()]
+    assert len(lines) == 1
+    assert lines[0].startswith(f"not needed here: {jar.rpartition('/')[2]} (")
+    warnings = [record.getMessage() for record in caplog.records if "the minicluster has no JVM" in record.getMessage()]
+    assert len(warnings) == (way == "pipeline.jars")
 
 
 def test_keys_of_a_configuration_file_are_read_as_flink_writes_them() -> None:
