@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flinkish.core.functions import KEY, OUT, Function
+from flinkish.core.functions import KEY, OUT, Function, not_in_double
 
 if TYPE_CHECKING:
     from flinkish.core.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, StateDescriptor
@@ -48,8 +48,7 @@ class BaseBroadcastProcessFunction(Function):
         def current_watermark(self) -> int:
             """The current watermark in ms: the lower one of the two inputs."""
 
-        @abstractmethod
-        def request_commit(self) -> None:
+        def request_commit(self) -> None:  # noqa: B027 - optional for users
             """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
     class Context(BaseContext):
@@ -99,13 +98,13 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     class Context(BaseBroadcastProcessFunction.Context):
         """The context of ``process_broadcast_element``, where there is no current key."""
 
-        @abstractmethod
         def apply_to_keyed_state(
             self, state_descriptor: StateDescriptor, function: KeyedStateFunction | Callable[[Any, Any], Any]
         ) -> None:
             """Call ``function(key, state)``, which may change the state, for each key of this subtask that has that
             keyed state. The order of the keys is undefined. Java Flink's ``applyToKeyedState``; PyFlink does not have
             it."""
+            raise not_in_double(self, "apply_to_keyed_state")
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
         """The context of ``process_element``."""

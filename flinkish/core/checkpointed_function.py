@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from flinkish.core.functions import KeyedStateStore
+from flinkish.core.functions import KeyedStateStore, not_in_double
 
 if TYPE_CHECKING:
     from flinkish.core.state import BroadcastState, ListState, ListStateDescriptor, MapStateDescriptor
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 class OperatorStateStore(ABC):
     """Gives access to operator state, which belongs to a subtask and to no key. Names are unique within an operator."""
 
-    @abstractmethod
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list of the subtask. When the parallelism changes, the elements of each list are dealt out to the subtasks
         in turn, beginning with the subtask of the same number."""
+        raise not_in_double(self, "get_list_state")
 
-    @abstractmethod
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list of the subtask. After a restore from a savepoint or checkpoint each subtask begins with the elements
         of all lists, in the order of the subtasks that wrote them. In a job that goes on from its own directory each
         subtask begins with its own list."""
+        raise not_in_double(self, "get_union_list_state")
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:

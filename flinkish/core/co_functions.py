@@ -53,8 +53,7 @@ class _Context(ABC):
     def timestamp(self) -> int:
         """The timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
 
-    @abstractmethod
-    def request_commit(self) -> None:
+    def request_commit(self) -> None:  # noqa: B027 - optional for users
         """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, LongCounter
 from flinkish.core.window.window import W, Window
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, UnsupportedOperationError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -91,6 +91,17 @@ class DistributedCache:
         return self._paths[name]
 
 
+def not_in_double(context: object, method: str) -> UnsupportedOperationError:
+    """The error for a method beyond PyFlink's of a context that a test has made by itself. Such methods are not
+    abstract, so that test doubles written for PyFlink can be made."""
+    return UnsupportedOperationError(
+        f"{type(context).__name__} has no {method}()",
+        where="a context that the program has made by itself",
+        expected="a method of that name",
+        hint="write it, or test the function with flinkish.testing",
+    )
+
+
 class RuntimeContext(KeyedStateStore):
     """Information about the task that runs a function, and access to its keyed state; passed to ``open``."""
 
@@ -126,15 +137,14 @@ class RuntimeContext(KeyedStateStore):
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """The global job parameter of that key, or the default if there is none."""
 
-    @abstractmethod
     def get_distributed_cache(self) -> DistributedCache:
         """The files that the program registered with ``register_cached_file``, as in Java Flink."""
+        raise not_in_double(self, "get_distributed_cache")
 
     @abstractmethod
     def get_metrics_group(self) -> MetricGroup:
         """The group in which the function registers its metrics."""
 
-    @abstractmethod
     def add_accumulator(self, name: str, accumulator: Accumulator[Any, Any]) -> None:
         """Register an accumulator, in ``open``. All subtasks and operators that use one name add to one value, which
         ``JobExecutionResult.get_accumulator_result(name)`` returns. The accumulator begins empty.
@@ -153,10 +163,11 @@ class RuntimeContext(KeyedStateStore):
         Raises:
             ProgramError: the function has an accumulator of that name already.
         """
+        raise not_in_double(self, "add_accumulator")
 
-    @abstractmethod
     def get_accumulator(self, name: str) -> Accumulator[Any, Any] | None:
         """The accumulator that the function has registered under that name; None if there is none."""
+        raise not_in_double(self, "get_accumulator")
 
     def get_int_counter(self, name: str) -> IntCounter:
         """Return the IntCounter of that name, registering it if there is none.
@@ -312,8 +323,7 @@ class ProcessFunction(Function):
         def timestamp(self) -> int:
             """The record's timestamp in ms; ``-9223372036854775808`` if it has none."""
 
-        @abstractmethod
-        def request_commit(self) -> None:
+        def request_commit(self) -> None:  # noqa: B027 - optional for users
             """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
     @abstractmethod
@@ -339,8 +349,7 @@ class KeyedProcessFunction(Function):
         def timestamp(self) -> int:
             """The timestamp in ms of the record (``-9223372036854775808`` if it has none) or of the firing timer."""
 
-        @abstractmethod
-        def request_commit(self) -> None:
+        def request_commit(self) -> None:  # noqa: B027 - optional for users
             """Ask that the next epoch begin as soon as possible; see `RuntimeContext.request_commit`."""
 
     class OnTimerContext(Context):
@@ -393,9 +402,9 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         def global_state(self) -> KeyedStateStore:
             """The state of this key, shared by all of its windows."""
 
-        @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
             """Emit to a side output, as Java's ``Context.output`` does; ``yield tag, value`` does the same."""
+            raise not_in_double(self, "output")
 
     @abstractmethod
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
@@ -431,9 +440,9 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         def global_state(self) -> KeyedStateStore:
             """The state that all windows share."""
 
-        @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
             """Emit to a side output, as Java's ``Context.output`` does; ``yield tag, value`` does the same."""
+            raise not_in_double(self, "output")
 
     @abstractmethod
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:

@@ -149,6 +149,10 @@ class MapState(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """Whether the map has no key."""
 
+    def get_internal_state(self) -> MapState[K, V]:
+        """This state itself: the implementation in PyFlink has such a method, and programs call it."""
+        return self
+
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
 

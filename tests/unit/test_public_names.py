@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+from operator import attrgetter
 from typing import Any
 
+import pytest
+
+from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessWindowFunction, TimerService, TimeWindow
+from flinkish.datastream.functions import KeyedStateStore
+from flinkish.errors import ProgramError
 from tests.public_names.make_list import without
 from tests.public_names.package_names import Names, compare
 from tests.public_names.pyflink_names import FORMER_LIST, LIST, read_list
@@ -20,6 +27,67 @@ def test_every_listed_name_can_be_imported_but_those_of_the_table_api() -> None:
     names = compare([*read_list(LIST.read_text()), *read_list(FORMER_LIST.read_text())])
     assert [name for name in names.missing if not name.startswith("flinkish.table:")] == []
     assert len(names.present) > 1_700
+
+
+@pytest.mark.parametrize("module", ["pyflink.datastream.functions", "pyflink.datastream.state"])
+def test_what_users_derive_from_asks_for_no_method_that_pyflink_does_not_have(module: str) -> None:
+    """So test doubles of contexts and states, written for PyFlink, can be made."""
+    classes = {listed.name: listed for found in read_list(LIST.read_text()) for listed in found.classes}
+
+    def members(name: str) -> set[str]:
+        return set(classes[name].members).union(*(members(base) for base in classes[name].bases))
+
+    (listed,) = (found for found in read_list(LIST.read_text()) if found.name == module)
+    absent = compare([listed]).absent
+    asked = {
+        f"{found.name}.{method}"
+        for found in listed.classes
+        if found.name not in ("SourceFunction", "StateDescriptor", *absent)
+        for method in getattr(attrgetter(found.name)(importlib.import_module(listed.here)), "__abstractmethods__", ())
+        if not method.startswith("_") and method not in members(found.name)
+    }
+    assert asked == set()
+
+
+class Context(KeyedProcessFunction.Context):
+    """A double as a user of PyFlink writes it."""
+
+    def get_current_key(self) -> str:
+        return "a"
+
+    def timer_service(self) -> TimerService:
+        raise NotImplementedError
+
+    def timestamp(self) -> int:
+        return 7
+
+
+def test_a_double_of_a_context_may_be_asked_for_a_commit() -> None:
+    context = Context()
+    context.request_commit()
+    assert context.timestamp() == 7
+
+
+class WindowContext(ProcessWindowFunction.Context[TimeWindow]):
+    def window(self) -> TimeWindow:
+        return TimeWindow(0, 5)
+
+    def current_processing_time(self) -> int:
+        return 0
+
+    def current_watermark(self) -> int:
+        return 0
+
+    def window_state(self) -> KeyedStateStore:
+        raise NotImplementedError
+
+    def global_state(self) -> KeyedStateStore:
+        raise NotImplementedError
+
+
+def test_a_double_of_a_context_says_which_method_of_flinkish_it_lacks() -> None:
+    with pytest.raises(ProgramError, match=r"WindowContext has no output\(\)"):
+        WindowContext().output(OutputTag("late"), 1)
 
 
 def test_the_list_holds_what_pyflink_sets_takes_and_defines() -> None:

@@ -228,6 +228,16 @@ def test_a_map_can_be_changed_while_it_is_iterated() -> None:
     assert state.is_empty()
 
 
+def test_the_internal_state_of_a_map_is_the_map_as_in_pyflink() -> None:
+    store = Store()
+    descriptor = MapStateDescriptor("expiring", ANY, ANY)
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+    for key, state in enumerate([store.states["map"], store.backend.partitioned_state(descriptor)]):
+        store.enter(key)
+        state.get_internal_state().put("a", 1)
+        assert dict(state.items()) == dict(state.get_internal_state().items()) == {"a": 1}
+
+
 @pytest.mark.parametrize("mutable", [[1], {"a": 1}, {1}, Row(1)], ids=lambda value: type(value).__name__)
 def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_the_state(mutable: Any) -> None:
     def spoil(value: Any) -> None:
