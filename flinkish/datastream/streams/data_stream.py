@@ -90,8 +90,7 @@ class DataStream(OperatorStream):
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """Call a function for each record, which gives one result and never None. Use ``flat_map`` or ``filter`` to
-        drop records."""
+        """Call a function for each record, which gives one result. It may be None, for the next operator to drop it."""
         _check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
 
