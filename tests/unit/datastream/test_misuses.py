@@ -475,8 +475,8 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a drift of watermarks is a Duration": lambda p: _aligned("g", 5),
     "a drift of watermarks is not negative": lambda p: _aligned("g", Duration.of_millis(-1)),
     "an interval of alignment is above 0": lambda p: _aligned("g", Duration.of_seconds(1), Duration.of_millis(0)),
-    "a timestamp assigner is no lambda": lambda p: WatermarkStrategy.no_watermarks().with_timestamp_assigner(
-        lambda value, ts: 0
+    "a timestamp assigner takes two arguments": lambda p: p.words.assign_timestamps_and_watermarks(
+        WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda value: 0)  # type: ignore[arg-type, misc]
     ),
     "a timestamp assigner is no class": lambda p: WatermarkStrategy.no_watermarks().with_timestamp_assigner(
         TimestampAssigner
