@@ -53,7 +53,8 @@ class TypedKeySelector:
 
     def __call__(self, value: Any) -> Any:
         """The key of a record."""
-        return self._converted(self._select(value))
+        key = self._select(value)
+        return None if key is None else self._key_type.convert(key, "the key")
 
     def of_batch(self, values: list[Any], where: str = "") -> list[Any]:
         """The keys of a batch of records."""
@@ -61,10 +62,8 @@ class TypedKeySelector:
         if set(map(type, keys)) == {self._plain}:
             if self._bounds is None or self._bounds[0] <= min(keys) and max(keys) <= self._bounds[1]:
                 return keys
-        return [self._converted(key) for key in keys]
-
-    def _converted(self, key: Any) -> Any:
-        return None if key is None else self._key_type.convert(key, "the key")
+        convert = self._key_type.convert
+        return [None if key is None else convert(key, "the key") for key in keys]
 
 
 class EitherKeySelector:
