@@ -20,7 +20,6 @@ Errors quote values in Python's form (``repr``), which shows what is a text and 
 from __future__ import annotations
 
 import datetime
-import struct
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
@@ -86,6 +85,8 @@ def _java_writer(declared: TypeInformation) -> _Text:
         key_text, value_text = _each([declared._key_type_info, declared._value_type_info])
         return partial(_map, key_text, value_text)
     if isinstance(declared, BasicTypeInfo):
+        if declared._basic_type is BasicType.FLOAT:
+            return _float_writer()
         return _BASIC.get(declared._basic_type, str)
     if isinstance(declared, LocalTimeTypeInfo):
         return _LOCAL[declared._time_type]
@@ -142,62 +143,33 @@ def _double(value: float) -> str:
     ['1.0', '1234567.5', '1.0E7', '1.5E-5', '4.9E-324', 'NaN', '-Infinity']
     """
     # not repr(): for numpy's subclass of float it contains the name of that class
-    python = float.__repr__(value)
+    return _in_javas_form(value, float.__repr__(value), float)
+
+
+def _float_writer() -> _Text:
+    """``Float.toString``, for values that have been rounded to 32 bits.
+
+    >>> list(map(_float_writer(), (0.10000000149011612, 16777216.0, 1.401298464324817e-45, float("inf"))))
+    ['0.1', '1.6777216E7', '1.4E-45', 'Infinity']
+    """
+    from numpy import float32, format_float_positional
+
+    return lambda value: _in_javas_form(value, format_float_positional(float32(value), trim="0"), float32)
+
+
+def _in_javas_form(value: float, shortest: str, read: Callable[[str], Any]) -> str:
+    """Java's text of a number, from the shortest text that ``read`` takes for it."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         # Python's form is the same here: it is scientific below 1e-4 and from 1e16 only
-        return python
-    if python in _NO_NUMBERS:
-        return _NO_NUMBERS[python]
-    if len(python.partition("e")[0].lstrip("-")) == 1:
-        # Python has found one digit; of two digits, others may be nearer
-        two_digits = f"{value:.1e}"
-        python = two_digits if float(two_digits) == value else python
-    return _scientific(Decimal(python))
-
-
-def _float(value: float) -> str:
-    """``Float.toString``, for a value that has been rounded to 32 bits.
-
-    >>> [_float(x) for x in (0.10000000149011612, 16777216.0, 1.401298464324817e-45, 3.4028234663852886e38)]
-    ['0.1', '1.6777216E7', '1.4E-45', '3.4028235E38']
-    """
-    python = float.__repr__(value)
-    if python in _NO_NUMBERS:
-        return _NO_NUMBERS[python]
-    if value == 0:
-        return python
-    (bits,) = struct.unpack("<I", struct.pack("<f", abs(value)))
-    # what lies between the middles to both neighbours is read as this number, and the middles themselves if it is even
-    low, high = (_middle(bits - 1), _middle(bits))
-    for digits in range(1, 9):
-        nearest = Decimal(f"{abs(value):.{digits}e}")
-        # below a power of two the neighbour is nearer than above it: the nearest decimal may be too low, the next not
-        for found in (nearest, nearest + Decimal((0, (1,), nearest.adjusted() - digits))):
-            if low < found < high or (bits % 2 == 0 and found in (low, high)):
-                return ("-" if value < 0 else "") + (
-                    _plain(found) if Decimal("1e-3") <= found < 10_000_000 else _scientific(found)
-                )
-    raise AssertionError(f"{value!r} has not been rounded to 32 bits")
-
-
-def _middle(bits: int) -> float:
-    """The middle between the float of these bits and the next one, which a double holds exactly."""
-    if bits + 1 == 0x7F800000:  # the next one would be 2 ** 128
-        return float(2**128 - 2**103)
-    lower, upper = struct.unpack("<ff", struct.pack("<II", bits, bits + 1))
-    return float(lower + upper) / 2
-
-
-def _plain(value: Decimal) -> str:
-    text = f"{value:f}"
-    whole, _, fraction = text.partition(".")
-    return f"{whole}.{fraction.rstrip('0') or '0'}"
-
-
-def _scientific(value: Decimal) -> str:
-    sign, digits, _ = value.as_tuple()
-    text = "".join(map(str, digits)).rstrip("0") or "0"
-    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{value.adjusted()}"
+        return shortest
+    if shortest in _NO_NUMBERS:
+        return _NO_NUMBERS[shortest]
+    sign, digits, _ = (number := Decimal(shortest)).as_tuple()
+    text = "".join(map(str, digits)).rstrip("0")
+    if len(text) == 1 and read(two_digits := f"{abs(value):.1e}") == abs(value):
+        # of two digits, which Java always writes, others may be nearer
+        text, number = two_digits[0] + two_digits[2].replace("0", ""), Decimal(two_digits)
+    return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{number.adjusted()}"
 
 
 _NO_NUMBERS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
@@ -255,7 +227,6 @@ _SECONDS_OF_400_YEARS = 146_097 * 86_400
 
 _BASIC: dict[BasicType, _Text] = {
     BasicType.BOOLEAN: _truth,
-    BasicType.FLOAT: _float,
     BasicType.DOUBLE: _double,
     BasicType.BIG_DEC: _decimal,
     BasicType.INSTANT: _instant,
