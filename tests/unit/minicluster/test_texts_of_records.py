@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from flinkish.common import Encoder, Row, SerializationSchema, SimpleStringSchem
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.datastream.connectors.kafka import FlinkKafkaProducer, KafkaRecordSerializationSchema, KafkaSink
 from flinkish.errors import TypeMismatchError
+from flinkish.formats.avro import AvroRowSerializationSchema
 from flinkish.formats.csv import CsvRowSerializationSchema
 from flinkish.formats.json import JsonRowSerializationSchema
 from tests.support.programs import new_environment
@@ -79,6 +81,11 @@ def json_of(*names: str) -> SerializationSchema:
     return JsonRowSerializationSchema.builder().with_type_info(declared).build()
 
 
+def avro_of(name: str) -> SerializationSchema:
+    schema = {"type": "record", "name": "key", "fields": [{"name": name, "type": "int"}]}
+    return AvroRowSerializationSchema(avro_schema_string=json.dumps(schema))
+
+
 PERSON = Types.ROW_NAMED(["name", "id"], [Types.STRING(), Types.INT()])
 
 
@@ -93,13 +100,15 @@ PERSON = Types.ROW_NAMED(["name", "id"], [Types.STRING(), Types.INT()])
             b'{"other":7}',
         ),
         (json_of("other"), (7, "a"), b'{"other":7}'),
+        (avro_of("id"), PERSON.convert(("a", 7)), b"\x0e"),
+        (avro_of("id"), Row(7, "a"), b"\x0e"),
         (
             CsvRowSerializationSchema.Builder(Types.ROW_NAMED(["id"], [Types.INT()])).build(),
             PERSON.convert(("a", 7)),
             b"7\n",
         ),
     ],
-    ids=["by name", "as many", "by position", "of a tuple", "as CSV"],
+    ids=["by name", "as many", "by position", "of a tuple", "as Avro", "as Avro by position", "as CSV"],
 )
 def test_a_key_schema_may_have_fewer_fields_than_the_record(
     key: SerializationSchema, record: Any, expected: bytes
