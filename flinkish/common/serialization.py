@@ -17,7 +17,7 @@ from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFact
 from flinkish.common.detach import handing_over
 from flinkish.common.no_effect import supply_names
 from flinkish.common.text import text_writer
-from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError, MalformedRecordError, TypeMismatchError
 
@@ -46,6 +46,10 @@ class SerializationSchema(abc.ABC):
         """The bytes of many records, in order."""
         return [self.serialize(value) for value in values]
 
+    def bind(self, type_info: TypeInformation) -> SerializationSchema:
+        """A schema for records of this type; the sink calls this once. Itself, unless the bytes depend on the type."""
+        return self
+
 
 class DeserializationSchema(abc.ABC):
     """Turns bytes into records. Subclass it in plain Python; it must be picklable."""
@@ -70,6 +74,9 @@ class DeserializationSchema(abc.ABC):
 class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     """Text. Bytes that are not valid in the charset are an error (Java replaces them by U+FFFD without notice).
 
+    In a sink of a stream whose declared type is not STRING, the text of a record is that of :mod:`flinkish.common.text`
+    (in PyFlink this fails). Without a declared type, the records must be texts.
+
     >>> SimpleStringSchema().deserialize("ä".encode())
     'ä'
     """
@@ -91,6 +98,10 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
             return value.encode(self._charset)
         except UnicodeEncodeError as error:
             raise _unencodable(error, self._charset, "SimpleStringSchema") from None
+
+    def bind(self, type_info: TypeInformation) -> SerializationSchema:
+        is_text = type_info == Types.STRING() or isinstance(type_info, PickledBytesTypeInfo)
+        return self if is_text else _TextSchema(self._charset, type_info)
 
     def deserialize(self, message: bytes | None) -> str | None:
         if message is None:
@@ -115,6 +126,21 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
+
+
+class _TextSchema(SimpleStringSchema):
+    """Writes records of a type as text; None is a null message."""
+
+    def __init__(self, charset: str, type_info: TypeInformation) -> None:
+        super().__init__(charset)
+        self._type_info = type_info
+
+    def serialize(self, value: Any) -> bytes | None:
+        return self.serialize_batch([value])[0]
+
+    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
+        text, encode = text_writer(self._type_info), super().serialize
+        return [None if value is None else encode(text(value)) for value in values]
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):

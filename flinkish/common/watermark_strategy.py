@@ -8,6 +8,7 @@ timestamp; that is a fault of its wrapping of Java and is not copied. The order 
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -91,7 +92,7 @@ class WatermarkStrategy:
 
     kind: Literal["none", "bounded", "generator"] = "none"
     max_out_of_orderness_ms: int = 0
-    timestamp_assigner: TimestampAssigner | None = None
+    timestamp_assigner: TimestampAssigner | Callable[[Any, int], int] | None = None
     idle_timeout_ms: int | None = None
     alignment_group: str | None = None
     max_allowed_watermark_drift_ms: int | None = None
@@ -142,20 +143,22 @@ class WatermarkStrategy:
             )
         return WatermarkStrategy(kind="generator", generator_supplier=generator_supplier)
 
-    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+    def with_timestamp_assigner(
+        self, timestamp_assigner: TimestampAssigner | Callable[[Any, int], int]
+    ) -> WatermarkStrategy:
         """A copy of this strategy that reads timestamps with ``timestamp_assigner``; this one stays as it is.
 
+        Args:
+            timestamp_assigner: an assigner, or a function of (value, record timestamp in ms), which PyFlink does not
+                have. PyFlink ignores the assigner of a strategy for ``from_source``, so there a function that takes
+                other arguments only gives a warning.
+
         Raises:
-            ArgumentTypeError: it is not an instance of a class with ``extract_timestamp``.
+            ArgumentTypeError: it is neither an instance of a class with ``extract_timestamp`` nor a function.
         """
-        no_instance = isinstance(timestamp_assigner, type)
-        if no_instance or not callable(getattr(timestamp_assigner, "extract_timestamp", None)):
-            raise ArgumentTypeError(
-                f"the timestamp assigner is {kind_of(timestamp_assigner)}",
-                where="WatermarkStrategy.with_timestamp_assigner()",
-                expected="an instance of TimestampAssigner, which has extract_timestamp(value, record_timestamp)",
-                hint="a plain function will not do: derive a class from TimestampAssigner, as in PyFlink",
-            )
+        is_function = callable(timestamp_assigner) and not isinstance(timestamp_assigner, type)
+        if not is_function and _extract_of(timestamp_assigner) is None:
+            raise _unusable(timestamp_assigner, "WatermarkStrategy.with_timestamp_assigner()")
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
@@ -223,6 +226,52 @@ class WatermarkStrategy:
             max_allowed_watermark_drift_ms=drift_ms,
             alignment_update_interval_ms=interval_ms,
         )
+
+
+def extractor_of(strategy: WatermarkStrategy, of_source: bool = False) -> Callable[[Any, int], int] | None:
+    """The function of (value, record timestamp) that gives the timestamps of a strategy's records; None: they have
+    those of their source. ``of_source``: the strategy is that of ``from_source``, whose assigner PyFlink ignores.
+
+    Raises:
+        ArgumentTypeError: the assigner cannot be called with (value, record timestamp), and is not that of a source.
+    """
+    assigner = strategy.timestamp_assigner
+    extract = _extract_of(assigner)
+    if assigner is not None and extract is None:
+        if not of_source:
+            raise _unusable(assigner, "assign_timestamps_and_watermarks()")
+        warn_without_effect(
+            "the timestamp assigner of from_source()",
+            "it cannot be called with (value, record timestamp), and PyFlink ignores it; the records keep the times "
+            "of their source",
+        )
+    return extract
+
+
+def _extract_of(timestamp_assigner: Any) -> Callable[[Any, int], int] | None:
+    """The function of (value, record timestamp) of a timestamp assigner; None: it cannot be called so."""
+    if isinstance(timestamp_assigner, type):
+        return None
+    extract: Callable[[Any, int], int] | None = getattr(timestamp_assigner, "extract_timestamp", None)
+    if callable(extract):
+        return extract
+    if not callable(timestamp_assigner) or inspect.isgeneratorfunction(timestamp_assigner):
+        return None
+    try:
+        inspect.signature(timestamp_assigner).bind(None, 0)
+    except (TypeError, ValueError):
+        return None
+    return timestamp_assigner  # type: ignore[no-any-return]
+
+
+def _unusable(timestamp_assigner: Any, where: str) -> ArgumentTypeError:
+    """The error for a timestamp assigner that cannot be called with (value, record timestamp)."""
+    return ArgumentTypeError(
+        f"the timestamp assigner is {kind_of(timestamp_assigner)}",
+        where=where,
+        expected="an instance of TimestampAssigner, which has extract_timestamp(value, record_timestamp)",
+        hint="derive a class from TimestampAssigner, or give a function of (value, record timestamp) that returns ms",
+    )
 
 
 class AssignerWithPeriodicWatermarksWrapper:

@@ -227,7 +227,7 @@ class MapFunction(Function):
 
     @abstractmethod
     def map(self, value: Any) -> Any:
-        """The result for a record; never None."""
+        """The result for a record; None is passed on."""
 
 
 class FlatMapFunction(Function):

@@ -117,6 +117,11 @@ class Sink(ABC):
         given no uid."""
         return self.default_name
 
+    def with_input_type(self, input_type: TypeInformation) -> Sink:
+        """The same sink for a stream of this type: itself, unless what it writes depends on the type. Called when the
+        sink is added to a stream."""
+        return self
+
 
 class SinkWriter(ABC):  # noqa: B024 - all of it is optional
     """Turns records into committables, in the task, chained behind the operator that feeds the sink. There is one

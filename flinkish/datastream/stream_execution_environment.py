@@ -129,7 +129,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
             clicks = env.from_source(kafka_source, strategy.with_timestamp_assigner(ClickTime()), "clicks")
         """
-        watermarks = watermarks_factory(watermark_strategy)
+        watermarks = watermarks_factory(watermark_strategy, of_source=True)
         node = self._add_source(source, source_name, type_info)
         operators = [node]
         if watermarks.extract_timestamp is not None or watermarks.makes_watermarks:

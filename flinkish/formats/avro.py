@@ -236,7 +236,7 @@ class AvroRowSerializationSchema(SerializationSchema):
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         self._schema = _record_schema(record_class, avro_schema_string)
-        type_of(self._schema._schema)
+        self._type_info = type_of(self._schema._schema)
 
     def serialize(self, value: Any) -> bytes | None:
         check_inserts_only((value,), "AvroRowSerializationSchema")

@@ -196,6 +196,15 @@ class OperatorFactory(Protocol):
     def uses_processing_time(self) -> bool:
         """Whether processing time must advance even without data, because of processing-time timers."""
 
+    @property
+    def takes_misfits(self) -> bool:
+        """Whether records may be of another type than the declared one, as between chained functions; sinks and
+        columns need what is declared."""
+
+    @property
+    def forwards_records(self) -> bool:
+        """Whether the operator emits records that it has received, as they are."""
+
     def create(self) -> StreamOperator:
         """Create an operator."""
 
@@ -208,6 +217,8 @@ class OperatorFactoryBase:
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False
+    takes_misfits: bool = True
+    forwards_records: bool = False
 
     @property
     def has_operator_state(self) -> bool:

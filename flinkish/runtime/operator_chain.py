@@ -2,6 +2,12 @@
 
 The chain is wired once per task. Its operators call each other on Python's stack, so Python's limit of recursion grows
 with the longest chain of the process, and functions have as much of it as anywhere.
+
+Rule upheld here: what leaves a chain (to another task, to a sink, into columns) fits its declared type. Between the
+functions of a chain a value that does not fit passes as it is, as in PyFlink, whose serializers work between tasks
+only. So the converter of an operator refuses values only if its results leave the chain right away. Otherwise it lets
+them pass, and from the first one on checks what the operators that only forward records send out of the chain. Chains
+in which everything fits never pay for that.
 """
 
 from __future__ import annotations
@@ -9,9 +15,12 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from flinkish.common.detach import all_detached
+from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError, failures_of_user_code, message_of
 from flinkish.runtime.accumulated import TaskAccumulators
@@ -59,6 +68,16 @@ class ChainOutput:
         """Connect an edge to another vertex to the main output, or to the side output of ``tag``."""
         self._writers.append(writer)
         (self._main if tag is None else self._sides.setdefault(tag, [])).append(writer.collect)
+
+    def convert_for(self, leaving: set[int], convert: Callable[[list[Any]], list[Any]]) -> None:
+        """From now on, convert what is emitted to these consumers of the main output (writers come first, then
+        operators); the others get what is emitted."""
+
+        def converted(target: Collect, values: list[Any], timestamps: list[int] | None) -> None:
+            target(convert(values), timestamps)
+
+        for place in leaving:
+            self._main[place] = partial(converted, self._main[place])
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Emit a batch to the main output."""
@@ -168,7 +187,8 @@ class OperatorChain:
         self._subtask = subtask
         self._listener = listener
         self._head_epoch = head_epoch
-        self.operators = [_own_copy(descriptor).create() for descriptor in vertex.operators]
+        factories = [_own_copy(descriptor) for descriptor in vertex.operators]
+        self.operators = [self._let_misfits_pass(index, factories).create() for index in range(len(factories))]
         self.outputs = [
             ChainOutput() if listener is None else _HeardOutput(listener, descriptor.uid, subtask)
             for descriptor in vertex.operators
@@ -190,6 +210,41 @@ class OperatorChain:
     def head(self) -> StreamOperator:
         """The operator that receives the input."""
         return self.operators[0]
+
+    def _let_misfits_pass(self, index: int, factories: list[OperatorFactory]) -> OperatorFactory:
+        """The factory of an operator, with a converter that lets values pass that do not fit, if none of the results
+        leaves the chain right away."""
+        converter = getattr(factories[index], "converter", None)
+        is_source = self.vertex.source is not None and index == 0
+        if not isinstance(converter, BatchConverter) or is_source or self._leaving(index, factories):
+            return factories[index]
+        checks = []
+        forwarding = self._consumers(index)
+        for forwarder in forwarding:
+            if factories[forwarder].forwards_records:
+                checks.append((forwarder, self._leaving(forwarder, factories)))
+                forwarding.extend(self._consumers(forwarder))
+
+        descriptor = self.vertex.operators[index]
+        convert = replace(converter, where=f"results of '{descriptor.name}' (uid {descriptor.uid})")
+
+        def check() -> None:
+            while checks:
+                forwarder, leaving = checks.pop()
+                self.outputs[forwarder].convert_for(leaving, convert)
+
+        return replace(factories[index], converter=replace(converter, on_misfit=check))  # type: ignore[type-var]
+
+    def _consumers(self, index: int) -> list[int]:
+        """The operators of the chain that consume the main output of an operator, in the order of its targets."""
+        operators = enumerate(self.vertex.operators)
+        return [place for place, other in operators if other.parent == index and other.parent_tag is None]
+
+    def _leaving(self, index: int, factories: list[OperatorFactory]) -> set[int]:
+        """The targets of the main output of an operator to which records leave the chain."""
+        writers = sum(edge.tag is None for edge in self.vertex.operators[index].edges)
+        consumers = enumerate(self._consumers(index), writers)
+        return {*range(writers), *(place for place, other in consumers if not factories[other].takes_misfits)}
 
     def _wire(self, subtask: int, settings: JobSettings, emit: Emit) -> None:
         for index, descriptor in enumerate(self.vertex.operators):

@@ -415,7 +415,9 @@ def _refuse_function(function: Any, _: _Pickler) -> Any:
         f"the function {getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)} cannot "
         "be stored: stored values hold no code",
         expected="data, and instances of the program's classes",
-        hint="store what the function needs, or give the class a __reduce__ that returns the class and its arguments",
+        hint="if an object holds it, leave it out in __getstate__ and set it again in __setstate__ of its class, or "
+        "give the class a __reduce__ that returns the class and its other arguments (for a class of a library: in a "
+        "class of your own that is derived from it); else store what the function needs",
     )
 
 

@@ -1,6 +1,7 @@
 """Key selectors that the engine makes of those of the program, and which keys must travel with their records.
 
-Rule: a key of a declared type is what Flink's serializer would make of it. Most keys are of that type already, so a
+Rule: a key of a declared type is what Flink's serializer would make of it, or None: PyFlink's keys are fields of a Row,
+which may be null whatever their type. Most keys are of that type already, so a
 whole batch is checked before any of its keys is converted.
 
 Rule: the receiver of a record uses the key by which the sender has chosen the receiver, as in Flink. It calls the
@@ -52,7 +53,8 @@ class TypedKeySelector:
 
     def __call__(self, value: Any) -> Any:
         """The key of a record."""
-        return self._key_type.convert(self._select(value), "the key")
+        key = self._select(value)
+        return None if key is None else self._key_type.convert(key, "the key")
 
     def of_batch(self, values: list[Any], where: str = "") -> list[Any]:
         """The keys of a batch of records."""
@@ -60,7 +62,8 @@ class TypedKeySelector:
         if set(map(type, keys)) == {self._plain}:
             if self._bounds is None or self._bounds[0] <= min(keys) and max(keys) <= self._bounds[1]:
                 return keys
-        return [self._key_type.convert(key, "the key") for key in keys]
+        convert = self._key_type.convert
+        return [None if key is None else convert(key, "the key") for key in keys]
 
 
 class EitherKeySelector:

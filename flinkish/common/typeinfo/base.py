@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated
+from flinkish.common.detach import detached
 from flinkish.common.no_effect import no_java_object
 from flinkish.errors import TypeMismatchError
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ListConverter = Callable[[list[Any]], list[Any]]
+
+_HINT = "return a value of the declared type, or declare the type that the function returns"
+_HINT_FOR_NONE = "drop None with filter or flat_map, or declare a type that has room for it: none, or a field of a ROW"
 
 
 class Mismatch(Exception):
@@ -132,7 +136,7 @@ class TypeInformation(abc.ABC):
             f"declared type {self!r}",
             where=", ".join(parts),
             expected=mismatch.expected,
-            hint="return a value of the declared type, or declare the type that the function returns",
+            hint=_HINT_FOR_NONE if mismatch.value is None else _HINT,
         )
 
     # --- Arrow --------------------------------------------------------------------------------------------------
@@ -162,17 +166,36 @@ class TypeInformation(abc.ABC):
 
 @dataclass(frozen=True)
 class BatchConverter:
-    """Converts the values of a whole list to a type (see `TypeInformation.batch_converter`)."""
+    """Converts the values of a whole list to a type (see `TypeInformation.batch_converter`).
+
+    Args:
+        type_info: the type.
+        convert_list: its converter, which raises Mismatch.
+        where: names the values in errors.
+        on_misfit: None: a value that does not fit is an error. Else it stays as it is, and this is called before the
+            list that holds it is returned.
+    """
 
     type_info: TypeInformation
     convert_list: ListConverter
     where: str
+    on_misfit: Callable[[], None] | None = None
 
     def __call__(self, values: list[Any]) -> list[Any]:
         try:
             return self.convert_list(values)
         except Mismatch as mismatch:
-            raise self.type_info._first_error(values, self.where, mismatch) from None
+            if self.on_misfit is None:
+                raise self.type_info._first_error(values, self.where, mismatch) from None
+        self.on_misfit()
+        return list(map(self._converted_if_it_fits, values))
+
+    def _converted_if_it_fits(self, value: Any) -> Any:
+        try:
+            return self.type_info._convert(value)
+        except Mismatch:
+            # the look into it that a type whose parts cannot change saves (`detach.SHARED_IF_FLAT`) was missing
+            return detached(value)
 
 
 def nullable_list(element: TypeInformation) -> ListConverter | None:

@@ -7,6 +7,7 @@ timestamps.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -201,6 +202,12 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
             "ignore_failures_after_transaction_timeout", "an epoch whose transaction timed out is written again"
         )
         return self
+
+    def with_input_type(self, input_type: TypeInformation) -> FlinkKafkaProducer:
+        """The same sink for a stream of this type, which decides the text that ``SimpleStringSchema`` writes."""
+        bound = copy.copy(self)
+        bound._serializer = self._serializer.bind(input_type)
+        return bound
 
     @property
     def _destination(self) -> str:

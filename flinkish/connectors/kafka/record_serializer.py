@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
 from flinkish.common.arguments import check_instance, kind_of, result_of_each
 from flinkish.common.serialization import RowFieldExtractorSchema, SerializationSchema
-from flinkish.common.types import check_inserts_only
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
 
 
@@ -53,8 +54,15 @@ class KafkaRecordSerializationSchema:
                     raise TypeMismatchError(
                         f"the topic selector gave {topic!r}", where="KafkaSink", expected="the name of a topic"
                     )
-        keys: Any = self.key_schema.serialize_batch(values) if self.key_schema else repeat(None, len(values))
+        keys: Any = repeat(None, len(values))
+        if self.key_schema is not None:
+            keys = self.key_schema.serialize_batch(_with_fields_of(self.key_schema, values))
         return list(zip(topics, keys, self.value_schema.serialize_batch(values), strict=True))
+
+    def bind(self, type_info: TypeInformation) -> KafkaRecordSerializationSchema:
+        """The same for records of this type."""
+        key = None if self.key_schema is None else self.key_schema.bind(type_info)
+        return replace(self, key_schema=key, value_schema=self.value_schema.bind(type_info))
 
     def headers_batch(self, values: list[Any]) -> list[list[tuple[str, bytes | None]]] | None:
         """The headers of each record, in order; None if there is no header provider.
@@ -74,6 +82,25 @@ class KafkaRecordSerializationSchema:
                     expected="tuples of a name (str) and a value (bytes or None)",
                 )
         return found
+
+
+def _with_fields_of(schema: SerializationSchema, values: list[Any]) -> list[Any]:
+    """The records that a schema serializes: if it has fewer fields than a record, only these, which are found by their
+    names if the record has all of them, else the first ones (Flink's schemas always take the first ones)."""
+    declared = getattr(schema, "_type_info", None)
+    if not isinstance(declared, RowTypeInfo):
+        return values
+    names = declared.get_field_names()
+
+    def fitting(value: Any) -> Any:
+        if not isinstance(value, (Row, tuple)) or len(value) <= len(names):
+            return value
+        known = getattr(value, "_fields", ())
+        places = [known.index(name) for name in names] if set(names) <= set(known) else range(len(names))
+        kind = value.get_row_kind() if isinstance(value, Row) else RowKind.INSERT
+        return Row.of_kind(kind, *[value[place] for place in places])
+
+    return list(map(fitting, values))
 
 
 def _is_header(name: Any, value: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import abbreviated
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
@@ -62,6 +63,11 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
     def get_transformer(self) -> StreamTransformer | None:
         """None: topic selectors written in Python run in the writer, so the stream needs no preprocessing."""
         return None
+
+    def with_input_type(self, input_type: TypeInformation) -> KafkaSink:
+        """The same sink for a stream of this type, which decides the text that ``SimpleStringSchema`` writes."""
+        assert self._settings.serializer is not None
+        return KafkaSink(replace(self._settings, serializer=self._settings.serializer.bind(input_type)))
 
     @property
     def _destination(self) -> str:

@@ -15,7 +15,7 @@ from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.types import Row
-from flinkish.common.watermark_strategy import WatermarkStrategy
+from flinkish.common.watermark_strategy import WatermarkStrategy, extractor_of
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
     FilterFunction,
@@ -90,8 +90,7 @@ class DataStream(OperatorStream):
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
-        """Call a function for each record, which gives one result and never None. Use ``flat_map`` or ``filter`` to
-        drop records."""
+        """Call a function for each record, which gives one result. It may be None, for the next operator to drop it."""
         _check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
 
@@ -423,8 +422,8 @@ class DataStream(OperatorStream):
         return self._env._add_node(name, factory, output_type, [self._taps], **settings)
 
 
-def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFactory:
-    """The factory of the operator that applies a watermark strategy."""
+def watermarks_factory(strategy: WatermarkStrategy, of_source: bool = False) -> TimestampsAndWatermarksFactory:
+    """The factory of the operator that applies a watermark strategy. ``of_source``: as for `extractor_of`."""
     check_instance(
         strategy,
         WatermarkStrategy,
@@ -432,9 +431,8 @@ def watermarks_factory(strategy: WatermarkStrategy) -> TimestampsAndWatermarksFa
         "assign_timestamps_and_watermarks() or from_source()",
         "WatermarkStrategy.no_watermarks() is the one without event time",
     )
-    assigner = strategy.timestamp_assigner
     return TimestampsAndWatermarksFactory(
-        None if assigner is None else assigner.extract_timestamp,
+        extractor_of(strategy, of_source),
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
         alignment=_alignment(strategy),

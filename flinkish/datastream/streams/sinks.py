@@ -31,6 +31,7 @@ def add_sink(stream: DataStream, sink: Sink | Callable[..., None], name: str | N
     transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
     if transformer is not None:
         stream = transformer.apply(stream)
+    sink = sink.with_input_type(stream._type)
     shown = f"Sink: {name or sink.default_name}"
     if isinstance(sink, DataFrameSink):
         sink.check_type(stream._type, f"sink '{shown}'")

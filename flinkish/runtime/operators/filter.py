@@ -47,6 +47,7 @@ class FilterFactory(OperatorFactoryBase):
     function: FilterFunction | Callable[[Any], Any]
     keyed: bool = False
     converter: Converter | None = None
+    forwards_records: bool = True
 
     def create(self) -> FilterOperator:
         return FilterOperator(self.function, "filter", self.converter)

@@ -44,6 +44,14 @@ class GuardedFactory:
     def uses_processing_time(self) -> bool:
         return self.factory.uses_processing_time
 
+    @property
+    def takes_misfits(self) -> bool:
+        return self.factory.takes_misfits
+
+    @property
+    def forwards_records(self) -> bool:
+        return self.factory.forwards_records
+
     def create(self) -> GuardedOperator:
         """A new guarded operator, of the class that fits the operator that it guards."""
         if isinstance(self.factory, WindowOperatorFactory):

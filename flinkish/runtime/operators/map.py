@@ -13,14 +13,10 @@ from flinkish.runtime.side_outputs import Converter
 
 
 class MapOperator(UserFunctionOperator):
-    """Emits the result of a MapFunction for each record, with the record's timestamp. A result of None is an error."""
+    """Emits the result of a MapFunction for each record, with the record's timestamp. None is a result as any other."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-        results = self.results(values, "the map function", input_index)
-        for result in results:
-            if result is None:
-                raise self.none_error("the map function")
-        self.collect(results, timestamps)
+        self.collect(self.results(values, "the map function", input_index), timestamps)
 
 
 @dataclass

@@ -114,6 +114,7 @@ class MapBatchesFactory(OperatorFactoryBase):
     read: Callable[[Any], list[Any]]
     schema: Any
     as_pandas: bool = False
+    takes_misfits: bool = False
 
     def create(self) -> MapBatchesOperator:
         return MapBatchesOperator(self.function, self.write, self.read, self.schema, self.as_pandas)

@@ -99,6 +99,7 @@ class SinkWriterFactory(OperatorFactoryBase):
     sink: Sink
     input_type: TypeInformation | None = None
     where: str = ""
+    takes_misfits: bool = False
 
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""

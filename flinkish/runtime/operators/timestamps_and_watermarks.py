@@ -224,6 +224,7 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     alignment: WatermarkAlignment | None = None
     #: makes the program's own generator of each split; takes precedence over ``out_of_orderness_ms``
     make_generator: Callable[[], WatermarkGenerator] | None = None
+    forwards_records: bool = True
 
     @property
     def makes_watermarks(self) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common import JobStatus, Time, WatermarkStrategy
+from flinkish.common import Encoder, JobStatus, Row, Time, Types, WatermarkStrategy
 from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, IncompatibleJobError
 from flinkish.runtime.phases import Phase, set_hook
@@ -68,6 +69,34 @@ def test_a_small_collection_takes_one_epoch(spark: SparkSession, tmp_path: Path)
     assert sorted(collected.rows["out"]) == [("a", 1), ("a", 4), ("b", 2)]
     assert epochs(tmp_path / "job") == [0]
     assert client.get_job_status().result() is JobStatus.FINISHED
+
+
+def test_what_ported_programs_do_with_none_and_with_text_files(spark: SparkSession, tmp_path: Path) -> None:
+    """A map with a type returns None for a filter to drop, a key is None, and text files have Java's text."""
+    pair = Types.ROW_NAMED(["name", "amount"], [Types.STRING(), Types.FLOAT()])
+    env = environment(tmp_path / "job")
+    lines = env.from_collection(["a,0.1", "broken", ",10000000", "a,0.2", ",1"], Types.STRING())
+    amounts = lines.map(amount_of, pair).filter(lambda row: row is not None)
+    sums = amounts.key_by(lambda row: row.name, Types.STRING()).reduce(lambda a, b: Row(a.name, a.amount + b.amount))
+    sink = FileSink.for_row_format(str(tmp_path / "out"), Encoder.simple_string_encoder())
+    sums.sink_to(sink.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build())
+    env.execute("ported")
+    written = [line for path in (tmp_path / "out").glob("part-*") for line in path.read_text().splitlines()]
+    assert sorted(written) == ["+I[a, 0.1]", "+I[a, 0.3]", "+I[null, 1.0000001E7]", "+I[null, 1.0E7]"]
+
+
+def amount_of(line: str) -> Any:
+    name, comma, amount = line.partition(",")
+    return (name or None, float(amount)) if comma else None
+
+
+def test_none_of_a_declared_type_is_refused_where_it_leaves_its_task(spark: SparkSession, tmp_path: Path) -> None:
+    env = environment(tmp_path / "job")
+    lines = env.from_collection(["1", "broken"], Types.STRING())
+    numbers = lines.map(lambda line: int(line) if line.isdigit() else None, Types.INT()).name("parse")
+    numbers.filter(lambda number: number != 0).rebalance().map(lambda number: number + 1).print()
+    with pytest.raises(FlinkishError, match=r"None .* does not fit the declared type Integer .*results of 'parse'"):
+        env.execute("typed")
 
 
 def test_a_file_job_ends_with_the_end_of_its_input(spark: SparkSession, tmp_path: Path, files: Path) -> None:

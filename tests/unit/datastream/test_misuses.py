@@ -374,7 +374,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a position of a single value is 0": lambda p: results_of(p.numbers.key_by(lambda n: n % 2).max(1)),
     "a key is not NaN": lambda p: results_of(p.words.key_by(lambda w: float("nan")).process(Keyed())),
     "a key is hashable": lambda p: results_of(p.words.key_by(lambda w: {w}).process(Keyed())),
-    "map gives a value": lambda p: results_of(p.words.map(lambda w: None)),
+    "None leaves a map only without a type": lambda p: results_of(p.words.map(lambda w: None, Types.STRING())),
     "flat_map gives what can be iterated": lambda p: results_of(p.words.flat_map(lambda w: 5)),
     "a result fits its declared type": lambda p: results_of(p.words.map(lambda w: "five", output_type=Types.INT())),
     "an element of a collection fits the declared type": lambda p: p.env.from_collection([("a", 1), ("b",)], PAIR),
@@ -475,8 +475,8 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a drift of watermarks is a Duration": lambda p: _aligned("g", 5),
     "a drift of watermarks is not negative": lambda p: _aligned("g", Duration.of_millis(-1)),
     "an interval of alignment is above 0": lambda p: _aligned("g", Duration.of_seconds(1), Duration.of_millis(0)),
-    "a timestamp assigner is no lambda": lambda p: WatermarkStrategy.no_watermarks().with_timestamp_assigner(
-        lambda value, ts: 0
+    "a timestamp assigner takes two arguments": lambda p: p.words.assign_timestamps_and_watermarks(
+        WatermarkStrategy.no_watermarks().with_timestamp_assigner(lambda value: 0)  # type: ignore[arg-type, misc]
     ),
     "a timestamp assigner is no class": lambda p: WatermarkStrategy.no_watermarks().with_timestamp_assigner(
         TimestampAssigner

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pyspark import cloudpickle
+from sortedcontainers import SortedKeyList
 
 from flinkish.common import Types
 from flinkish.core.functions import KeyedProcessFunction
@@ -16,6 +18,7 @@ from flinkish.core.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import IncompatibleJobError, StoredClassError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.pickling import use_fallback
+from flinkish.testing import End, Pause, ProgramTestHarness, TestingSink, TestingSource
 from tests.unit.minicluster.programs import environment, job_of
 
 
@@ -130,6 +133,96 @@ def test_a_function_in_a_map_state_is_refused() -> None:
     env.from_collection([1]).key_by(lambda n: n).process(Keep()).uid("rules").print()
     with pytest.raises(StoredClassError, match="state 'rules', the value of key 1: the function .*<lambda> cannot be"):
         MiniCluster(job_of(env)).run_epoch()
+
+
+class Filter:
+    """As filters of libraries are: it holds the function that it was made with."""
+
+    def __init__(self, function: Any = zlib.crc32) -> None:
+        self.bits = bytearray(64)
+        self.function = function
+        self.count = 0
+
+    def holds(self, text: str) -> bool:
+        place, known = self.function(text.encode()) % 64, self.bits[self.function(text.encode()) % 64]
+        self.bits[place] = 1
+        return bool(known)
+
+
+class StoredFilter(Filter):
+    """The form that the error tells: the function is left out, and set again."""
+
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in vars(self).items() if name != "function"}
+
+    def __setstate__(self, state: Any) -> None:
+        vars(self).update(state, function=zlib.crc32)
+
+
+class ByLength(SortedKeyList):
+    """An object of a library that reduces itself to a call with its key function, with a call of its own instead."""
+
+    def __new__(cls, *arguments: Any) -> Any:
+        return super().__new__(cls, key=len)
+
+    def __init__(self, values: Any = ()) -> None:
+        super().__init__(values, key=len)
+
+    def __reduce__(self) -> Any:
+        return ByLength, (list(self),)
+
+
+class Unique(KeyedProcessFunction):
+    """Emits for what has not come before, as far as a filter can tell, all that has come in the order of its length."""
+
+    def __init__(self, make_filter: Any) -> None:
+        self.make_filter = make_filter
+
+    def open(self, context: Any) -> None:
+        untyped = Types.PICKLED_BYTE_ARRAY()
+        self.seen = context.get_state(ValueStateDescriptor("seen", untyped))
+        self.ordered = context.get_state(ValueStateDescriptor("ordered", untyped))
+
+    def process_element(self, value: Any, context: Any) -> Any:
+        seen, ordered = self.seen.value() or self.make_filter(), self.ordered.value() or ByLength()
+        is_new = not seen.holds(value)
+        ordered.add(value)
+        self.seen.update(seen)
+        self.ordered.update(ordered)
+        if is_new:
+            yield list(ordered)
+
+
+def unique(make_filter: Any, *steps: Any) -> tuple[Any, TestingSink]:
+    env, sink = environment(parallelism=1), TestingSink()
+    stream = env.add_source(TestingSource(*steps)).uid("source").key_by(lambda text: 0)
+    stream.process(Unique(make_filter)).uid("unique").sink_to(sink).uid("out")
+    return env, sink
+
+
+def test_an_object_that_holds_a_function_is_refused_and_the_error_says_how_to_keep_it() -> None:
+    env, _ = unique(Filter, "three", End())
+    with pytest.raises(StoredClassError, match="state 'seen'.* the function zlib.crc32 cannot be") as caught:
+        MiniCluster(job_of(env)).run_epoch()
+    assert "__getstate__" in caught.value.hint and "a class of your own that is derived from it" in caught.value.hint
+
+
+def test_what_the_error_says_keeps_objects_with_functions_over_restarts_and_savepoints() -> None:
+    steps = ["three", Pause(), "a", Pause(), "three", "to", End()]
+    env, sink = unique(StoredFilter, *steps)
+    store, job = StateStore(), job_of(env)
+    for _ in range(3):
+        MiniCluster(job, store=store).run(1)
+    assert sink.values == [["three"], ["a", "three"], ["a", "to", "three", "three"]]
+
+    env, _ = unique(StoredFilter, "three", Pause())
+    with ProgramTestHarness(env) as harness:
+        harness.run_epoch()
+        saved = harness.savepoint()
+    env, sink = unique(StoredFilter, "three", Pause(), "three", "a", End())
+    with ProgramTestHarness(env, restored=saved) as harness:
+        harness.run()
+    assert sink.values == [["a", "three", "three"]]
 
 
 def test_a_store_of_before_is_refused_in_words() -> None:

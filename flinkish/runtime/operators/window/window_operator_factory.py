@@ -42,6 +42,8 @@ class WindowOperatorFactory:
     keyed: bool = field(default=True, init=False)
     has_operator_state: bool = field(default=False, init=False)
     guarded: bool = field(default=False, init=False)
+    takes_misfits: bool = field(default=True, init=False)
+    forwards_records: bool = field(default=False, init=False)
     watermark_sensitive: bool = field(init=False)
     merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
