@@ -1,11 +1,15 @@
 """How long a program takes from its start to its first epoch, and what it spends that time on.
 
     python -m benchmarks.quick_start [--rounds 3] [--checkouts PATH ...] [-- PROGRAM.py options ...]
+    python -m benchmarks.quick_start --ten-lines [--rounds 3]
 
 Each round starts the main job (or the program, which must take ``--job-dir``) once from each checkout (by default this
 one), with ``./spark-submit.sh`` and a new job directory. The checkouts take turns, because the load of a shared machine
 changes. The program is not instrumented: the files that it writes show its progress. The output has the elapsed seconds
 and the seconds of processor time, which depend less on other users of the machine.
+
+With ``--ten-lines``, the program of the README and the same query as a streaming query of bare PySpark take turns, each
+run by ``python`` from its start to its end.
 """
 
 from __future__ import annotations
@@ -71,13 +75,65 @@ def _watch(job_dir: Path, process: subprocess.Popen[bytes], started: float) -> d
     return seen
 
 
+TEN_LINES = """
+from flinkish.common import Types
+from flinkish.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+clicks = env.from_collection([("ann", True), ("bob", False), ("ann", True)])
+(
+    clicks.filter(lambda click: click[1])
+    .map(lambda click: (click[0], 1), output_type=Types.TUPLE([Types.STRING(), Types.INT()]))
+    .key_by(lambda pair: pair[0])
+    .sum(1)
+    .print()
+)
+env.execute("clicks")
+"""
+
+BARE = """
+import json, pathlib, tempfile
+from pyspark.sql import SparkSession
+
+with tempfile.TemporaryDirectory() as folder:
+    rows = [{"user": "ann", "in": True}, {"user": "bob", "in": False}, {"user": "ann", "in": True}]
+    pathlib.Path(folder, "clicks.json").write_text("".join(json.dumps(row) + chr(10) for row in rows))
+    spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+    clicks = spark.readStream.schema("user string, in boolean").json(folder)
+    counts = clicks.where("in").groupBy("user").count()
+    query = counts.writeStream.outputMode("update").format("console").trigger(availableNow=True).start()
+    query.awaitTermination()
+"""
+
+
+def ten_lines(rounds: int) -> None:
+    """Run the program of the README and its bare counterpart in turns; prints seconds and the ratio of the medians."""
+    taken: dict[str, list[float]] = {"bare PySpark": [], "flinkish": []}
+    for number in range(rounds):
+        for name, program in (("bare PySpark", BARE), ("flinkish", TEN_LINES)):
+            with tempfile.TemporaryDirectory(prefix="flinkish-quick-start-") as folder:
+                Path(folder, "program.py").write_text(program)
+                before, started = os.times(), time.monotonic()
+                subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, check=True)
+                taken[name].append(time.monotonic() - started)
+                after = os.times()
+            cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+            print(f"round {number + 1}, {name}: {taken[name][-1]:.2f} s, processors {cpu_s:.2f} s", flush=True)
+    bare, own = (statistics.median(times) for times in taken.values())
+    print(f"medians: bare PySpark {bare:.2f} s, flinkish {own:.2f} s, ratio {own / bare:.2f}")
+
+
 def main() -> None:
     """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick_start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--checkouts", type=Path, nargs="+", default=[ROOT])
+    parser.add_argument("--ten-lines", action="store_true")
     parser.add_argument("program", nargs="*", default=["jobs/click_count.py"])
     options = parser.parse_args()
+    if options.ten_lines:
+        ten_lines(options.rounds)
+        return
     runs: dict[Path, list[dict[str, float]]] = {checkout: [] for checkout in options.checkouts}
     for number in range(options.rounds):
         for checkout, seen in runs.items():

@@ -6,7 +6,7 @@ import atexit
 import json
 import logging
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -105,19 +105,21 @@ def _minicluster_run(
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.task_logs import SlowCalls
     from flinkish.minicluster import MiniCluster
-    from flinkish.runtime.task_progress import ProgressReporter
+    from flinkish.runtime.task_progress import ProgressReporter, WorkerProgress
 
     needed = dependencies_of(configuration)
     if needed.archives or needed.requirements or needed.python_files:
         _LOG.warning("Python files, archives and requirements are not shipped: the minicluster runs in this process")
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
-    restarts = Restarts(from_configuration(configuration))
-    run = MiniClusterRun(
-        job_id, name, lambda publish: MiniCluster(job, progress=ProgressReporter(job, publish)), restarts
-    )
+    restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
+
+    def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
+        return MiniCluster(job, progress=ProgressReporter(job, publish))
+
+    run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
-    run.observers += [run.record, SlowCalls(job), progress_for(driver_settings(configuration).progress, job)]
+    run.observers += [run.record, SlowCalls(job), progress_for(settings.progress, job)]
     return run
 
 
@@ -184,6 +186,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     run.observers += [run.record, TaskLogs(job), SlowCalls(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
-    warn_of_missing_uids(job)
+    if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:
+        warn_of_missing_uids(job)
     if not temporary:
         run.observers.append(RequestDesk(RunClient(run), directory))

@@ -1,13 +1,14 @@
 """Makes and finds the archive of the classes that the driver's JVM loads (Java's class data sharing).
 
 A JVM maps the archive into memory instead of reading and verifying classes from some hundred jar files, which takes a
-third of the time that a job needs to start. The archive is made once for each machine, Java and Spark by
-``flinkish prepare``, which ``spark-submit.sh`` calls when it sets itself up. Without the archive a start only takes
-longer, and a JVM ignores an archive that does not match it.
+third of the time that a job needs to start. The archive is made once for each machine, Java and Spark: by ``flinkish
+prepare``, which ``spark-submit.sh`` calls when it sets itself up, or in the background after the first program that has
+started without it. Without the archive a start only takes longer, and a JVM ignores an archive that does not match it.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import os
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -58,6 +60,19 @@ env.from_collection([("a", 1), ("b", 2)]).key_by(lambda pair: pair[0]).sum(1).pr
 env.execute("class archive")
 """
 
+#: Makes the archive beside whatever else the machine does. Nobody reads the failure of one that cannot be made.
+_IN_BACKGROUND = """
+import os
+os.nice(19)
+from flinkish.launch import class_archive
+from flinkish.launch.home import Home
+class_archive.make(Home(os.environ).cache, os.environ)
+"""
+_ROOT = str(Path(__file__).resolve().parents[2])
+#: A program that lives so long does not keep others waiting for the archive.
+_LONG_LIVED_S = 60.0
+_made_later = False
+
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
     """The path of the archive for the environment's Java and Spark and for flinkish's packages, whether or not it
@@ -96,6 +111,41 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
             _remove_old(cache)
             _make(archive, environment)
     return archive
+
+
+def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None:
+    """If there is no archive, have one made by another process with low priority: when this one ends, or, if it lives
+    longer, after a minute. Repeated calls have no effect."""
+    global _made_later
+    if _made_later or path_in(cache, environment).exists():
+        return
+    _made_later = True
+    begun = threading.Lock()
+
+    def begin() -> None:
+        if not begun.acquire(blocking=False):
+            return
+        print(
+            "flinkish: what makes the next starts faster is made in the background, once (flinkish.prepare: off)",
+            file=sys.stderr,
+            flush=True,
+        )
+        path = os.pathsep.join(filter(None, (_ROOT, environment.get("PYTHONPATH"))))
+        with suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-c", _IN_BACKGROUND],
+                env={**environment, "PYTHONPATH": path},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    atexit.register(begin)
+    timer = threading.Timer(_LONG_LIVED_S, begin)
+    timer.daemon = True
+    timer.start()
 
 
 def _make(archive: Path, environment: Mapping[str, str]) -> None:

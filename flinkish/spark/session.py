@@ -3,6 +3,7 @@ flinkish's queries need."""
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -19,13 +20,18 @@ from pkgutil import iter_modules
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import python
+from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
-from flinkish.spark.driver_jvm import jvm_is_running, make_the_most_of, submit_variables
+from flinkish.spark.driver_jvm import (
+    jvm_is_running,
+    make_archive_after_this_program,
+    make_the_most_of,
+    submit_variables,
+)
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
@@ -100,6 +106,10 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
         EnvironmentVersionError: Python or Java is too old.
     """
+    py4j = logging.getLogger("py4j")
+    if py4j.level == logging.NOTSET:
+        # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
+        py4j.setLevel(logging.WARNING)
     session = _found_or_made(configuration, app_name)
     if not is_remote(session):
         with suppress(Exception):
@@ -174,6 +184,8 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     }
     builder = SparkSession.builder.appName(app_name)
     running = jvm_is_running()
+    if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
+        make_archive_after_this_program(own)
     with nullcontext() if running else submit_variables(own):
         if not running:
             # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that
