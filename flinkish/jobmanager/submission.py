@@ -6,6 +6,7 @@ import atexit
 import json
 import logging
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.settings import driver_settings, job_settings
+from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 
@@ -137,7 +138,9 @@ def _spark_run(
     from flinkish.spark.session import get_session
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
-    spark = session if session is not None else get_session(configuration, name)
+    if session is None:
+        session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
+    spark = session
     generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
@@ -153,6 +156,13 @@ def _spark_run(
         _attach(run, plan.job, json_plan, temporary)
     atexit.register(directory.release)
     return run
+
+
+def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -> bool:
+    """Whether Spark's JVM has little to do in the job: it neither reads nor writes records or state, and the program is
+    no notebook, in which something else may follow."""
+    keeps_nothing = settings.job_dir is None and settings.savepoint is None and not settings.checkpoints.enabled
+    return keeps_nothing and not generator.uses_data_frames() and hasattr(sys.modules["__main__"], "__file__")
 
 
 @contextmanager

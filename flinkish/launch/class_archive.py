@@ -12,6 +12,7 @@ import atexit
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -38,6 +39,8 @@ _COMPILE_LATER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
+
+_START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
 #: Keeps a JVM from reporting that it does not use the archive because its class path differs.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
@@ -94,6 +97,14 @@ def options(cache: Path, environment: Mapping[str, str]) -> str:
         return given
     compiling = "" if "Tier" in given else _COMPILE_LATER
     return " ".join(filter(None, (given, compiling, _QUIET, shlex.quote(f"-XX:SharedArchiveFile={archive}"))))
+
+
+def short_lived(options: str) -> str:
+    """The options of a JVM that need not run Spark's own code fast, from those of any driver's JVM. With its first
+    compiler alone and a collector without threads of its own, a start takes three quarters of the processor time
+    (docs/performance.md). Options that choose a compiler or a collector stay as they are."""
+    chosen = "TieredStopAtLevel" in options or re.search(r"-XX:\+Use\w*GC", options) is not None
+    return options if chosen else f"{options} {_START_FAST}".strip()
 
 
 def make(cache: Path, environment: Mapping[str, str]) -> Path:

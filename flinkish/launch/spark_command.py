@@ -196,6 +196,8 @@ def local_settings(master: str, environment: Mapping[str, str]) -> dict[str, str
     if _ONE_JVM.fullmatch(master):
         # another user of the machine can reach the ports as well; Spark makes a secret itself for these masters
         settings["spark.authenticate"] = "true"
+        # what is shuffled stays on this machine and is read at once: compressing it takes longer than writing it
+        settings["spark.shuffle.compress"] = "false"
     if ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
         # lets the daemon import its module even if only the path of this process contains the folder
         settings["spark.executorEnv.PYTHONPATH"] = ROOT

@@ -54,7 +54,7 @@ def jvm_is_running() -> bool:
 
 
 @contextmanager
-def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
+def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> Iterator[None]:
     """Inside this context, PySpark starts its JVM with flinkish's options.
 
     All settings for Spark are passed in a file that only this user can read and that is deleted at the end, because
@@ -62,6 +62,7 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
 
     Args:
         settings: the program's own settings for Spark, which win over those of its start.
+        short_lived: whether the JVM is to start fast rather than to run Spark's own code fast.
     """
     given, own = submitted_options(os.environ), _options(settings)
     command = SparkCommand(os.environ, SparkOptions((*given.items, *own.items)))
@@ -74,6 +75,9 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
     else:
         options = SparkOptions.parse(command.arguments())
         variables |= command.jvm_environment([])
+    if short_lived and command.runs_in_one_jvm():
+        options_of_jvm = variables.get(class_archive.JVM_OPTIONS) or os.environ.get(class_archive.JVM_OPTIONS, "")
+        variables[class_archive.JVM_OPTIONS] = class_archive.short_lived(options_of_jvm)
     folder = _own_folder()
     file = Path(folder, "spark.properties")
     above = {"spark.python.unix.domain.socket.dir": folder} if command.is_local() else {}

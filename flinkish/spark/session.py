@@ -98,9 +98,12 @@ def installed_java() -> str | None:
     return found.group(1) if found else None
 
 
-def get_session(configuration: Configuration, app_name: str) -> Any:
+def get_session(configuration: Configuration, app_name: str, *, short_lived: bool = False) -> Any:
     """The Spark session for a job: the active session, else one of Spark Connect if the configuration
     (``spark.remote``) or the environment asks for it, else a local one.
+
+    Args:
+        short_lived: a JVM that is started for the session is to start fast rather than to run Spark's own code fast.
 
     Raises:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
@@ -110,7 +113,7 @@ def get_session(configuration: Configuration, app_name: str) -> Any:
     if py4j.level == logging.NOTSET:
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
         py4j.setLevel(logging.WARNING)
-    session = _found_or_made(configuration, app_name)
+    session = _found_or_made(configuration, app_name, short_lived)
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)
@@ -132,7 +135,7 @@ def look_up_installed_sources(spark: Any) -> None:
         getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(none))
 
 
-def _found_or_made(configuration: Configuration, app_name: str) -> Any:
+def _found_or_made(configuration: Configuration, app_name: str, short_lived: bool) -> Any:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -146,7 +149,7 @@ def _found_or_made(configuration: Configuration, app_name: str) -> Any:
         return SparkSession.builder.remote(remote).getOrCreate()
     if not remote and os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         return SparkSession.builder.getOrCreate()
-    return _local_session(configuration, app_name, remote)
+    return _local_session(configuration, app_name, remote, short_lived)
 
 
 def _choose_python(configuration: Configuration, active: Any) -> None:
@@ -168,11 +171,12 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
     os.environ[PYSPARK_PYTHON] = wanted
 
 
-def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
+def _local_session(configuration: Configuration, app_name: str, remote: str, short_lived: bool) -> Any:
     """Make a session whose driver is on this machine.
 
     Args:
         remote: URL of a Spark Connect server that this process starts; "": classic Spark.
+        short_lived: see `get_session`.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -186,7 +190,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     running = jvm_is_running()
     if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
         make_archive_after_this_program(own)
-    with nullcontext() if running else submit_variables(own):
+    with nullcontext() if running else submit_variables(own, short_lived):
         if not running:
             # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that
             # were submitted, over which the program's own ones win
