@@ -1,16 +1,21 @@
 """How long a program takes from its start to its first epoch, and what it spends that time on.
 
     python -m benchmarks.quick_start [--rounds 3] [--checkouts PATH ...] [-- PROGRAM.py options ...]
+    python -m benchmarks.quick_start --ten-lines [--rounds 3]
 
 Each round starts the main job (or the program, which must take ``--job-dir``) once from each checkout (by default this
 one), with ``./spark-submit.sh`` and a new job directory. The checkouts take turns, because the load of a shared machine
 changes. The program is not instrumented: the files that it writes show its progress. The output has the elapsed seconds
 and the seconds of processor time, which depend less on other users of the machine.
+
+With ``--ten-lines``, the program of the README and the same query as a streaming query of bare PySpark, with Spark's
+200 shuffle partitions and with 2, take turns, each run by ``python`` from its start to its end.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import signal
 import statistics
@@ -18,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks import contract
@@ -36,6 +42,7 @@ STEPS = {
 LAST = "first epoch committed"
 _POLL_S = 0.005
 _TIMEOUT_S = 300
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def start(checkout: Path, program: list[str]) -> dict[str, float]:
@@ -71,13 +78,75 @@ def _watch(job_dir: Path, process: subprocess.Popen[bytes], started: float) -> d
     return seen
 
 
+TEN_LINES = """
+from flinkish.common import Types
+from flinkish.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+clicks = env.from_collection([("ann", True), ("bob", False), ("ann", True)])
+(
+    clicks.filter(lambda click: click[1])
+    .map(lambda click: (click[0], 1), output_type=Types.TUPLE([Types.STRING(), Types.INT()]))
+    .key_by(lambda pair: pair[0])
+    .sum(1)
+    .print()
+)
+env.execute("clicks")
+"""
+
+BARE = """
+import json, pathlib, tempfile
+from pyspark.sql import SparkSession
+
+with tempfile.TemporaryDirectory() as folder:
+    rows = [{"user": "ann", "in": True}, {"user": "bob", "in": False}, {"user": "ann", "in": True}]
+    pathlib.Path(folder, "clicks.json").write_text("".join(json.dumps(row) + chr(10) for row in rows))
+    spark = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()
+    spark.conf.set("spark.sql.shuffle.partitions", PARTITIONS)
+    clicks = spark.readStream.schema("user string, in boolean").json(folder)
+    counts = clicks.where("in").groupBy("user").count()
+    query = counts.writeStream.outputMode("update").format("console").trigger(availableNow=True).start()
+    query.awaitTermination()
+"""
+
+
+def ten_lines(rounds: int) -> None:
+    """Run the program of the README and its bare counterparts in turns; prints seconds and ratios of medians."""
+    # the JVM outlives its Python process: this one adopts it, and so learns its processor time
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    programs = {f"bare PySpark, {n} partitions": BARE.replace("PARTITIONS", str(n)) for n in (200, 2)}
+    programs["flinkish"] = TEN_LINES
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in programs}
+    for number in range(rounds):
+        for name, program in programs.items():
+            with tempfile.TemporaryDirectory(prefix="flinkish-quick-start-") as folder:
+                Path(folder, "program.py").write_text(program)
+                before, started = os.times(), time.monotonic()
+                subprocess.run([sys.executable, "program.py"], cwd=folder, capture_output=True, check=True)
+                took_s = time.monotonic() - started
+                with suppress(ChildProcessError):
+                    while True:
+                        os.wait()
+                after = os.times()
+            cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+            taken[name].append((took_s, cpu_s))
+            print(f"round {number + 1}, {name}: {took_s:.2f} s, processors {cpu_s:.2f} s", flush=True)
+    *bare, own = ([statistics.median(column) for column in zip(*rows, strict=True)] for rows in taken.values())
+    for name, (took_s, cpu_s) in zip(taken, bare, strict=False):
+        print(f"flinkish / {name}: {own[0] / took_s:.2f} of the time, {own[1] / cpu_s:.2f} of the processors' time")
+
+
 def main() -> None:
     """Parse the options, measure and print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quick_start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--checkouts", type=Path, nargs="+", default=[ROOT])
+    parser.add_argument("--ten-lines", action="store_true")
     parser.add_argument("program", nargs="*", default=["jobs/click_count.py"])
     options = parser.parse_args()
+    if options.ten_lines:
+        ten_lines(options.rounds)
+        return
     runs: dict[Path, list[dict[str, float]]] = {checkout: [] for checkout in options.checkouts}
     for number in range(options.rounds):
         for checkout, seen in runs.items():

@@ -22,11 +22,11 @@ _LOG = logging.getLogger("flinkish.JobManager")
 _reported: set[str] = set()
 
 
-def warn_without_effect(call: str, why: str) -> None:
-    """Log, once per process, that this call has no effect."""
+def warn_without_effect(call: str, why: str, level: int = logging.WARNING) -> None:
+    """Log, once per process, that this call has no effect. ``level``: DEBUG if the results are those of Flink."""
     if call not in _reported:
         _reported.add(call)
-        _LOG.warning("%s has no effect: %s", redact(call), redact(why))
+        _LOG.log(level, "%s has no effect: %s", redact(call), redact(why))
 
 
 def note_not_needed(what: str, why: str) -> None:

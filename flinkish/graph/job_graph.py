@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.common.no_effect import warn_without_effect
+from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import DataFrameSource, RecordDecoder, Source, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.graph.broadcast_first import consumes_broadcast_first, waiting_sources
@@ -126,6 +127,11 @@ class JobGraphGenerator:
     def sources(self) -> dict[int, Source]:
         """The sources of the program by vertex id. A worker may get only the decoder of such a source."""
         return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}
+
+    def uses_data_frames(self) -> bool:
+        """Whether Spark itself reads a source of the program, or a sink takes Spark's DataFrames."""
+        read = any(isinstance(source, DataFrameSource) for source in self.sources().values())
+        return read or any(isinstance(node.sink, DataFrameSink) for node in self._graph.sinks())
 
     def migrations(self) -> dict[tuple[str, str], Callable[[Any], Any]]:
         """The state migrations of the program: (uid, state name) -> the function that each value of that state passes

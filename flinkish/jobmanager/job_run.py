@@ -380,16 +380,22 @@ class JobRun:
 class MiniClusterRun(JobRun):
     """A run in the minicluster, in this process and without Spark."""
 
+    #: The pause after the first epoch that has read nothing.
+    FIRST_PAUSE_S = 0.001
+
     def __init__(
         self,
         job_id: JobID,
         name: str,
         make_cluster: Callable[[Callable[[WorkerProgress], None]], Any],
         restarts: Restarts | None = None,
+        heartbeat_interval_ms: int = 200,
     ) -> None:
-        """``make_cluster`` is given what must be called with the progress of the tasks."""
+        """``make_cluster`` is given what must be called with the progress of the tasks. While epochs read nothing, the
+        pauses between them grow up to ``heartbeat_interval_ms``."""
         super().__init__(job_id, name, restarts=restarts)
         self._make_cluster = make_cluster
+        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
 
     def _work(self) -> None:
         # all attempts use one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
@@ -399,10 +405,13 @@ class MiniClusterRun(JobRun):
             if again:
                 self._attempt_started()
             self.query_started()
-            while not cluster.store.finished and not self._stop.is_set():
+            pause_s = 0.0
+            while not cluster.store.finished and not self._stop.wait(pause_s):
                 report = cluster.run_epoch()
                 self.epoch_done(report)
                 self.epoch_committed(report.epoch)
+                longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
+                pause_s = 0.0 if report.records_in or cluster.store.finished else longer_s
 
         try:
             self._run_attempts(run_attempt)

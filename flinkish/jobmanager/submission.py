@@ -6,7 +6,8 @@ import atexit
 import json
 import logging
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.settings import driver_settings, job_settings
+from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 from flinkish.runtime.shipped_files import files_here
@@ -110,7 +111,7 @@ def _minicluster_run(
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.task_logs import SlowCalls
     from flinkish.minicluster import MiniCluster
-    from flinkish.runtime.task_progress import ProgressReporter
+    from flinkish.runtime.task_progress import ProgressReporter, WorkerProgress
 
     needed = dependencies_of(configuration)
     if needed.jars:
@@ -118,12 +119,14 @@ def _minicluster_run(
     generator.with_shipped_files(files_here(needed))
     job_id = JobID()
     job = generator.generate(job_id.to_hex_string(), name)
-    restarts = Restarts(from_configuration(configuration))
-    run = MiniClusterRun(
-        job_id, name, lambda publish: MiniCluster(job, progress=ProgressReporter(job, publish)), restarts
-    )
+    restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
+
+    def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
+        return MiniCluster(job, progress=ProgressReporter(job, publish))
+
+    run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
-    run.observers += [run.record, SlowCalls(job), progress_for(driver_settings(configuration).progress, job)]
+    run.observers += [run.record, SlowCalls(job), progress_for(settings.progress, job)]
     return run
 
 
@@ -141,7 +144,9 @@ def _spark_run(
     from flinkish.spark.session import get_session
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
-    spark = session if session is not None else get_session(configuration, name)
+    if session is None:
+        session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
+    spark = session
     generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
@@ -157,6 +162,13 @@ def _spark_run(
         _attach(run, plan.job, json_plan, temporary)
     atexit.register(directory.release)
     return run
+
+
+def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -> bool:
+    """Whether Spark's JVM has little to do in the job: it neither reads nor writes records or state, and the program is
+    no notebook, in which something else may follow."""
+    keeps_nothing = settings.job_dir is None and settings.savepoint is None and not settings.checkpoints.enabled
+    return keeps_nothing and not generator.uses_data_frames() and hasattr(sys.modules["__main__"], "__file__")
 
 
 @contextmanager
@@ -190,6 +202,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     run.observers += [run.record, TaskLogs(job), SlowCalls(job), progress_for(settings.progress, job)]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
-    warn_of_missing_uids(job)
+    if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:
+        warn_of_missing_uids(job)
     if not temporary:
         run.observers.append(RequestDesk(RunClient(run), directory))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, indented
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.deployment import JobDescriptor
@@ -28,6 +29,12 @@ class TaskLogs(JobObserver):
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """Log the lines of the failed task; those of the other tasks of that epoch are in the executors' logs."""
         log_in_driver(failure.log, failure.task, failure.epoch)
+
+    def job_done(self, status: JobStatus) -> None:
+        """Wait until what functions have printed is printed here, too, because the program may end next."""
+        from flinkish.spark.driver_jvm import wait_for_output_of_workers
+
+        wait_for_output_of_workers()
 
 
 class SlowCalls(JobObserver):

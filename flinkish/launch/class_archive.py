@@ -1,21 +1,24 @@
 """Makes and finds the archive of the classes that the driver's JVM loads (Java's class data sharing).
 
 A JVM maps the archive into memory instead of reading and verifying classes from some hundred jar files, which takes a
-third of the time that a job needs to start. The archive is made once for each machine, Java and Spark by
-``flinkish prepare``, which ``spark-submit.sh`` calls when it sets itself up. Without the archive a start only takes
-longer, and a JVM ignores an archive that does not match it.
+third of the time that a job needs to start. The archive is made once for each machine, Java and Spark: by ``flinkish
+prepare``, which ``spark-submit.sh`` calls when it sets itself up, or in the background after the first program that has
+started without it. Without the archive a start only takes longer, and a JVM ignores an archive that does not match it.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -37,6 +40,8 @@ _COMPILE_LATER = (
     " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
+_START_FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+
 #: Keeps a JVM from reporting that it does not use the archive because its class path differs.
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 _TIMEOUT_S = 300
@@ -57,6 +62,19 @@ env = StreamExecutionEnvironment.get_execution_environment(settings)
 env.from_collection([("a", 1), ("b", 2)]).key_by(lambda pair: pair[0]).sum(1).print()
 env.execute("class archive")
 """
+
+#: Makes the archive beside whatever else the machine does. Nobody reads the failure of one that cannot be made.
+_IN_BACKGROUND = """
+import os
+os.nice(19)
+from flinkish.launch import class_archive
+from flinkish.launch.home import Home
+class_archive.make(Home(os.environ).cache, os.environ)
+"""
+_ROOT = str(Path(__file__).resolve().parents[2])
+#: A program that lives so long does not keep others waiting for the archive.
+_LONG_LIVED_S = 60.0
+_made_later = False
 
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
@@ -81,6 +99,14 @@ def options(cache: Path, environment: Mapping[str, str]) -> str:
     return " ".join(filter(None, (given, compiling, _QUIET, shlex.quote(f"-XX:SharedArchiveFile={archive}"))))
 
 
+def short_lived(options: str) -> str:
+    """The options of a JVM that need not run Spark's own code fast, from those of any driver's JVM. With its first
+    compiler alone and a collector without threads of its own, a start takes three quarters of the processor time
+    (docs/performance.md). Options that choose a compiler or a collector stay as they are."""
+    chosen = "TieredStopAtLevel" in options or re.search(r"-XX:\+Use\w*GC", options) is not None
+    return options if chosen else f"{options} {_START_FAST}".strip()
+
+
 def make(cache: Path, environment: Mapping[str, str]) -> Path:
     """Make the archive unless it exists, and return its path. If several processes call this, one makes the archive
     and the others wait for it.
@@ -96,6 +122,41 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
             _remove_old(cache)
             _make(archive, environment)
     return archive
+
+
+def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None:
+    """If there is no archive, have one made by another process with low priority: when this one ends, or, if it lives
+    longer, after a minute. Repeated calls have no effect."""
+    global _made_later
+    if _made_later or path_in(cache, environment).exists():
+        return
+    _made_later = True
+    begun = threading.Lock()
+
+    def begin() -> None:
+        if not begun.acquire(blocking=False):
+            return
+        print(
+            "flinkish: what makes the next starts faster is made in the background, once (flinkish.prepare: off)",
+            file=sys.stderr,
+            flush=True,
+        )
+        path = os.pathsep.join(filter(None, (_ROOT, environment.get("PYTHONPATH"))))
+        with suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-c", _IN_BACKGROUND],
+                env={**environment, "PYTHONPATH": path},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    atexit.register(begin)
+    timer = threading.Timer(_LONG_LIVED_S, begin)
+    timer.daemon = True
+    timer.start()
 
 
 def _make(archive: Path, environment: Mapping[str, str]) -> None:

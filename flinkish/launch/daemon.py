@@ -1,8 +1,12 @@
-"""PySpark's daemon of Python workers, without a traceback on the console when a job ends as it should.
+"""PySpark's daemon of Python workers, whose output a user can read.
 
-When Spark stops, it closes the sockets of its idle workers. A worker takes that for an error and tries to report it
-through the closed socket. Over Unix domain sockets, which flinkish uses for speed, that raises BrokenPipeError at once,
-and PySpark prints it. Rule: only this case is silenced, in which nobody is left to read what the worker reports.
+What user functions print goes to the standard output of the driver, through a named pipe; Spark would write it to the
+standard error of its JVM.
+
+No traceback is printed when a job ends as it should. When Spark stops, it closes the sockets of its idle workers. A
+worker takes that for an error and tries to report it through the closed socket. Over Unix domain sockets, which
+flinkish uses for speed, that raises BrokenPipeError at once, and PySpark prints it. Rule: only this case is silenced,
+in which nobody is left to read what the worker reports.
 
 This module is set as ``spark.python.daemon.module`` for local masters only, because on other masters flinkish cannot be
 imported before a task has run. Spark ignores that setting for the workers that plan Python data sources; those call
@@ -14,24 +18,50 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from contextlib import suppress
 
 from pyspark import daemon
 
+#: The environment variable with the path of the named pipe that the driver reads.
+DRIVERS_OUTPUT = "FLINKISH_DRIVERS_OUTPUT"
+
 _worker = daemon.worker
+_prints_to_driver = False
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
     """Run PySpark's function of the same name. A result other than 0, as after a broken pipe, makes the worker wait for
     the end of its socket and exit."""
+    _print_to_driver()
     try:
         return int(_worker(sock, authenticated))
     except BrokenPipeError:
         return 1
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+
+
+def _print_to_driver() -> None:
+    """Make the driver's pipe the standard output of this process, for programs that it starts as well. Where nobody
+    reads the pipe, nothing changes."""
+    global _prints_to_driver
+    path = os.environ.get(DRIVERS_OUTPUT)
+    if path is None or _prints_to_driver:
+        return
+    _prints_to_driver = True
+    with suppress(OSError):
+        pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(pipe, True)
+        os.dup2(pipe, 1)
+        os.close(pipe)
+        # a line that is written at once is not mixed with those of other workers
+        sys.stdout = open(1, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def quiet_this_worker() -> None:
-    """Silence this worker, if PySpark's own daemon has started it. The daemon's function `worker` is looked up before
-    each task, so replacing it takes effect from the next task on."""
+    """Make a worker that PySpark's own daemon has started one of this module. The daemon's function `worker` is looked
+    up before each task, so replacing it takes effect from the next task on."""
     main = sys.modules["__main__"]
     if getattr(getattr(main, "__spec__", None), "name", None) == daemon.__name__:
         main.worker = worker  # type: ignore[attr-defined]

@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlparse
 
 from flinkish.common.dependencies import WITHOUT_CURRENT_DIRECTORY
 from flinkish.errors import ConnectionFailedError, FinalOperationError
+from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list
 from flinkish.launch.spark_home import spark_home
 
@@ -54,6 +55,9 @@ _DIGESTS = {
     "io.unitycatalog_unitycatalog-client-0.6.0.jar": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
 }
+
+#: Where Spark's resolution leaves jars, below the user's home; the number is Ivy's version.
+_IVY_JARS = ".ivy2*/jars"
 
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
 
@@ -91,7 +95,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     known = cache / f"packages-{key}.json"
     jars = _remembered(known)
     if jars is None:
-        jars = _run(packages, command, cache, key)
+        jars = _left_by_ivy(packages, options) or _run(packages, command, cache, key)
         _check(jars)
         _say_what_is_unknown(jars)
         # drivers that start at once read it, whole or not at all
@@ -101,6 +105,21 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     else:
         _check(jars)
     return jars
+
+
+def _left_by_ivy(packages: str, options: SparkOptions) -> list[str] | None:
+    """The jars of Delta Lake where a resolution has left them, for whatever program: what a resolution would find again
+    in a session of Spark, which takes as long as the start of a job. None if something else is asked for, or one of
+    them is not there."""
+    if packages != default_spark_settings()[PACKAGES] or options.either("--exclude-packages", _EXCLUDES):
+        return None
+    if not _sparks_own(options):
+        return None
+    for folder in sorted(Path.home().glob(_IVY_JARS)):
+        jars = [str(folder / name) for name in _DIGESTS]
+        if all(map(os.path.exists, jars)):
+            return jars
+    return None
 
 
 def _check(jars: list[str]) -> None:

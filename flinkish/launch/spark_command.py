@@ -75,7 +75,7 @@ class SparkCommand:
         """Whether the workers run on the driver's machine."""
         return self.master().startswith("local")
 
-    def _runs_in_one_jvm(self) -> bool:
+    def runs_in_one_jvm(self) -> bool:
         """Whether the driver's JVM is the only executor."""
         local = _ONE_JVM.fullmatch(self.master()) is not None
         return local and self.remote() is None and not self.in_cluster_mode()
@@ -115,7 +115,7 @@ class SparkCommand:
         if not self.in_cluster_mode():
             # resolved above: keeps Spark from resolving them again and printing its report
             user = SparkOptions((*user.items, ("--conf", f"{PACKAGES}=")))
-        if self._runs_in_one_jvm():
+        if self.runs_in_one_jvm():
             # the jars need not be copied then, and the archive of classes covers Delta's classes as well
             class_path = user.either("--driver-class-path", "spark.driver.extraClassPath")
             places = [*map(path_of, jars), *([class_path] if class_path else [])]
@@ -162,7 +162,7 @@ class SparkCommand:
             named = self._spark.conf(WORKERS_PYTHON) or self._file_settings.get(WORKERS_PYTHON)
             own |= {PYSPARK_PYTHON: named} if named else {}
             result |= {name: self._environment.get(name, value) for name, value in own.items()}
-        if self._runs_in_one_jvm():
+        if self.runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
             options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})
             start = {"SPARK_HOME": home, class_archive.JVM_OPTIONS: options}
@@ -196,6 +196,8 @@ def local_settings(master: str, environment: Mapping[str, str]) -> dict[str, str
     if _ONE_JVM.fullmatch(master):
         # another user of the machine can reach the ports as well; Spark makes a secret itself for these masters
         settings["spark.authenticate"] = "true"
+        # what is shuffled stays on this machine and is read at once: compressing it takes longer than writing it
+        settings["spark.shuffle.compress"] = "false"
     if ROOT not in (*site.getsitepackages(), site.getusersitepackages()):
         # lets the daemon import its module even if only the path of this process contains the folder
         settings["spark.executorEnv.PYTHONPATH"] = ROOT

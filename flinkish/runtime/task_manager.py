@@ -211,7 +211,7 @@ class TaskManager:
         standby = standby - active
         active = self._with_room(active)
         held = self.tasks.active.keys() | self.tasks.standby.keys()
-        _LOG.info(
+        _LOG.debug(
             "Handle new assignment with:\n"
             "\tNew active tasks: %s\n\tNew standby tasks: %s\n"
             "\tExisting active tasks: %s\n\tExisting standby tasks: %s",

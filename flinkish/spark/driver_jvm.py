@@ -8,16 +8,20 @@ the process's environment is restored afterwards. A session that the user has ma
 from __future__ import annotations
 
 import atexit
+import codecs
 import fcntl
 import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from flinkish.launch import class_archive
+from flinkish.launch.daemon import DRIVERS_OUTPUT
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
     LOCAL_IP,
@@ -50,7 +54,7 @@ def jvm_is_running() -> bool:
 
 
 @contextmanager
-def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
+def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> Iterator[None]:
     """Inside this context, PySpark starts its JVM with flinkish's options.
 
     All settings for Spark are passed in a file that only this user can read and that is deleted at the end, because
@@ -58,6 +62,7 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
 
     Args:
         settings: the program's own settings for Spark, which win over those of its start.
+        short_lived: whether the JVM is to start fast rather than to run Spark's own code fast.
     """
     given, own = submitted_options(os.environ), _options(settings)
     command = SparkCommand(os.environ, SparkOptions((*given.items, *own.items)))
@@ -70,6 +75,9 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
     else:
         options = SparkOptions.parse(command.arguments())
         variables |= command.jvm_environment([])
+    if short_lived and command.runs_in_one_jvm():
+        options_of_jvm = variables.get(class_archive.JVM_OPTIONS) or os.environ.get(class_archive.JVM_OPTIONS, "")
+        variables[class_archive.JVM_OPTIONS] = class_archive.short_lived(options_of_jvm)
     folder = _own_folder()
     file = Path(folder, "spark.properties")
     above = {"spark.python.unix.domain.socket.dir": folder} if command.is_local() else {}
@@ -78,6 +86,7 @@ def submit_variables(settings: Mapping[str, str]) -> Iterator[None]:
         options = _settings_in_a_file(options, file, above)
         if command.is_local():
             variables |= _import_path()
+            variables[DRIVERS_OUTPUT] = _output_of_workers(folder)
         variables[SUBMIT_ARGUMENTS] = submit_arguments(options.tokens())
         before = {name: os.environ.get(name) for name in variables}
         _set_variables(variables)
@@ -159,6 +168,58 @@ def _remove_abandoned(folder: Path) -> None:
         os.close(lock)
 
 
+class _OutputOfWorkers:
+    """Copies what workers print from a named pipe to this process's standard output, which notebooks and tests replace
+    now and then."""
+
+    #: What this process itself writes into the pipe to learn that everything before it is copied.
+    _MARK = b"\0flinkish\0"
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        os.mkfifo(path, 0o600)
+        # also open for writing: the pipe does not end when no worker is left
+        self._pipe = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._seen = threading.Semaphore(0)
+        threading.Thread(target=self._copy, name="flinkish-output-of-workers", daemon=True).start()
+
+    def wait(self, timeout_s: float = 5.0) -> None:
+        """Wait until what the workers have printed so far is copied."""
+        os.write(self._pipe, self._MARK)
+        self._seen.acquire(timeout=timeout_s)
+
+    def _copy(self) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        left = b""
+        while True:
+            *parts, left = (left + os.read(self._pipe, 65_536)).split(self._MARK)
+            # what may be the beginning of a mark is looked at again with what follows it
+            begin = left.rfind(b"\0", max(0, len(left) - len(self._MARK)))
+            done, left = (left, b"") if begin < 0 else (left[:begin], left[begin:])
+            with suppress(OSError, ValueError):
+                sys.stdout.write(decode(b"".join((*parts, done))))
+                sys.stdout.flush()
+            for _ in parts:
+                self._seen.release()
+
+
+_output: _OutputOfWorkers | None = None
+
+
+def _output_of_workers(folder: str) -> str:
+    """The path of the pipe into which the workers of this process print."""
+    global _output
+    if _output is None:
+        _output = _OutputOfWorkers(os.path.join(folder, "stdout"))
+    return _output.path
+
+
+def wait_for_output_of_workers() -> None:
+    """Wait until all that user functions have printed in workers of this machine is printed here."""
+    if _output is not None:
+        _output.wait()
+
+
 def _import_path() -> dict[str, str]:
     """Variables with which each Python that the JVM starts imports nothing from its current directory, as it would
     because it is started with ``-m``; only what this process itself imports from there, and from the folder of the
@@ -169,6 +230,19 @@ def _import_path() -> dict[str, str]:
     wanted = [folder for folder in dict.fromkeys([*folders, os.path.realpath(os.getcwd())]) if folder in own]
     given = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join(dict.fromkeys([*given, *wanted]))}
+
+
+def make_archive_after_this_program(settings: Mapping[str, str]) -> None:
+    """Have the archive of classes made after this program if it is not there. Only drivers that are their own executor
+    use it.
+
+    Args:
+        settings: the program's own settings for Spark.
+    """
+    given = submitted_options(os.environ)
+    command = SparkCommand(os.environ, SparkOptions((*given.items, *_options(settings).items)))
+    if command.runs_in_one_jvm():
+        class_archive.make_after_this_program(command.home.cache, dict(os.environ))
 
 
 def make_the_most_of(jvm: Any, settings: Mapping[str, str]) -> list[str]:

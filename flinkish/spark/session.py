@@ -3,6 +3,7 @@ flinkish's queries need."""
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import re
@@ -19,13 +20,18 @@ from pkgutil import iter_modules
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import python
+from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
-from flinkish.spark.driver_jvm import jvm_is_running, make_the_most_of, submit_variables
+from flinkish.spark.driver_jvm import (
+    jvm_is_running,
+    make_archive_after_this_program,
+    make_the_most_of,
+    submit_variables,
+)
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
@@ -92,15 +98,22 @@ def installed_java() -> str | None:
     return found.group(1) if found else None
 
 
-def get_session(configuration: Configuration, app_name: str) -> Any:
+def get_session(configuration: Configuration, app_name: str, *, short_lived: bool = False) -> Any:
     """The Spark session for a job: the active session, else one of Spark Connect if the configuration
     (``spark.remote``) or the environment asks for it, else a local one.
+
+    Args:
+        short_lived: a JVM that is started for the session is to start fast rather than to run Spark's own code fast.
 
     Raises:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
         EnvironmentVersionError: Python or Java is too old.
     """
-    session = _found_or_made(configuration, app_name)
+    py4j = logging.getLogger("py4j")
+    if py4j.level == logging.NOTSET:
+        # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
+        py4j.setLevel(logging.WARNING)
+    session = _found_or_made(configuration, app_name, short_lived)
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)
@@ -122,7 +135,7 @@ def look_up_installed_sources(spark: Any) -> None:
         getattr(manager, "dataSourceBuilders_$eq")(jvm.scala.Option.apply(none))
 
 
-def _found_or_made(configuration: Configuration, app_name: str) -> Any:
+def _found_or_made(configuration: Configuration, app_name: str, short_lived: bool) -> Any:
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -136,7 +149,7 @@ def _found_or_made(configuration: Configuration, app_name: str) -> Any:
         return SparkSession.builder.remote(remote).getOrCreate()
     if not remote and os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
         return SparkSession.builder.getOrCreate()
-    return _local_session(configuration, app_name, remote)
+    return _local_session(configuration, app_name, remote, short_lived)
 
 
 def _choose_python(configuration: Configuration, active: Any) -> None:
@@ -158,11 +171,12 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
     os.environ[PYSPARK_PYTHON] = wanted
 
 
-def _local_session(configuration: Configuration, app_name: str, remote: str) -> Any:
+def _local_session(configuration: Configuration, app_name: str, remote: str, short_lived: bool) -> Any:
     """Make a session whose driver is on this machine.
 
     Args:
         remote: URL of a Spark Connect server that this process starts; "": classic Spark.
+        short_lived: see `get_session`.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -174,7 +188,9 @@ def _local_session(configuration: Configuration, app_name: str, remote: str) -> 
     }
     builder = SparkSession.builder.appName(app_name)
     running = jvm_is_running()
-    with nullcontext() if running else submit_variables(own):
+    if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
+        make_archive_after_this_program(own)
+    with nullcontext() if running else submit_variables(own, short_lived):
         if not running:
             # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that
             # were submitted, over which the program's own ones win

@@ -42,8 +42,9 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def jars(cache: Path) -> list[str]:
     """The paths of Delta's jars, resolved by Spark."""
+    resolved = SparkOptions((("--exclude-packages", "nobody:nothing"),))
     with redirect_stderr(StringIO()) as said:
-        found = resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), cache)
+        found = resolve(default_spark_settings()["spark.jars.packages"], resolved, cache)
     (cache / "said").write_text(said.getvalue())
     return [path_of(jar) for jar in found]
 
@@ -58,7 +59,8 @@ def test_delta_in_the_supported_version_is_known_to_the_last_jar(cache: Path, ja
 def test_a_jar_that_is_not_what_was_published_is_refused_also_when_it_is_remembered(
     cache: Path, jars: list[str], tmp_path: Path
 ) -> None:
-    (remembered,) = cache.glob("packages-*.json")
+    resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), cache)
+    remembered = max(cache.glob("packages-*.json"), key=os.path.getmtime)
     before = remembered.read_text()
     changed = tmp_path / Path(jars[0]).name
     shutil.copy(jars[0], changed)
@@ -71,6 +73,15 @@ def test_a_jar_that_is_not_what_was_published_is_refused_also_when_it_is_remembe
         assert str(changed) in str(error.value)
     finally:
         remembered.write_text(before)
+
+
+def test_jars_that_an_earlier_resolution_has_left_are_found_without_a_session(
+    jars: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``jars``: they are there."""
+    found = resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), tmp_path)
+    assert sorted(map(path_of, found)) == sorted(jars)
+    assert "resolving" not in capfd.readouterr().err
 
 
 def test_a_job_runs_without_any_download_from_jars_that_are_given(jars: list[str], tmp_path: Path) -> None:

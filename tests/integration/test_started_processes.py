@@ -16,11 +16,12 @@ import pytest
 from tests.support.processes import python_path
 
 PROGRAM = """
-import glob, os, sys
+import glob, logging, os, sys
 import beside
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 
+logging.basicConfig(level=logging.INFO)
 settings = Configuration()
 settings.set_string("flinkish.job.dir", sys.argv[1])
 settings.set_string("parallelism.default", "2")
@@ -54,7 +55,9 @@ class Ended:
     """A job that has ended, and what was seen of its processes."""
 
     folder: Path
+    #: the words of each line of its standard output
     lines: list[list[str]]
+    errors: str
     command_lines: set[str]
 
     def having(self, word: str) -> list[list[str]]:
@@ -67,7 +70,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     for name in ("program", "elsewhere", "temporary"):
         (folder / name).mkdir()
     (folder / "program/main.py").write_text(PROGRAM)
-    (folder / "program/beside.py").write_text("def double(n):\n    return 2 * n\n")
+    (folder / "program/beside.py").write_text("def double(n):\n    print('doubles', n)\n    return 2 * n\n")
     for name in SHADOWED:
         marker = f"open({str(folder / 'marker')!r}, 'a').write(__name__ + ' ')\nraise ImportError(__name__)\n"
         (folder / "elsewhere" / f"{name}.py").write_text(marker)
@@ -78,20 +81,24 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
     own = {"PYTHONPATH": python_path(), "FLINKISH_CONF": str(secrets), "TMPDIR": str(folder / "temporary")}
     command = [sys.executable, str(folder / "program/main.py"), str(folder / "job")]
     seen: set[str] = set()
-    with subprocess.Popen(
-        command,
-        cwd=folder / "elsewhere",
-        env={**inherited, **own},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    errors = folder / "errors"
+    with (
+        errors.open("w") as stderr,
+        subprocess.Popen(
+            command,
+            cwd=folder / "elsewhere",
+            env={**inherited, **own},
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        ) as process,
+    ):
         watching = threading.Thread(target=_watch, args=(process, seen))
         watching.start()
         output = process.communicate(timeout=300)[0]
         watching.join()
-    assert process.returncode == 0, output
-    return Ended(folder, [line.split() for line in output.splitlines()], seen)
+    assert process.returncode == 0, output + errors.read_text()
+    return Ended(folder, [line.split() for line in output.splitlines()], errors.read_text(), seen)
 
 
 def _watch(process: subprocess.Popen[str], seen: set[str]) -> None:
@@ -135,3 +142,12 @@ def test_secrets_reach_spark_but_no_command_line_and_no_file_that_stays(job: End
 def test_no_process_imports_modules_of_the_directory_in_which_it_is_started(job: Ended) -> None:
     marker = job.folder / "marker"
     assert not marker.exists(), marker.read_text()
+
+
+def test_what_functions_print_is_on_the_standard_output_of_the_program(job: Ended) -> None:
+    assert sorted(job.having("doubles")) == [["1"], ["2"]]
+    assert "doubles" not in job.errors
+
+
+def test_a_program_that_logs_at_info_has_the_console_for_its_own_lines(job: Ended) -> None:
+    assert "py4j" not in job.errors and "assignment" not in job.errors

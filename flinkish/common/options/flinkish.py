@@ -196,6 +196,17 @@ STATE_PACKAGES: ConfigOption[str | None] = (
     )
 )
 
+PREPARE: ConfigOption[str] = (
+    ConfigOptions.key("flinkish.prepare")
+    .string_type()
+    .default_value("auto")
+    .with_choices("auto", "off")
+    .with_description(
+        "auto: after the first program on a local master, what makes later starts faster (flinkish prepare) is made in "
+        "the background, with low priority. off: only flinkish prepare makes it."
+    )
+)
+
 NUM_STANDBY_REPLICAS: ConfigOption[int] = (
     ConfigOptions.key("num.standby.replicas")
     .int_type()

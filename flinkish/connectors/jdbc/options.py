@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from flinkish.common.no_effect import warn_without_effect
@@ -128,7 +129,7 @@ class JdbcExecutionOptions:
 
         def with_batch_interval_ms(self, interval_ms: int) -> JdbcExecutionOptions.Builder:
             if _whole(interval_ms, "the batch interval"):
-                warn_without_effect("with_batch_interval_ms", "rows become visible with their epoch")
+                warn_without_effect("with_batch_interval_ms", "rows become visible with their epoch", logging.DEBUG)
             self._batch_interval_ms = interval_ms
             return self
 

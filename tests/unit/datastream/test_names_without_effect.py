@@ -156,12 +156,13 @@ def test_arguments_that_ask_for_what_happens_anyway_are_not_reported(caplog: pyt
         ParquetBulkWriters.for_row_type(ROW, utc_timestamp=True)
         OrcBulkWriters.for_row_type(ROW)
         ParquetColumnarRowInputFormat(ROW, None, 2048, True, True)
+        JdbcExecutionOptions.builder().with_batch_interval_ms(200)
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_a_call_without_effect_is_reported_once(call: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.DEBUG):
         CALLS[call](new_environment())
         CALLS[call](new_environment())
     reports = [record.getMessage() for record in caplog.records if "has no effect" in record.getMessage()]

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FencedError, FlinkishError, InternalError, OperationError
 from flinkish.jobmanager.history.history import NoHistory
 from flinkish.jobmanager.job_run import JobObserver, JobRun
@@ -17,6 +19,7 @@ from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.testing import TestingSource
 
 TIMEOUT_S = 30
 
@@ -270,3 +273,14 @@ def test_a_history_that_cannot_be_closed_and_what_cannot_be_given_back_end_no_wa
     run.history = Broken()
     assert run.ended() == ["RUNNING", "FINISHED"]
     assert run.result.exception() is None
+
+
+def test_epochs_that_read_nothing_become_rare_in_the_minicluster_and_a_cancel_does_not_wait_for_the_next() -> None:
+    settings = {"execution.target": "minicluster", "flinkish.progress": "never", "flinkish.heartbeat.interval": "1 h"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
+    env.from_source(TestingSource.of_splits([1, 2]), WatermarkStrategy.no_watermarks(), "endless").print()
+    client: Any = env.execute_async("idle")
+    assert not client.run.over.wait(1)
+    assert 2 <= len(client.run.reports) < 20, "without pauses, hundreds of epochs a second"
+    client.cancel().result(TIMEOUT_S)
+    assert client.run.over.wait(TIMEOUT_S)

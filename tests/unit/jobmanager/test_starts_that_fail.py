@@ -53,7 +53,7 @@ def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, mo
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", str(tmp_path / "job"))
     configuration.set_string("flinkish.progress", "auto")
-    monkeypatch.setattr(session, "get_session", lambda configuration, name: object())
+    monkeypatch.setattr(session, "get_session", lambda configuration, name, short_lived: object())
     for _ in range(2):
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         env.from_collection([1, 2, 3]).print()

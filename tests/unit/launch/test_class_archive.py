@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from flinkish.launch.class_archive import JVM_OPTIONS, options, path_in
+from flinkish.launch.class_archive import JVM_OPTIONS, options, path_in, short_lived
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.spark_command import SparkCommand
+from tests.support.processes import python_path
 
 
 def java(folder: Path) -> dict[str, str]:
@@ -71,3 +75,41 @@ def test_an_archive_below_a_folder_with_a_space_is_one_option(tmp_path: Path) ->
     archive.touch()
     # Spark's scripts split the options as a shell does
     assert shlex.split(options(cache, environment))[-1] == f"-XX:SharedArchiveFile={archive}"
+
+
+@pytest.mark.parametrize(
+    ("given", "starts_fast"),
+    [
+        ("", True),
+        ("-Xmx2g", True),
+        ("-XX:Tier4CompileThreshold=150000 -XX:SharedArchiveFile=/a.jsa", True),
+        ("-XX:+UseZGC", False),
+        ("-XX:TieredStopAtLevel=4", False),
+    ],
+)
+def test_a_jvm_that_lives_shortly_starts_fast_unless_the_user_has_chosen_its_compiler_or_collector(
+    given: str, starts_fast: bool
+) -> None:
+    options = short_lived(given)
+    assert options.startswith(given)
+    assert ("TieredStopAtLevel=1" in options, "UseSerialGC" in options) == (starts_fast, starts_fast)
+
+
+@pytest.mark.parametrize(("there", "said"), [(False, 1), (True, 0)])
+def test_a_program_that_starts_without_the_archive_says_once_at_its_end_that_it_is_made(
+    there: bool, said: int, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "PYTHONPATH": python_path(), **java(tmp_path / "java")}
+    if there:
+        path_in(tmp_path, environment).touch()
+    program = (
+        "import os, pathlib, sys\n"
+        "from flinkish.launch.class_archive import make_after_this_program\n"
+        "for _ in range(2): make_after_this_program(pathlib.Path(sys.argv[1]), dict(os.environ))\n"
+        "print('end of the program', file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    lines = result.stderr.splitlines()
+    assert lines[0] == "end of the program"
+    assert sum("in the background" in line for line in lines) == said

@@ -353,7 +353,7 @@ def test_handle_assignment_creates_keeps_closes_and_tells(executor: Executor, ca
     executor.run(2, 9)
     gone = executor.manager.tasks.active[VERTEX, 2]
     take_story()
-    with caplog.at_level(logging.INFO, "flinkish.TaskManager"):
+    with caplog.at_level(logging.DEBUG, "flinkish.TaskManager"):
         executor.manager.handle_assignment(ids(0, 1))
     assert executor.manager.tasks.active[VERTEX, 0] is kept and set(executor.manager.tasks.active) == ids(0, 1)
     assert gone.task_state is TaskState.CLOSED
