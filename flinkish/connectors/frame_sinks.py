@@ -248,23 +248,28 @@ class DeltaMergeSink(DataFrameSink):
             "spark.databricks.delta.write.txnVersion": str(context.epoch),
         }
         view = f"flinkish_{zlib.crc32(_application(context).encode())}"
+        table = f"{view}_table"
         try:
             # creates an empty table, or does nothing if the table exists
             writer = records.limit(0).write.format("delta").mode("ignore")
             (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
-            missing = set(records.columns) - set(session.read.format("delta").load(self._path).columns)
+            # Spark's SQL takes no relative path in the place of a table, as its readers and writers do
+            target = session.read.format("delta").load(self._path)
+            target.createOrReplaceTempView(table)
+            missing = set(records.columns) - set(target.columns)
             if missing:
                 raise self._refused(context, f"it has no column '{min(missing)}'")
             self._last_of_each_key(frame).createOrReplaceTempView(view)
             for key, value in settings.items():
                 session.conf.set(key, value)
-            session.sql(self._statement(records.columns, view)).collect()
+            session.sql(self._statement(records.columns, view, table)).collect()
         except AnalysisException as error:
             raise self._refused(context, _text_of(error)) from error
         finally:
             for key in settings:
                 session.conf.unset(key)
             session.catalog.dropTempView(view)
+            session.catalog.dropTempView(table)
 
     def _refused(self, context: CommitContext, why: str) -> ProgramError:
         return ProgramError(
@@ -286,12 +291,11 @@ class DeltaMergeSink(DataFrameSink):
         delete = functions.coalesce(functions.expr(self._delete_when or "false"), functions.lit(False))
         return rows.withColumn(DELETED_COLUMN, functions.col(DELETED_COLUMN) | delete)
 
-    def _statement(self, columns: Sequence[str], view: str) -> str:
+    def _statement(self, columns: Sequence[str], view: str, table: str) -> str:
         names = [quoted(name) for name in columns]
         same = " AND ".join(f"t.{quoted(key)} <=> s.{quoted(key)}" for key in self._keys)
-        path = self._path.replace("`", "``")
         return (
-            f"MERGE INTO delta.`{path}` t USING {view} s ON {same}"
+            f"MERGE INTO {table} t USING {view} s ON {same}"
             f" WHEN MATCHED AND s.{DELETED_COLUMN} THEN DELETE"
             f" WHEN MATCHED THEN UPDATE SET {', '.join(f't.{name} = s.{name}' for name in names)}"
             f" WHEN NOT MATCHED AND NOT s.{DELETED_COLUMN} THEN INSERT ({', '.join(names)})"

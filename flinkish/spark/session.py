@@ -158,7 +158,7 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
     Raises:
         ConfigurationError: the JVM already runs, with another interpreter.
     """
-    wanted = configuration.get(python.EXECUTABLE) if configuration.contains(python.EXECUTABLE) else None
+    wanted = configuration.get(python.EXECUTABLE)
     if wanted is None or os.environ.get(PYSPARK_PYTHON) == wanted:
         return
     if active is not None or jvm_is_running():

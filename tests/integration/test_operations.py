@@ -1,8 +1,8 @@
 """docs/operations.md is true: its blocks, run one after the other in a checkout, do what the page says.
 
-Blocks: `file=PATH` is written there; `sh tried` goes to one shell that stops at the first command that fails, where
-`echo $?   # N` demands the exit code N of the line before; `sql tried` and `python tried` run in the tests' session,
-and every SELECT must show a row. `/data` stands for a temporary directory.
+`sh tried` goes to one shell that stops at the first command that fails, where `echo $?   # N` demands the exit code N
+of the line before; `sql tried` and `python tried` run in the tests' session, and every SELECT must show a row. `/data`
+stands for a temporary directory.
 """
 
 from __future__ import annotations
@@ -14,37 +14,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.documented import DOCS, Block, blocks
 from tests.support.processes import REPOSITORY
 
-PAGE = REPOSITORY / "docs" / "operations.md"
+PAGE = DOCS / "operations.md"
 BLOCK_TIMEOUT_S = 900
-_BLOCK = re.compile(r"^```(\w+) (tried|file=(\S+))\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT_CODE = re.compile(r"^(?P<command>(?:.*\\\n)*.*)\necho \$\?   # (?P<code>\d+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One fenced block; ``file``: where it is written to."""
-
-    line: int
-    language: str
-    file: str | None
-    text: str
-
-
-def blocks(page: str) -> Iterator[Block]:
-    """What the page asks for, in its order."""
-    for match in _BLOCK.finditer(page):
-        yield Block(page.count("\n", 0, match.start()) + 1, match[1], match[3], match[4])
 
 
 def with_checks(script: str) -> str:
@@ -116,7 +98,7 @@ def test_what_the_page_on_operations_says_is_true(spark: SparkSession, tmp_path:
     names: dict[str, Any] = {"spark": spark}
     shell = Shell(tmp_path)
     try:
-        for block in blocks(PAGE.read_text()):
+        for block in blocks(PAGE):
             text = block.text.replace("/data/", f"{data}/")
             if block.file is not None:
                 Path(block.file.replace("/data/", f"{data}/")).write_text(text)

@@ -97,8 +97,8 @@ STORAGE: ConfigOption[str | None] = (
 INCREMENTAL: ConfigOption[bool] = (
     ConfigOptions.key("execution.checkpointing.incremental")
     .boolean_type()
-    .default_value(False)
-    .with_description("Write only what changed since the last checkpoint.")
+    .default_value(True)
+    .with_description("Write only what changed since the last checkpoint. Flink's default is false.")
     .with_deprecated_keys("state.backend.incremental")
 )
 

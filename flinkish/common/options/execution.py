@@ -108,7 +108,10 @@ TARGET: ConfigOption[str | None] = (
     ConfigOptions.key("execution.target")
     .string_type()
     .no_default_value()
-    .with_description("Accepted; where a job runs is said by --master.")
+    .with_description(
+        "minicluster: run the job in the program's own process, without Spark. Any other value: on Spark, whose master "
+        "says where."
+    )
 )
 
 SORTED_INPUTS: ConfigOption[bool] = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flinkish.common.config_options import ConfigOption, ConfigOptions
 
-EXECUTABLE: ConfigOption[str] = (
+EXECUTABLE: ConfigOption[str | None] = (
     ConfigOptions.key("python.executable")
     .string_type()
-    .default_value("python")
-    .with_description("Interpreter of the workers.")
+    .no_default_value()
+    .with_description("Interpreter of the workers; without it that of the driver.")
 )
 
 CLIENT_EXECUTABLE: ConfigOption[str] = (

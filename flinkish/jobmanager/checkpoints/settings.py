@@ -49,9 +49,8 @@ def checkpoint_interval_ms(configuration: Configuration) -> int | None:
 
 
 def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
-    """Read ``execution.checkpointing.*``. Checkpoints are incremental unless the configuration says otherwise."""
+    """Read ``execution.checkpointing.*``."""
     retention = configuration.get(checkpointing.EXTERNALIZED_CHECKPOINT_RETENTION)
-    told = configuration.contains(checkpointing.INCREMENTAL)
     return CheckpointSettings(
         interval_ms=checkpoint_interval_ms(configuration),
         timeout_ms=configuration.get(checkpointing.TIMEOUT).to_millis(),
@@ -60,6 +59,6 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         tolerable_failures=configuration.get(checkpointing.TOLERABLE_FAILED_CHECKPOINTS),
         num_retained=max(1, configuration.get(checkpointing.NUM_RETAINED)),
         directory=configuration.get(checkpointing.DIRECTORY),
-        incremental=configuration.get(checkpointing.INCREMENTAL) if told else True,
+        incremental=configuration.get(checkpointing.INCREMENTAL),
         retain_on_cancellation=retention == "RETAIN_ON_CANCELLATION",
     )
