@@ -75,8 +75,8 @@ _PYFLINK_INSIDE = (
 _NO_HOME = "no installation of Flink belongs to flinkish, and the jars of Flink's connectors are not needed"
 _TESTING = "it belongs to PyFlink's own tests: test programs and functions with flinkish.testing"
 _NO_TABLE_API = (
-    "there is no Table API: compute with streams, and leave SQL to Spark, for instance in a query whose frame "
-    "env.from_spark() reads"
+    "there is no Table API (tables are the sources and sinks of streams at most): compute with streams, and leave SQL "
+    "to Spark, for instance in a query whose frame env.from_spark() reads"
 )
 
 #: Patterns of ``module:name`` -> what to do instead; the first that matches counts. A module that a pattern of the form
@@ -106,6 +106,7 @@ _ABSENT = {
     "flinkish.datastream.connectors:SubscriptionType": _PULSAR,
     "flinkish.metrics.metricbase:GenericMetricGroup": _PYFLINK_INSIDE,
     "flinkish.metrics.metricbase:MetricGroupType": _PYFLINK_INSIDE,
+    "flinkish.table:[A-Z]*": _NO_TABLE_API,
     "flinkish.table.*:*": _NO_TABLE_API,
     "flinkish.find_flink_home:*": _NO_HOME,
     "flinkish.find_flink_home:_find_*": _NO_HOME,
