@@ -11,6 +11,7 @@ import base64
 import builtins
 import copy
 import difflib
+import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NoReturn, TypeVar
 
@@ -39,8 +40,12 @@ class Configuration:
     4
     """
 
-    def __init__(self, other: Configuration | None = None) -> None:
+    def __init__(self, other: Configuration | None = None, j_configuration: JavaConfiguration | None = None) -> None:
+        """A copy of ``other``; or the very configuration of an environment, whose ``j_configuration``
+        `flinkish.util.java_utils.get_j_env_configuration` gives."""
         self._values: dict[str, _Value] = dict(other._values) if other is not None else {}
+        if j_configuration is not None:
+            self._values = j_configuration.configuration._values
 
     @classmethod
     def from_dict(cls, map: Mapping[str, Any]) -> Configuration:
@@ -236,6 +241,23 @@ class Configuration:
 
     def _shown(self) -> dict[str, str]:
         return redacted(self.to_dict())
+
+
+class JavaConfiguration:
+    """The configuration of an environment under the names of Java's methods, as programs of PyFlink reach it:
+    ``get_j_env_configuration(env._j_stream_execution_environment).setString(key, value)``. A method that
+    `Configuration` does not have, as ``set_string`` and so on, raises UnsupportedOperationError."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+
+    def __getattr__(self, name: str) -> Any:
+        method = re.sub(r"[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if not hasattr(self.configuration, method):
+            no_java_object(f"the method {name} of Java's Configuration")
+        return getattr(self.configuration, method)
 
 
 def redacted(settings: Mapping[str, str]) -> dict[str, str]:

@@ -26,8 +26,11 @@ from flinkish.common.options import python as python_options
 from flinkish.common.units import format_map, parse_map
 from flinkish.errors import ConfigurationError
 
-#: First line of a program for `python -c`, which would import modules of the current directory before all others.
-WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
+#: Runs pip, for `python -c`, which would import modules of the current directory before all others.
+_PIP = """import runpy, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+runpy.run_module("pip", run_name="__main__", alter_sys=True)
+"""
 
 #: The connectors and formats of Flink, and Kafka's client in Java, which stands beside them.
 _JAR_OF_FLINK = re.compile(r"(?:flink|kafka-clients)-.*\.jar")
@@ -182,8 +185,7 @@ def installed_requirements(needed: Dependencies) -> str:
     if not folder.exists():
         temporary = tempfile.mkdtemp(dir=staging_folder())
         source = [] if found is None else ["--no-index", "--find-links", found]
-        pip = f"{WITHOUT_CURRENT_DIRECTORY}import runpy\nrunpy.run_module('pip', run_name='__main__', alter_sys=True)"
-        command = [sys.executable, "-c", pip, "install", "--disable-pip-version-check", "--no-warn-script-location"]
+        command = [sys.executable, "-c", _PIP, "install", "--disable-pip-version-check", "--no-warn-script-location"]
         ended = subprocess.run(
             [*command, *source, "--requirement", file, "--target", temporary], capture_output=True, text=True
         )

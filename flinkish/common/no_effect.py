@@ -69,14 +69,18 @@ _NO_JAVA = (
     "there is no Flink in Java here: call the methods of the Python objects, and set configuration keys with "
     "env.configure(Configuration.from_dict({...}))"
 )
-_PYFLINK_INSIDE = "it belongs to the inside of PyFlink: use the public classes of the same module"
+_PYFLINK_INSIDE = (
+    "it belongs to the inside of PyFlink: use the public classes of flinkish.datastream and flinkish.common"
+)
+_NO_HOME = "no installation of Flink belongs to flinkish, and the jars of Flink's connectors are not needed"
+_TESTING = "it belongs to PyFlink's own tests: test programs and functions with flinkish.testing"
 _NO_TABLE_API = (
-    "there is no Table API: compute with streams, and leave SQL to Spark, for instance in a query whose frame "
-    "env.from_spark() reads"
+    "there is no Table API (tables are the sources and sinks of streams at most): compute with streams, and leave SQL "
+    "to Spark, for instance in a query whose frame env.from_spark() reads"
 )
 
-#: Patterns of ``module:name`` -> what to do instead; the first that matches counts. A module is there, with any name,
-#: if ``module:*`` is.
+#: Patterns of ``module:name`` -> what to do instead; the first that matches counts. A module that a pattern of the form
+#: ``module:*`` matches can be imported, and has any public name that is asked of it.
 _ABSENT = {
     "flinkish.java_gateway:*": _NO_JAVA,
     "flinkish.util:*": _NO_JAVA,
@@ -102,9 +106,23 @@ _ABSENT = {
     "flinkish.datastream.connectors:SubscriptionType": _PULSAR,
     "flinkish.metrics.metricbase:GenericMetricGroup": _PYFLINK_INSIDE,
     "flinkish.metrics.metricbase:MetricGroupType": _PYFLINK_INSIDE,
+    "flinkish.table:[A-Z]*": _NO_TABLE_API,
+    "flinkish.table.*:*": _NO_TABLE_API,
+    "flinkish.find_flink_home:*": _NO_HOME,
+    "flinkish.find_flink_home:_find_*": _NO_HOME,
+    "flinkish.pyflink_gateway_server:*": _NO_JAVA,
+    "flinkish.serializers:*": _PYFLINK_INSIDE,
+    "flinkish.testing.*:*": _TESTING,
+    # packages, and all modules below them
     **{
-        f"flinkish.table.{module}:*": _NO_TABLE_API
-        for module in ("catalog", "data_view", "expression", "expressions", "module", "udf", "window")
+        f"flinkish.{package}{below}:*": instead
+        for below in ("", ".*")
+        for package, instead in {
+            "dataframe": _NO_TABLE_API,
+            "dataset": "there is no DataSet API: a DataStream whose sources are bounded does the same",
+            "datastream.tests": _TESTING,
+            "fn_execution": _PYFLINK_INSIDE,
+        }.items()
     },
     **{
         f"flinkish.*:{name}": _PYFLINK_INSIDE
@@ -119,7 +137,10 @@ _ABSENT = {
 }
 
 #: Modules of PyFlink that are no files here, and those that define their names.
-_ELSEWHERE = {"flinkish.common.execution_mode": ("common.execution_config",)}
+_ELSEWHERE = {
+    "flinkish.common.execution_mode": ("common.execution_config",),
+    "flinkish.util.java_utils": ("datastream.environment_settings",),
+}
 
 
 class AbsentName(type):
@@ -155,21 +176,28 @@ def supply_names(module: str, *homes: str) -> None:
     """
 
     def named(name: str) -> Any:
-        if not name.startswith("_"):
-            for home in homes:
-                found = importlib.import_module(f"flinkish.{home}")
-                if name in found.__all__:
-                    return getattr(found, name)
-            for pattern, instead in _ABSENT.items():
-                if fnmatchcase(f"{module}:{name}", pattern):
-                    stub = AbsentName(name, (), {"__module__": module, "__doc__": instead, "instead": instead})
-                    # pickling by reference needs the very same object
-                    setattr(sys.modules[module], name, stub)
-                    return stub
+        for home in homes if not name.startswith("_") else ():
+            found = importlib.import_module(f"flinkish.{home}")
+            if name in found.__all__:
+                return getattr(found, name)
+        instead = _instead_of(f"{module}:{name}")
+        if instead is not None:
+            stub = AbsentName(name, (), {"__module__": module, "__doc__": instead, "instead": instead})
+            # pickling by reference needs the very same object
+            setattr(sys.modules[module], name, stub)
+            return stub
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
     # not `__getattr__ = ...` in the module itself, for which type checkers would let any misspelt name pass
     sys.modules[module].__dict__["__getattr__"] = named
+
+
+def _instead_of(path: str) -> str | None:
+    """What to do instead of using the name ``module:name``, or of importing the module ``module:*``; None: it is no
+    name of PyFlink's that matters. Private names, for which libraries look everywhere, need a pattern of their own."""
+    is_private = ":_" in path
+    fitting = (text for key, text in _ABSENT.items() if fnmatchcase(path, key) and (":_" in key or not is_private))
+    return next(fitting, None)
 
 
 class _Loader:
@@ -181,13 +209,12 @@ class _Loader:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        name = module.__name__
-        module.__doc__ = _ABSENT.get(f"{name}:*", "Names that are defined elsewhere.")
-        supply_names(name, *_ELSEWHERE.get(name, ()))
+        module.__doc__ = _instead_of(f"{module.__name__}:*")
+        supply_names(module.__name__, *_ELSEWHERE.get(module.__name__, ()))
 
 
 def module_of_pyflink(name: str) -> ModuleSpec | None:
     """How to load a module that PyFlink has and that is no file here; None: PyFlink has none that matters."""
-    if name not in _ELSEWHERE and f"{name}:*" not in _ABSENT:
+    if name not in _ELSEWHERE and _instead_of(f"{name}:*") is None:
         return None
     return ModuleSpec(name, _Loader, is_package=True)  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ import os
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from flinkish.common.arguments import check_instance
-from flinkish.common.configuration import Configuration
+from flinkish.common.configuration import Configuration, JavaConfiguration
 from flinkish.common.execution_config import ExecutionConfig
 from flinkish.common.no_effect import no_java_object
 from flinkish.common.options import checkpointing, core, execution, state
@@ -21,7 +21,33 @@ from flinkish.datastream.time_characteristic import TimeCharacteristic
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 
+__all__ = ["EnvironmentSettings", "get_j_env_configuration"]
+
 E = TypeVar("E", bound="EnvironmentSettings")
+
+
+class JavaEnvironment:
+    """Stands for the environment of Java's Flink, of which only the configuration is here
+    (`get_j_env_configuration`). Everything else raises UnsupportedOperationError."""
+
+    def __init__(self, configuration: JavaConfiguration) -> None:
+        self._configuration = configuration
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        no_java_object(f"StreamExecutionEnvironment._j_stream_execution_environment.{name}")
+
+
+def get_j_env_configuration(j_env: JavaEnvironment) -> JavaConfiguration:
+    """The configuration of an environment, for programs of PyFlink that set keys in this way.
+
+    Example::
+
+        config = Configuration(j_configuration=get_j_env_configuration(env._j_stream_execution_environment))
+        config.set_string("pipeline.name", "counts")
+    """
+    return j_env._configuration
 
 
 class EnvironmentSettings:
@@ -232,10 +258,9 @@ class EnvironmentSettings:
         self.get_config().register_pojo_type(type_class_name)
 
     @property
-    def _j_stream_execution_environment(self) -> NoReturn:
-        """The environment of Java's Flink, which programs use although its name is private. Raises
-        UnsupportedOperationError."""
-        no_java_object("StreamExecutionEnvironment._j_stream_execution_environment")
+    def _j_stream_execution_environment(self) -> JavaEnvironment:
+        """What stands for the environment of Java's Flink, which programs use although its name is private."""
+        return JavaEnvironment(JavaConfiguration(self._configuration))
 
     # --- checkpoints --------------------------------------------------------------------------------------------
 

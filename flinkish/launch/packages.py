@@ -18,7 +18,6 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from flinkish.common.dependencies import WITHOUT_CURRENT_DIRECTORY
 from flinkish.errors import ConnectionFailedError, FinalOperationError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list
@@ -60,6 +59,9 @@ _DIGESTS = {
 _IVY_JARS = ".ivy2*/jars"
 
 _JAR = re.compile(r"(.+?)-\d.*\.jar")
+
+#: First line of a program for `python -c`, which would import modules of the current directory before all others.
+WITHOUT_CURRENT_DIRECTORY = "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
 
 _PROGRAM = f"""{WITHOUT_CURRENT_DIRECTORY}
 from pyspark.sql import SparkSession

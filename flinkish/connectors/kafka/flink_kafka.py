@@ -18,7 +18,12 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from flinkish.connectors.kafka.properties import COMMIT_OFFSETS, DISCOVERY_INTERVAL_MS, writing_settings
+from flinkish.connectors.kafka.properties import (
+    COMMIT_OFFSETS,
+    DISCOVERY_INTERVAL_MS,
+    warn_of_java_only,
+    writing_settings,
+)
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.sink import KafkaWriter, message_bytes_max
@@ -79,11 +84,12 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
     Args:
         topics: the name of a topic, or several names.
         deserialization_schema: deserializes the values of the Kafka records.
-        properties: properties of Java's consumer, among them ``bootstrap.servers`` and ``group.id``. New partitions are
-            discovered only with ``flink.partition-discovery.interval-millis``.
+        properties: properties of Java's consumer, among them ``bootstrap.servers``. Without a ``group.id`` no offsets
+            are committed, and reading begins as ``auto.offset.reset`` says. New partitions are discovered only with
+            ``flink.partition-discovery.interval-millis``.
 
     Raises:
-        ConfigurationError: no servers, no topics, no group, or a property that the client does not know.
+        ConfigurationError: no servers, no topics, or a property that the client does not know.
     """
 
     def __init__(
@@ -100,9 +106,8 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
             properties={DISCOVERY_INTERVAL_MS: interval, **plain},
             only_topics=True,
         )
-        for what, given in (("bootstrap.servers", plain), ("group.id", plain)):
-            if not given.get(what):
-                raise ConfigurationError(f"the properties have no {what}", where="FlinkKafkaConsumer")
+        if not settings.bootstrap_servers:
+            raise ConfigurationError("the properties have no bootstrap.servers", where="FlinkKafkaConsumer")
         if not names:
             raise ConfigurationError("no topics", where="FlinkKafkaConsumer", expected="at least one")
         check_properties(settings)
@@ -112,11 +117,22 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
 def _group_offsets(properties: Mapping[str, str], where: str) -> KafkaOffsetsInitializer:
     said = properties.get("auto.offset.reset", "latest")
     try:
-        return KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy[said.strip().upper()])
+        reset = KafkaOffsetResetStrategy[said.strip().upper()]
     except KeyError:
         raise ConfigurationError(
             f"auto.offset.reset is {said!r}", where=where, expected="latest, earliest or none"
         ) from None
+    if properties.get("group.id"):
+        return KafkaOffsetsInitializer.committed_offsets(reset)
+    if reset is KafkaOffsetResetStrategy.NONE:
+        raise ConfigurationError(
+            "auto.offset.reset is none, and there is no group.id whose offsets could be read",
+            where=where,
+            expected="a group.id, or where to begin",
+            hint="set auto.offset.reset to earliest or latest",
+        )
+    is_latest = reset is KafkaOffsetResetStrategy.LATEST
+    return KafkaOffsetsInitializer.latest() if is_latest else KafkaOffsetsInitializer.earliest()
 
 
 class Semantic(Enum):
@@ -194,6 +210,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
         self.guarantee = Guarantee.EXACTLY_ONCE if exact else Guarantee.AT_LEAST_ONCE
         # made only to validate the properties; without servers it connects to no broker
         new_producer(writing_settings(self._properties), "FlinkKafkaProducer").close()
+        warn_of_java_only(self._properties, "KafkaSink")
 
     def ignore_failures_after_transaction_timeout(self) -> FlinkKafkaProducer:
         """Has no effect: the records of an epoch whose transaction has timed out are still in the job directory, and

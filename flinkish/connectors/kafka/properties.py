@@ -1,8 +1,10 @@
 """Translates the properties of Java's Kafka clients, as users of Flink write them, into librdkafka's.
 
 Rule: a property that has another name in librdkafka is translated. A property without a meaning for librdkafka, or for
-a reader that is assigned its partitions, is left out. Every other property is passed to librdkafka, which refuses those
-that it does not know. No property that decides how a connection is secured is ignored.
+a reader that is assigned its partitions, is left out; if it would change something in Java's client, a warning says so.
+Every other property is passed to librdkafka, which refuses those that it does not know. Programs often use the same
+properties for readers and writers, so either gets what only the other one needs, too. No property that decides how a
+connection is secured is ignored.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.errors import ConfigurationError
 
 #: Flink's own properties of a Kafka source
@@ -20,15 +23,17 @@ DISCOVERY_INTERVAL_MS = "partition.discovery.interval.ms"
 #: the default of Java's client, which Flink users know; librdkafka's is read_committed
 DEFAULT_ISOLATION = {"isolation.level": "read_uncommitted"}
 
-# Flink's own properties, those that the source decides itself, and those that only concern members of a consumer group
-# or how Java's client hands records over
-_NOT_PASSED_ON_BY_READERS = {
+# Flink's own properties, those that the source or the sink decides itself, and those that only concern members of a
+# consumer group or how Java's clients hand records over and accept them
+_NOT_PASSED_ON = {
     CLIENT_ID_PREFIX,
     COMMIT_OFFSETS,
     DISCOVERY_INTERVAL_MS,
+    "acks",
     "auto.commit.interval.ms",
     "auto.offset.reset",
     "bootstrap.servers",
+    "buffer.memory",
     "default.api.timeout.ms",
     "enable.auto.commit",
     "enable.auto.offset.store",
@@ -36,32 +41,48 @@ _NOT_PASSED_ON_BY_READERS = {
     "exclude.internal.topics",
     "group.id",
     "key.deserializer",
+    "key.serializer",
+    "max.block.ms",
     "max.poll.records",
     "partition.assignment.strategy",
     "register.consumer.metrics",
-    "value.deserializer",
-}
-# properties that the sink decides itself, and those that only concern how Java's client accepts records
-_NOT_PASSED_ON_BY_WRITERS = {
-    "acks",
-    "bootstrap.servers",
-    "buffer.memory",
-    "key.serializer",
-    "max.block.ms",
     "request.required.acks",
     "transactional.id",
+    "value.deserializer",
     "value.serializer",
 }
-_RENAMED_FOR_ALL = {
+# properties of Java's clients, and of what often stands beside them, that librdkafka does not have
+_ONLY_IN_JAVA = {
+    "auto.include.jmx.reporter",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+    "config.providers",
+    "flink.disable-metrics",
+    "flink.poll-timeout",
+    "interceptor.classes",
+    "metadata.max.idle.ms",
+    "metric.reporters",
+    "metrics.num.samples",
+    "metrics.recording.level",
+    "metrics.sample.window.ms",
+    "partitioner.adaptive.partitioning.enable",
+    "partitioner.availability.timeout.ms",
+    "partitioner.class",
+    "partitioner.ignore.keys",
+    "register.producer.metrics",
+    "schema.registry.url",
+    "socket.connection.setup.timeout.max.ms",
+    "zookeeper.connect",
+}
+_RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "max.request.size": "message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
     "send.buffer.bytes": "socket.send.buffer.bytes",
 }
-_RENAMED_FOR_READERS = {
-    **_RENAMED_FOR_ALL,
-    "fetch.max.wait.ms": "fetch.wait.max.ms",
-    "request.timeout.ms": "socket.timeout.ms",
-}
-_RENAMED_FOR_WRITERS = {**_RENAMED_FOR_ALL, "max.request.size": "message.max.bytes"}
+# a producer of librdkafka has a property of this name
+_RENAMED_FOR_READERS = {**_RENAMED, "request.timeout.ms": "socket.timeout.ms"}
 # properties for encryption and credentials that librdkafka knows by the same name
 _SECURITY = ("security.protocol", "enable.ssl.certificate.verification")
 _SECURITY_PREFIXES = ("sasl.", "ssl.")
@@ -101,7 +122,7 @@ def reading_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     >>> reading_settings({"fetch.max.wait.ms": "10", "max.poll.records": "500", "isolation.level": "read_committed"})
     {'fetch.wait.max.ms': '10', 'isolation.level': 'read_committed'}
     """
-    return _settings(properties, _NOT_PASSED_ON_BY_READERS, _RENAMED_FOR_READERS)
+    return _settings(properties, _RENAMED_FOR_READERS)
 
 
 def writing_settings(properties: Mapping[str, str]) -> dict[str, Any]:
@@ -110,14 +131,22 @@ def writing_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     >>> writing_settings({"linger.ms": "5", "max.request.size": "1000", "key.serializer": "StringSerializer"})
     {'linger.ms': '5', 'message.max.bytes': '1000'}
     """
-    return _settings(properties, _NOT_PASSED_ON_BY_WRITERS, _RENAMED_FOR_WRITERS)
+    return _settings(properties, _RENAMED)
 
 
-def _settings(properties: Mapping[str, str], not_passed_on: set[str], renamed: Mapping[str, str]) -> dict[str, Any]:
+def warn_of_java_only(properties: Mapping[str, str], where: str) -> None:
+    """Log, once per process, which of the properties have no effect because only Java's clients have them."""
+    found = sorted(_ONLY_IN_JAVA & properties.keys())
+    if found:
+        warn_without_effect(f"{', '.join(found)} of {where}", "only Kafka's clients in Java have such properties")
+
+
+def _settings(properties: Mapping[str, str], renamed: Mapping[str, str]) -> dict[str, Any]:
+    left_out = _NOT_PASSED_ON | _ONLY_IN_JAVA
     plain = {
         renamed.get(key, key): value
         for key, value in properties.items()
-        if key not in not_passed_on and key not in _SECURITY and not key.startswith(_SECURITY_PREFIXES)
+        if key not in left_out and key not in _SECURITY and not key.startswith(_SECURITY_PREFIXES)
     }
     return {**plain, **security_settings(properties)}
 

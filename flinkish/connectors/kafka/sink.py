@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
 from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.connectors.kafka.properties import writing_settings
+from flinkish.connectors.kafka.properties import warn_of_java_only, writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.core.sink import (
     Committer,
@@ -226,4 +226,5 @@ class KafkaSinkBuilder:
             )
         # made only to validate the properties; without servers it connects to no broker
         new_producer(writing_settings(settings.properties), "KafkaSink").close()
+        warn_of_java_only(settings.properties, "KafkaSink")
         return KafkaSink(settings)

@@ -11,6 +11,7 @@ from flinkish.common.serialization import DeserializationSchema, SimpleStringSch
 from flinkish.connectors.kafka.client import new_consumer
 from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
+from flinkish.connectors.kafka.properties import warn_of_java_only
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError
@@ -194,5 +195,6 @@ def check_properties(settings: KafkaSourceSettings) -> None:
         key: value for key, value in settings.consumer_settings("check").items() if key != "bootstrap.servers"
     }
     new_consumer(unconnected, settings.label).close()
+    warn_of_java_only(settings.properties, "KafkaSource")
     # evaluated only for the errors that they raise
     _ = settings.discovery_interval_ms, settings.commits_offsets

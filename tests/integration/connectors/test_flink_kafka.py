@@ -95,6 +95,16 @@ def test_a_program_with_consumer_and_producer_copies_a_topic_from_where_it_is_to
     assert copied(kafka, consumer(kafka, topic), f"{out}-7") == []
 
 
+def test_a_consumer_without_a_group_reads_as_auto_offset_reset_says_and_commits_nothing(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    without = {"bootstrap.servers": kafka.bootstrap_servers}
+    source = FlinkKafkaConsumer(topic, SimpleStringSchema(), {**without, "auto.offset.reset": "earliest"})
+    assert copied(kafka, source, f"{topic}-out-0") == ALL
+    source.acknowledge({f"{topic}-0": 2})
+    assert copied(kafka, FlinkKafkaConsumer(topic, SimpleStringSchema(), without), f"{topic}-out-1") == []
+
+
 def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_told_otherwise(
     kafka: KafkaBroker, topic: str
 ) -> None:
@@ -162,8 +172,6 @@ def test_what_is_missing_or_unknown_is_refused_when_it_is_built(kafka: KafkaBrok
     schema, servers = SimpleStringSchema(), {"bootstrap.servers": kafka.bootstrap_servers}
     with pytest.raises(ConfigurationError, match=r"no bootstrap\.servers"):
         FlinkKafkaConsumer("t", schema, {"group.id": "g"})
-    with pytest.raises(ConfigurationError, match=r"no group\.id"):
-        FlinkKafkaConsumer("t", schema, servers)
     with pytest.raises(ConfigurationError, match="no topics"):
         FlinkKafkaConsumer([], schema, {**servers, "group.id": "g"})
     with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset is 'sometimes'"):

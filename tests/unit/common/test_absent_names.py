@@ -10,7 +10,7 @@ from typing import Any, Optional
 import pytest
 from pyspark import cloudpickle
 
-from flinkish.common import Types
+from flinkish.common import Configuration, Types
 from flinkish.datastream import SinkFunction, SourceFunction, StreamExecutionEnvironment
 from flinkish.errors import ProgramError, UnsupportedOperationError
 
@@ -27,11 +27,16 @@ ABSENT = [
     ("flinkish.datastream.connectors:StopCursor", "Pulsar.*PagedSource"),
     ("flinkish.datastream.connectors:DynamicKafkaSource", "one KafkaSource for each cluster"),
     ("flinkish.java_gateway:get_gateway", "no Flink in Java.*env.configure"),
-    ("flinkish.util.java_utils:get_j_env_configuration", "no Flink in Java.*env.configure"),
+    ("flinkish.util.java_utils:load_java_class", "no Flink in Java.*env.configure"),
+    ("flinkish.find_flink_home:_find_flink_home", "the jars of Flink's connectors are not needed"),
+    ("flinkish.fn_execution.state_impl:SynchronousValueRuntimeState", "the inside of PyFlink"),
+    ("flinkish.testing.test_case_utils:PyFlinkTestCase", "with flinkish.testing"),
+    ("flinkish.dataset:ExecutionEnvironment", "DataStream whose sources are bounded"),
     ("flinkish.common.utils:JavaObjectWrapper", "no Flink in Java"),
     ("flinkish.datastream.functions:JavaFunctionWrapper", "no Flink in Java"),
     ("flinkish.datastream.data_stream:PassThroughWindowFunction", "the inside of PyFlink"),
     ("flinkish.table.expressions:col", "no Table API"),
+    ("flinkish.table:ScalarFunction", "no Table API.*leave SQL to Spark"),
 ]
 
 
@@ -72,6 +77,9 @@ def test_an_absent_name_stands_in_annotations_and_travels_with_functions() -> No
         ("flinkish.datastream.functions:MapFunctio", AttributeError),
         ("flinkish.common:Rows", AttributeError),
         ("flinkish.java_gateway:__wrapped__", AttributeError),
+        ("flinkish.java_gateway:_private", AttributeError),
+        ("flinkish.testing:ProgramTestHarnes", AttributeError),
+        ("flinkish.datastream.testss:A", ModuleNotFoundError),
     ],
 )
 def test_a_misspelt_name_is_an_ordinary_error(path: str, error: type[Exception]) -> None:
@@ -104,7 +112,22 @@ def test_a_sink_or_source_function_says_what_to_subclass(make: Callable[[], Any]
 
 def test_objects_of_java_say_that_there_are_none() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    with pytest.raises(ProgramError, match=r"_j_stream_execution_environment.*env\.configure"):
-        env._j_stream_execution_environment.setParallelism(1)
+    with pytest.raises(ProgramError, match=r"_j_stream_execution_environment.socketTextStream has.*env\.configure"):
+        env._j_stream_execution_environment.socketTextStream("localhost", 1)
     with pytest.raises(ProgramError, match="DataStream._j_data_stream"):
         env.from_collection([1], Types.INT())._j_data_stream.print()
+
+
+def test_the_configuration_of_an_environment_is_reached_as_programs_of_pyflink_do() -> None:
+    from flinkish.util.java_utils import get_j_env_configuration  # type: ignore[import-not-found]
+
+    env = StreamExecutionEnvironment.get_execution_environment()
+    config = Configuration(j_configuration=get_j_env_configuration(env._j_stream_execution_environment))
+    config.set_string("pipeline.name", "counts").set_integer("python.fn-execution.bundle.size", 10)
+    of_java = get_j_env_configuration(env._j_stream_execution_environment)
+    of_java.setInteger("parallelism.default", 3)
+    assert (of_java.getString("pipeline.name", ""), env.get_parallelism()) == ("counts", 3)
+    assert Configuration(config) == config
+    assert Configuration(config).set_string("pipeline.name", "other") != config
+    with pytest.raises(ProgramError, match="the method toMap of Java's Configuration has no meaning here"):
+        of_java.toMap()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from flinkish.common import no_effect
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.client import new_producer
+from flinkish.connectors.kafka.flink_kafka import FlinkKafkaConsumer, FlinkKafkaProducer
+from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkish.connectors.kafka.properties import reading_settings, security_settings, writing_settings
 from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
 from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
@@ -98,7 +103,7 @@ def builder(**properties: Any) -> KafkaSourceBuilder:
     [
         ({"fetch_min_byte": "1"}, "No such configuration property: .fetch.min.byte.*KafkaSource clicks at localhost:1"),
         ({"fetch_min_bytes": "many"}, "Invalid value for configuration property .fetch.min.bytes"),
-        ({"interceptor_classes": "a.B"}, "interceptor.classes"),
+        ({"ssl_engine_factory_class": "a.B"}, "ssl.engine.factory.class"),
         ({"partition_discovery_interval_ms": "5 min"}, "partition.discovery.interval.ms is '5 min'.*expected a whole"),
     ],
 )
@@ -107,6 +112,66 @@ def test_a_property_that_cannot_be_used_is_named_when_the_source_is_built(
 ) -> None:
     with pytest.raises(ConfigurationError, match=message):
         builder(**properties).build()
+
+
+#: What programs set for consumer and producer alike.
+OF_BOTH = {
+    "bootstrap.servers": "localhost:1", "group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": "true",
+    "max.poll.records": "5", "key.deserializer": "x", "value.serializer": "y", "acks": "all", "buffer.memory": "99999",
+    "fetch.max.wait.ms": "10", "max.request.size": "2000000", "receive.buffer.bytes": "65536",
+}  # fmt: skip
+ONLY_IN_JAVA = {
+    "interceptor.classes": "a.B", "metric.reporters": "", "metrics.num.samples": "2", "zookeeper.connect": "z:2181",
+    "partitioner.class": "a.C", "flink.poll-timeout": "100",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["source", "sink", "former source", "former sink"])
+def test_properties_that_only_java_or_the_other_side_knows_are_taken_with_one_warning(
+    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(no_effect, "_reported", set())
+    properties = {**OF_BOTH, **ONLY_IN_JAVA}
+    sink = sink_builder()
+    for key, value in properties.items():
+        sink.set_property(key, value)
+    make: dict[str, Callable[[], object]] = {
+        "source": builder().set_properties(properties).build,
+        "sink": sink.build,
+        "former source": lambda: FlinkKafkaConsumer("t", SimpleStringSchema(), properties),
+        "former sink": lambda: FlinkKafkaProducer("t", SimpleStringSchema(), properties),
+    }
+    with caplog.at_level(logging.WARNING):
+        make[kind]()
+        make[kind]()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{', '.join(sorted(ONLY_IN_JAVA))} of Kafka")
+    assert "has no effect: only Kafka's clients in Java have such properties" in said
+
+
+@pytest.mark.parametrize(
+    ("properties", "start"),
+    [
+        ({}, KafkaOffsetsInitializer.latest()),
+        ({"auto.offset.reset": "latest"}, KafkaOffsetsInitializer.latest()),
+        ({"auto.offset.reset": "earliest"}, KafkaOffsetsInitializer.earliest()),
+        (
+            {"auto.offset.reset": "earliest", "group.id": "g"},
+            KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy.EARLIEST),
+        ),
+    ],
+)
+def test_the_former_consumer_begins_without_a_group_as_auto_offset_reset_says(
+    properties: dict[str, str], start: KafkaOffsetsInitializer
+) -> None:
+    made = FlinkKafkaConsumer("t", SimpleStringSchema(), {"bootstrap.servers": "localhost:1", **properties})
+    assert made._settings.starting == start
+    assert made._settings.commits_offsets == ("group.id" in properties)
+
+
+def test_the_former_consumer_needs_a_group_to_begin_only_at_its_offsets() -> None:
+    with pytest.raises(ConfigurationError, match=r"auto.offset.reset is none, and there is no group\.id"):
+        FlinkKafkaConsumer("t", SimpleStringSchema(), {"bootstrap.servers": "l:1", "auto.offset.reset": "none"})
 
 
 def test_a_client_bears_the_prefix_that_was_given() -> None:
