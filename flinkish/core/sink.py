@@ -92,6 +92,8 @@ class Sink(ABC):
     """Base of all sinks: the argument of ``sink_to`` and ``add_sink``."""
 
     guarantee: Guarantee
+    #: whether the sink also takes records that do not fit the declared type of their stream
+    takes_misfits: bool = False
 
     @property
     def default_name(self) -> str:
