@@ -25,6 +25,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import ExternalTypeInfo, PickledBytesTypeInfo, RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
@@ -32,6 +33,7 @@ from flinkish.common.typeinfo.collections import MapTypeInfo, PrimitiveArrayType
 from flinkish.common.typeinfo.composite import TupleTypeInfo
 from flinkish.common.typeinfo.temporal import LocalTimeTypeInfo, TimestampTypeInfo, TimeTypeInfo
 from flinkish.common.types import Row
+from flinkish.errors import TypeMismatchError
 
 ROW_SEPARATOR = ", "
 # PyFlink's print() writes no blank between the fields of a Row
@@ -55,24 +57,40 @@ def text_writer(type_info: TypeInformation | None, row_separator: str = ROW_SEPA
     >>> text_writer(None)(("a", None))
     "('a', None)"
     """
-    while isinstance(type_info, ExternalTypeInfo):
-        type_info = type_info._type_info
+    type_info = _inner(type_info)
     if type_info is None or isinstance(type_info, PickledBytesTypeInfo):
         return str
-    if isinstance(type_info, RowTypeInfo) and row_separator == PRINT_ROW_SEPARATOR:
+    if row_separator == PRINT_ROW_SEPARATOR and prints_python(type_info):
         return _printed_row
     return _or_null(_java_writer(type_info))
 
 
+def prints_python(type_info: TypeInformation | None) -> bool:
+    """Whether ``print()`` writes the fields of records of this type in Python's form: that of Rows."""
+    return isinstance(_inner(type_info), RowTypeInfo)
+
+
+def _inner(type_info: TypeInformation | None) -> TypeInformation | None:
+    while isinstance(type_info, ExternalTypeInfo):
+        type_info = type_info._type_info
+    return type_info
+
+
 def _printed_row(row: Any) -> str:
+    if not isinstance(row, (Row, tuple, list)):
+        raise TypeMismatchError(
+            f"the record {abbreviated(row)} is of type {type(row).__name__}",
+            where="print()",
+            expected="a Row, as the stream's type says",
+            hint="declare the type that the function returns, or drop such records with filter",
+        )
     kind = row.get_row_kind() if isinstance(row, Row) else "+I"
     return f"{kind}[{PRINT_ROW_SEPARATOR.join(map(str, row))}]"
 
 
 def _java_writer(declared: TypeInformation) -> _Text:
     """The text of a value of this type that is not None."""
-    while isinstance(declared, ExternalTypeInfo):
-        declared = declared._type_info
+    declared = _inner(declared) or declared
     if isinstance(declared, RowTypeInfo):
         return partial(_row, _each(declared.get_field_types()))
     if isinstance(declared, TupleTypeInfo):

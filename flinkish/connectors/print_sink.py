@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
+from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, text_writer
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 
@@ -42,6 +42,8 @@ class PrintSink(WriterSink):
         self.identifier = identifier or ""
         self.input_type = input_type
         self.std_err = std_err
+        # as in PyFlink, which prints Rows field by field in Python, whatever their fields are
+        self.takes_misfits = prints_python(input_type)
 
     @property
     def default_name(self) -> str:

@@ -95,6 +95,8 @@ class Sink(ABC):
     it; a subclass that is neither a `WriterSink` nor a `DataFrameSink` raises UnsupportedOperationError."""
 
     guarantee: Guarantee
+    #: whether the sink also takes records that do not fit the declared type of their stream
+    takes_misfits: bool = False
 
     def __new__(cls: type[S], *_: Any, **__: Any) -> S:
         if not issubclass(cls, (WriterSink, DataFrameSink)):

@@ -188,7 +188,12 @@ class BatchConverter:
             if self.on_misfit is None:
                 raise self.type_info._first_error(values, self.where, mismatch) from None
         self.on_misfit()
-        return list(map(self._converted_if_it_fits, values))
+        present = [value for value in values if value is not None]
+        try:
+            converted = iter(self.convert_list(present))
+        except Mismatch:
+            converted = map(self._converted_if_it_fits, present)
+        return [None if value is None else next(converted) for value in values]
 
     def _converted_if_it_fits(self, value: Any) -> Any:
         try:

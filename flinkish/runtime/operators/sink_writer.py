@@ -99,7 +99,11 @@ class SinkWriterFactory(OperatorFactoryBase):
     sink: Sink
     input_type: TypeInformation | None = None
     where: str = ""
-    takes_misfits: bool = False
+
+    @property
+    def takes_misfits(self) -> bool:  # type: ignore[override]
+        """What the sink says."""
+        return self.sink.takes_misfits
 
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""

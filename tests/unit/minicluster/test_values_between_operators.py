@@ -89,6 +89,20 @@ def test_what_does_not_fit_is_refused_where_it_leaves(leave: Callable[[DataStrea
         assert "filter" in str(caught.value)
 
 
+def test_print_shows_rows_whatever_their_fields_are(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(record: Any, declared: TypeInformation) -> str:
+        env = environment(1)
+        env.add_source(list_source([1])).map(lambda n: record, declared).print()
+        run(job_of(env))
+        return capsys.readouterr().out
+
+    assert printed(Row("a", 1.5), ROW) == "+I[a,1.5]\n"
+    with pytest.raises(FlinkishError, match="the record None is of type NoneType .*print"):
+        printed(None, ROW)
+    with pytest.raises(FlinkishError, match="does not fit the declared type Integer"):
+        printed(1.5, Types.INT())
+
+
 def test_an_operator_in_a_task_of_its_own_gets_only_what_fits() -> None:
     with pytest.raises(FlinkishError, match="does not fit the declared type Integer"):
         outcome(lambda ds: ds.map(none_of_odd, Types.INT()).filter(is_there), 1, 2, chaining=False)
