@@ -1,13 +1,16 @@
 """Deserializes JSON objects to typed Rows and serializes Rows to JSON objects (Flink's legacy ``JsonRow...Schema``, the
 one that PyFlink offers).
 
-Rule upheld here: a type is compiled once into one small function per field; no type is examined per record. A message
-that does not fit raises a :class:`MalformedRecordError` that quotes it, unless ``ignore_parse_errors`` is set.
+Rule upheld here: a type is compiled once into one small function per field; no type is examined per record. The
+conversions are Flink's, which read more than the type says (docs/connectors.md has the table); ``strict()`` refuses
+what they would change. What does not fit raises a :class:`MalformedRecordError` that quotes the message, unless
+``ignore_parse_errors`` is set.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,7 +21,7 @@ from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._json_schema import type_of_json_schema
-from flinkish.formats._json_values import json_reader, json_writer, needs_exact_numbers
+from flinkish.formats._json_values import JsonReading, json_reader, json_writer, needs_exact_numbers
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -26,8 +29,10 @@ __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 class JsonRowDeserializationSchema(DeserializationSchema):
     """Deserializes a message, which is one JSON object in UTF-8, to a Row. Made by :meth:`builder`.
 
-    A field that is absent is None, unless ``fail_on_missing_field`` is set; unknown fields are ignored. A message that
-    cannot be read raises MalformedRecordError, unless ``ignore_parse_errors`` is set: then it gives no record.
+    A field that is absent is None, unless ``fail_on_missing_field`` is set; unknown fields are ignored, and so is what
+    follows the object. A message that cannot be read raises MalformedRecordError, unless ``ignore_parse_errors`` is
+    set: then a field (or an element of an array or a map) that cannot be read is None, and a message that is no JSON
+    object gives no record.
 
     >>> from flinkish.common import Types
     >>> schema = JsonRowDeserializationSchema.builder().type_info(
@@ -36,23 +41,26 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     Row(user='ann', n=1)
     """
 
-    def __init__(self, type_info: TypeInformation, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+    def __init__(self, type_info: TypeInformation, how: JsonReading) -> None:
         self._type_info = type_info
-        self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
+        self._how = how
         self._compile()
 
     def _compile(self) -> None:
         # the decoder is a C object and the reader a closure: neither can be pickled, so a worker makes its own
         parse_float = Decimal if needs_exact_numbers(self._type_info) else None
-        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float).decode
-        self._read = json_reader(self._type_info, self._fail_on_missing_field)
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float)
+        # unlike decode, raw_decode ignores what follows the object
+        self._decode = (
+            decoder.decode if self._how.strict else lambda text: decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
+        )
+        self._read = json_reader(self._type_info, self._how)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+        return (self._type_info, self._how)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._fail_on_missing_field, self._ignore_parse_errors = state
+        self._type_info, self._how = state
         self._compile()
 
     @staticmethod
@@ -66,16 +74,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return self.deserialize_batch([message])[0]
 
     def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
-        decode, read = self._decode, self._read
+        decode, read, strict = self._decode, self._read, self._how.strict
         records: list[Any] = []
         for message in messages:
             if message is None:
                 records.append(None)
                 continue
             try:
-                records.append(read(decode(str(message, "utf-8").removeprefix("\ufeff"))))
+                node = decode(str(message, "utf-8").removeprefix("\ufeff"))
+                records.append(None if node is None and not strict else read(node))
             except (Mismatch, ValueError, RecursionError) as error:  # a ValueError if it is no JSON or no UTF-8
-                if not self._ignore_parse_errors:
+                if not self._how.ignore_parse_errors:
                     raise self._malformed(message, error) from None
                 records.append(None)
         return records
@@ -89,7 +98,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             f"the JSON message {_quoted(message)} cannot be read: {reason}",
             where=", ".join(part for part in ("JsonRowDeserializationSchema", path) if part),
             expected=expected,
-            hint="mend the input, or set ignore_parse_errors() to pass over such messages",
+            hint="mend the input, or set ignore_parse_errors(): then None stands for what cannot be read",
         )
 
     class Builder:
@@ -97,8 +106,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
         def __init__(self) -> None:
             self._type_info: TypeInformation | None = None
-            self._fail_on_missing_field = False
-            self._ignore_parse_errors = False
+            self._how = JsonReading()
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the type of the records, a ROW.
@@ -123,11 +131,21 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            self._fail_on_missing_field = True
+            """Make an absent field an error; one that is null is None all the same."""
+            self._how = replace(self._how, fail_on_missing_field=True)
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            self._ignore_parse_errors = True
+            """Read None where a field cannot be read, and no record where a message is no JSON object."""
+            self._how = replace(self._how, ignore_parse_errors=True)
+            return self
+
+        def strict(self) -> JsonRowDeserializationSchema.Builder:
+            """Make it a parse error if a value does not fit its type but Flink would change it so that it does (PyFlink
+            has no such setting): a fraction under INT or LONG, which Flink cuts off; anything but true and false under
+            BOOLEAN, which is false for Flink; what is no text under bytes or no object under MAP; ``null`` instead of
+            an object, or text behind it."""
+            self._how = replace(self._how, strict=True)
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
@@ -143,14 +161,14 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                     expected="type_info(...) or json_schema(...) before build()",
                     hint="call type_info(Types.ROW_NAMED(names, types))",
                 )
-            if self._fail_on_missing_field and self._ignore_parse_errors:
+            if self._how.fail_on_missing_field and self._how.ignore_parse_errors:
                 raise ArgumentValueError(
                     "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled.",
                     where="JsonRowDeserializationSchema.builder()",
                     expected="at most one of fail_on_missing_field() and ignore_parse_errors()",
                     hint="leave one out",
                 )
-            return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+            return JsonRowDeserializationSchema(self._type_info, self._how)
 
 
 class JsonRowSerializationSchema(SerializationSchema):
