@@ -42,6 +42,7 @@ from flinkish.formats._values import (
     text_of_seconds,
     trimmed,
     unwrapped,
+    without_zeros,
 )
 
 _text_of_double = text_writer(Types.DOUBLE())
@@ -234,6 +235,8 @@ def _scalar_writer(type_info: TypeInformation) -> Callable[[Any], str]:
     kind = None if isinstance(type_info, TupleTypeInfo) else scalar_kind(type_info)
     if kind is None:
         raise _no_form(type_info, "a basic or time type, an array, a LIST or a ROW")
+    if isinstance(type_info, DecimalTypeInfo):
+        return lambda value: str(without_zeros(value))
     return _SCALAR_WRITERS.get(kind, str)
 
 

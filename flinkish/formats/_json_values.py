@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from decimal import Decimal
 from typing import Any
 
 from flinkish.common.text import text_writer
@@ -48,6 +48,7 @@ from flinkish.formats._values import (
     trimmed,
     unwrapped,
     within,
+    without_zeros,
 )
 
 Writer = Callable[[Any], str]
@@ -55,9 +56,6 @@ Writer = Callable[[Any], str]
 _quote: Writer = json.encoder.encode_basestring  # the C version; keeps characters beyond ASCII as they are
 _text_of_double = text_writer(Types.DOUBLE())
 _text_of_float = text_writer(Types.FLOAT())
-#: Removes zeros at the end of a number and rounds nothing.
-_without_zeros = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize
-_ZERO = Decimal(0)
 _repr_of_float = float.__repr__  # not repr: a subclass of float, such as numpy's, has another one
 
 _TIME = re.compile(r"\d\d:\d\d:\d\d(?:\.0{0,9})?Z", re.ASCII)
@@ -207,7 +205,7 @@ def _scalar_reader(kind: BasicType | Temporal, strict: bool) -> Reader:
     if kind in BITS or kind is BasicType.BIG_INT:
         return _whole_reader(kind, read_text, strict)
     if kind is BasicType.BIG_DEC:
-        return lambda node: _stripped(node) if type(node) is Decimal else read_text(_text_of_scalar(node))
+        return lambda node: without_zeros(node) if type(node) is Decimal else read_text(_text_of_scalar(node))
     if kind is BasicType.DOUBLE:
         return lambda node: node if type(node) is float else _read_real(node, float, read_text)
     convert = BasicTypeInfo.FLOAT_TYPE_INFO()._convert
@@ -216,14 +214,8 @@ def _scalar_reader(kind: BasicType | Temporal, strict: bool) -> Reader:
 
 def _read_real(node: Any, convert: Callable[[Any], Any], read_text: Reader) -> Any:
     if type(node) is Decimal:
-        return convert(_stripped(node))
+        return convert(without_zeros(node))
     return convert(node) if type(node) is float else read_text(_text_of_scalar(node))
-
-
-def _stripped(number: Decimal) -> Decimal:
-    """The number without zeros at its end, as Jackson reads numbers with a point or an exponent: 1.50 is 1.5, 10.0 is
-    1E+1."""
-    return _without_zeros(number) if number else _ZERO
 
 
 def _whole_reader(kind: BasicType, read_text: Reader, strict: bool) -> Reader:
@@ -273,7 +265,7 @@ def _text_of_scalar(node: Any, expected: str = "a number") -> str:
     if kind is float:
         return _text_of_double(node)
     if kind is Decimal:
-        return str(_stripped(node))
+        return str(without_zeros(node))
     if kind is bool:
         return "true" if node else "false"
     raise Mismatch(node, expected)

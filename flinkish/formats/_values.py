@@ -16,7 +16,7 @@ import datetime
 import math
 import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
 from enum import Enum
 from typing import Any
 
@@ -38,6 +38,9 @@ Reader = Callable[[Any], Any]
 #: What Java's ``String.trim`` removes.
 BLANKS = "".join(map(chr, range(33)))
 BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+#: Removes zeros at the end of a number and rounds nothing.
+_normalized = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize
+_ZERO = Decimal(0)
 #: The texts of ``Double.parseDouble`` that are no decimal numbers for Python: names, hexadecimal digits, a suffix.
 _JAVA_DOUBLE = re.compile(
     r"(?P<number>[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -134,6 +137,11 @@ def read_decimal(text: str) -> Decimal:
     if number is None or not number.is_finite():
         raise Mismatch(text, "a decimal number")
     return number
+
+
+def without_zeros(number: Decimal) -> Decimal:
+    """The number without zeros at its end, as Jackson reads and writes numbers: 1.50 is 1.5, 10.0 is 1E+1."""
+    return _normalized(number) if number else _ZERO
 
 
 def read_boolean(text: str) -> bool:
