@@ -86,8 +86,9 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
     if isinstance(type_info, RowTypeInfo):
         return _row_reader(type_info, how)
     if isinstance(type_info, MapTypeInfo):
-        _require_text_keys(type_info)
-        return _map_reader(json_reader(type_info._value_type_info, how), how)
+        key_kind = _key_kind(type_info)
+        read_key = None if key_kind is BasicType.STRING else _scalar_reader(key_kind, how.strict)
+        return _map_reader(read_key, json_reader(type_info._value_type_info, how), how)
     if _is_bytes(type_info):
         return _from_text(read_bytes, "bytes in base64") if how.strict else _bytes_or_none
     if isinstance(type_info, _SequenceTypeInfo):
@@ -152,12 +153,15 @@ def _row_reader(type_info: RowTypeInfo, how: JsonReading) -> Reader:
     return read
 
 
-def _map_reader(read_value: Reader, how: JsonReading) -> Reader:
-    read_value = _or_none(read_value) if how.ignore_parse_errors else read_value
+def _map_reader(read_key: Reader | None, read_value: Reader, how: JsonReading) -> Reader:
+    """The reader of an object; ``read_key`` is None if its names are the keys as they are."""
+    if how.ignore_parse_errors:
+        read_key, read_value = read_key and _or_none(read_key), _or_none(read_value)
 
     def read(node: Any) -> Any:
         if type(node) is dict:
-            return {key: None if item is None else read_value(item) for key, item in node.items()}
+            values = {key: None if item is None else read_value(item) for key, item in node.items()}
+            return values if read_key is None else dict(zip(map(read_key, values), values.values(), strict=True))
         if how.strict:
             raise Mismatch(node, "a JSON object")
         return {}  # Jackson's nodes of another kind are taken for objects without fields
@@ -350,9 +354,11 @@ def _writer(type_info: TypeInformation) -> Writer:
     if isinstance(type_info, RowTypeInfo):
         return _row_writer(type_info)
     if isinstance(type_info, MapTypeInfo):
-        _require_text_keys(type_info)
+        write_key = _key_writer(_key_kind(type_info))
         write_value = _nullable(_writer(type_info._value_type_info))
-        return lambda value: "{" + ",".join([f"{_quote(key)}:{write_value(item)}" for key, item in value.items()]) + "}"
+        return lambda value: (
+            "{" + ",".join([f"{write_key(key)}:{write_value(item)}" for key, item in value.items()]) + "}"
+        )
     if _is_bytes(type_info):
         return _write_bytes
     if isinstance(type_info, _SequenceTypeInfo):
@@ -362,6 +368,17 @@ def _writer(type_info: TypeInformation) -> Writer:
     if kind is None:
         raise _no_form(type_info)
     return _SCALAR_WRITERS.get(kind, str)
+
+
+def _key_writer(kind: BasicType | Temporal) -> Writer:
+    """The function that writes a key as the name of a field, which is a text also if the key is a number."""
+    write = _SCALAR_WRITERS.get(kind, str)
+
+    def write_key(key: Any) -> str:
+        text = write(key)
+        return text if text.startswith('"') else f'"{text}"'
+
+    return _quote if kind is BasicType.STRING else write_key
 
 
 def _row_writer(type_info: RowTypeInfo) -> Writer:
@@ -421,14 +438,16 @@ def _is_bytes(type_info: TypeInformation) -> bool:
     return isinstance(type_info, PrimitiveArrayTypeInfo) and type_info._is_binary
 
 
-def _require_text_keys(type_info: MapTypeInfo) -> None:
-    if scalar_kind(unwrapped(type_info._key_type_info)) is not BasicType.STRING:
+def _key_kind(type_info: MapTypeInfo) -> BasicType | Temporal:
+    kind = scalar_kind(unwrapped(type_info._key_type_info))
+    if kind is None:
         raise ArgumentTypeError(
             f"{type_info!r} has no form in JSON",
             where="formats.json",
-            expected="a MAP with keys of type STRING",
+            expected="a MAP whose keys are texts, numbers or times, since they are the names of an object",
             hint="map the keys to texts before",
         )
+    return kind
 
 
 def _no_form(type_info: TypeInformation) -> ArgumentTypeError:

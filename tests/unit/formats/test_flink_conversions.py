@@ -181,6 +181,13 @@ JSON = [
         {'{"k": 1.5, "n": null}': {"k": 1, "n": None}, "5": {}, '"x"': {}, "[1]": {}},
         [],
     ),
+    (
+        Types.MAP(Types.INT(), Types.STRING()),
+        {'{"5": "x", " 7 ": null}': {5: "x", 7: None}, "{}": {}},
+        [],
+    ),
+    (Types.MAP(Types.BOOLEAN(), Types.INT()), {'{"true": 1, "x": 2}': {True: 1, False: 2}}, []),
+    (Types.MAP(Types.SQL_DATE(), Types.INT()), {'{"2019-11-12": 1}': {day(2019, 11, 12): 1}}, []),
     (INNER, {'{"b": 1.5}': Row(a=None, b=1), "{}": Row(a=None, b=None)}, ["1", '"x"', "[]", "true"]),
 ]
 
@@ -204,6 +211,8 @@ def test_json_is_read_as_flink_reads_it(kind: TypeInformation, text: str, value:
     [
         (Types.OBJECT_ARRAY(Types.INT()), '[1, "x", null]', [1, None, None]),
         (Types.MAP(Types.STRING(), Types.INT()), '{"k": "x", "j": 1}', {"k": None, "j": 1}),
+        (Types.MAP(Types.INT(), Types.STRING()), '{"1.5": "y", "2": "z"}', {None: "y", 2: "z"}),
+        (Types.MAP(Types.SQL_DATE(), Types.INT()), '{"20191112": 1}', {None: 1}),
         (INNER, '{"a": "y", "b": "x"}', Row(a="y", b=None)),
         (Types.OBJECT_ARRAY(INNER), '[{"b": "x", "a": 1}, 5]', [Row(a="1", b=None), None]),
     ],
@@ -301,6 +310,24 @@ JSON_WRITTEN = [
     ),
     (BYTES, {b"hi": '"aGk="'}),
 ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        (Types.STRING(), 'a"', '"a\\""'),
+        (Types.INT(), 5, '"5"'),
+        (Types.BOOLEAN(), True, '"true"'),
+        (Types.DOUBLE(), 1e10, '"1.0E10"'),
+        (Types.BIG_DEC(), Decimal("1.50"), '"1.50"'),
+        (LOCAL_DATE, day(2019, 11, 12), '"2019-11-12"'),
+    ],
+)
+def test_the_keys_of_a_map_are_names_in_json(key: TypeInformation, value: Any, text: str) -> None:
+    kind = Types.ROW_NAMED(["x"], [Types.MAP(key, Types.INT())])
+    message = JsonRowSerializationSchema.builder().with_type_info(kind).build().serialize(Row(x={value: 1}))
+    assert message == f'{{"x":{{{text}:1}}}}'.encode()
+    assert JsonRowDeserializationSchema.builder().type_info(kind).build().deserialize(message) == Row(x={value: 1})
 
 
 @pytest.mark.parametrize(

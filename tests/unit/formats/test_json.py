@@ -194,7 +194,7 @@ def test_builders_refuse_what_cannot_work():
         reader().ignore_parse_errors().fail_on_missing_field().build()
     with pytest.raises(TypeError, match="expected a ROW"):
         reader(Types.INT())
-    for unfit in (Types.PICKLED_BYTE_ARRAY(), Types.TUPLE([Types.INT()]), Types.MAP(Types.INT(), Types.INT())):
+    for unfit in (Types.PICKLED_BYTE_ARRAY(), Types.TUPLE([Types.INT()]), Types.MAP(CLICK, Types.INT())):
         with pytest.raises(TypeError, match="no form in JSON"):
             reader(Types.ROW([unfit])).build()
         with pytest.raises(TypeError, match="no form in JSON"):
