@@ -1,18 +1,23 @@
-"""Conversion of typed field values to and from the texts that JSON and CSV have in common.
+"""Reading of the texts that JSON and CSV have in common, as Flink reads them: with Java's parsers.
 
-Rule upheld here: a text is read as its declared type or refused with :class:`Mismatch`; no number is truncated or
-wrapped around (``3000000000`` under INT is malformed input, not -1294967296). Only fractions of a second are cut off,
-behind the microseconds, since Python's times hold no more; those of Instants too, as in columns.
+Rule upheld here: what Java reads is read, with the same value, and what Java refuses raises :class:`Mismatch`. So a
+number is never wrapped around (``3000000000`` is no INT), ``nan`` and ``1_0`` are no numbers, and ``NaN`` and ``1d``
+are. Python's own parsers read the usual texts, since they are fast; each reader refuses what only Python reads.
+Of a fraction of a second, Python's times hold microseconds, so that further digits are cut off; an Instant has
+nanoseconds and keeps them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import calendar
 import datetime
 import math
+import re
 from collections.abc import Callable
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOperation
+from enum import Enum
 from typing import Any
 
 from flinkish.common.time import Instant
@@ -30,7 +35,35 @@ from flinkish.common.typeinfo.base import Mismatch
 
 Reader = Callable[[Any], Any]
 
+#: What Java's ``String.trim`` removes.
+BLANKS = "".join(map(chr, range(33)))
 BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
+#: Removes zeros at the end of a number and rounds nothing.
+_normalized = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize
+_ZERO = Decimal(0)
+#: The texts of ``Double.parseDouble`` that are no decimal numbers for Python: names, hexadecimal digits, a suffix.
+_JAVA_DOUBLE = re.compile(
+    r"(?P<number>[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)))[fFdD]?",
+    re.ASCII,
+)
+
+
+class Temporal(Enum):
+    """The kinds of dates and times. Those of ``java.sql`` and ``java.time`` have texts of their own."""
+
+    DATE = "a date"
+    TIME = "a time of java.sql"
+    TIMESTAMP = "a timestamp of java.sql"
+    LOCAL_TIME = "a time of java.time"
+    LOCAL_TIMESTAMP = "a timestamp of java.time"
+
+
+_OF_SQL: dict[type, Temporal] = {
+    DateTypeInfo: Temporal.DATE,
+    TimeTypeInfo: Temporal.TIME,
+    TimestampTypeInfo: Temporal.TIMESTAMP,
+}
 
 
 def unwrapped(type_info: TypeInformation) -> TypeInformation:
@@ -39,30 +72,16 @@ def unwrapped(type_info: TypeInformation) -> TypeInformation:
     return type_info
 
 
-def text_reader(type_info: TypeInformation) -> Reader | None:
-    """The function that reads a text as a value of a scalar type, and raises Mismatch if it does not fit; None if the
-    type is not scalar."""
-    type_info = unwrapped(type_info)
+def scalar_kind(type_info: TypeInformation) -> BasicType | Temporal | None:
+    """What the values of a scalar type are; None if the type is not scalar."""
     if isinstance(type_info, BasicTypeInfo):
-        kind = type_info._basic_type
-        return whole_reader(BITS[kind]) if kind in BITS else _BASIC_READERS[kind]
-    temporal = _temporal_kind(type_info)
-    return None if temporal is None else _TEMPORAL_READERS[temporal]
+        return type_info._basic_type
+    if isinstance(type_info, LocalTimeTypeInfo):
+        return (Temporal.DATE, Temporal.LOCAL_TIME, Temporal.LOCAL_TIMESTAMP)[type_info._time_type.value]
+    return _OF_SQL.get(type(type_info))
 
 
-def text_of_temporal(value: Any) -> str:
-    """The text of a date, time, timestamp or instant in ISO 8601. Times, timestamps (in UTC) and instants end with
-    ``Z``, as in Flink's RFC 3339 formats."""
-    if isinstance(value, Instant):
-        point = datetime.datetime.fromtimestamp(value.seconds, datetime.timezone.utc)
-        return text_of_temporal(point.replace(microsecond=value.nanos // 1_000))
-    if isinstance(value, datetime.datetime):
-        aware = value.tzinfo is not None
-        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None) if aware else value
-        return str(value.isoformat()) + "Z"
-    if isinstance(value, datetime.time):
-        return value.replace(tzinfo=None).isoformat() + "Z"
-    return str(value.isoformat())
+# --- numbers, truth values, bytes -------------------------------------------------------------------------------
 
 
 def whole_reader(bits: int | None) -> Reader:
@@ -71,7 +90,7 @@ def whole_reader(bits: int | None) -> Reader:
 
     def read(text: Any) -> int:
         try:
-            number = int(text.strip()) if "_" not in text else None
+            number = int(text) if "_" not in text and (text.isascii() or _is_trimmed(text)) else None
         except ValueError:
             number = None
         if number is None:
@@ -81,122 +100,146 @@ def whole_reader(bits: int | None) -> Reader:
     return read
 
 
+def _is_trimmed(text: str) -> bool:
+    """Whether Python finds no more blanks at the ends of the text than Java."""
+    return text.strip() == text.strip(BLANKS)
+
+
 def within(number: int, limit: int | None, bits: int | None) -> int:
     if limit is not None and not -limit <= number < limit:
         raise Mismatch(number, f"a whole number of {bits} bits")
     return number
 
 
-def read_number(text: str) -> float:
+def read_double(text: str) -> float:
     try:
-        if "_" not in text:
-            return float(text)
+        number = float(text)
+        if math.isfinite(number) and "_" not in text and text.isascii():
+            return number
     except ValueError:
         pass
-    raise Mismatch(text, "a number")
+    java = _JAVA_DOUBLE.fullmatch(text.strip(BLANKS))
+    if java is None:
+        raise Mismatch(text, "a number")
+    return float.fromhex(java["number"]) if java["hex"] else float(java["number"])
+
+
+def read_float(text: str) -> Any:
+    """The nearest number of 32 bits, which is infinite beyond their range."""
+    return BasicTypeInfo.FLOAT_TYPE_INFO()._convert(read_double(text))
 
 
 def read_decimal(text: str) -> Decimal:
     try:
-        number = Decimal(text.strip())
+        number = Decimal(text) if "_" not in text and (text.isascii() or _is_trimmed(text)) else None
     except InvalidOperation:
-        raise Mismatch(text, "a decimal number") from None
-    if not number.is_finite():
+        number = None
+    if number is None or not number.is_finite():
         raise Mismatch(text, "a decimal number")
     return number
 
 
-def read_bytes(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise Mismatch(text, "bytes in base64") from None
+def without_zeros(number: Decimal) -> Decimal:
+    """The number without zeros at its end, as Jackson reads and writes numbers: 1.50 is 1.5, 10.0 is 1E+1."""
+    return _normalized(number) if number else _ZERO
 
 
-def _read_boolean(text: str) -> bool:
-    lowered = text.strip().lower()
+def read_boolean(text: str) -> bool:
+    """Java's ``Boolean.parseBoolean``: every text but ``true`` is false."""
+    return text.strip(BLANKS).lower() == "true"
+
+
+def read_exact_boolean(text: str) -> bool:
+    """Like :func:`read_boolean`, but only ``false`` is false; another text raises Mismatch."""
+    lowered = text.strip(BLANKS).lower()
     if lowered not in ("true", "false"):
         raise Mismatch(text, "true or false")
     return lowered == "true"
 
 
-def _read_float32(text: str) -> Any:
-    number = read_number(text)
-    return number if not math.isfinite(number) else BasicTypeInfo.FLOAT_TYPE_INFO()._convert(number)
+def read_bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text.strip(BLANKS), validate=True)
+    except (binascii.Error, ValueError):
+        raise Mismatch(text, "bytes in base64") from None
 
 
-def _read_character(text: str) -> str:
+def read_character(text: str) -> str:
     if len(text) != 1:
         raise Mismatch(text, "one character")
     return text
 
 
-def _read_date(text: str) -> datetime.date:
+def basic_readers(strict: bool) -> dict[BasicType, Reader]:
+    """The functions that read the text of a value of a basic type; there is none for INSTANT, whose text depends on the
+    format. With ``strict`` a BOOLEAN is true or false."""
+    readers: dict[BasicType, Reader] = {
+        BasicType.STRING: str,
+        BasicType.CHAR: read_character,
+        BasicType.BOOLEAN: read_exact_boolean if strict else read_boolean,
+        BasicType.FLOAT: read_float,
+        BasicType.DOUBLE: read_double,
+        BasicType.BIG_INT: whole_reader(None),
+        BasicType.BIG_DEC: read_decimal,
+    }
+    return readers | {kind: whole_reader(bits) for kind, bits in BITS.items()}
+
+
+# --- dates and times --------------------------------------------------------------------------------------------
+
+
+def is_canonical_date(text: str) -> bool:
+    """Whether the text has the shape ``2026-01-31``. Python's parser also reads ``20260131`` and ``2026-W05-6`` since
+    3.11."""
+    return len(text) == 10 and text[4] == "-" and text[7] == "-"
+
+
+def microseconds(digits: str | None) -> int:
+    """The microseconds of the digits behind the point of a second."""
+    return int(f"{digits[:6]:0<6}") if digits else 0
+
+
+def nanoseconds(digits: str | None) -> int:
+    return int(f"{digits:0<9}") if digits else 0
+
+
+def smart_datetime(text: str, digits: str | None) -> datetime.datetime:
+    """The point in time of ``2026-01-31T12:30:00`` (any one character between date and time) and the digits behind the
+    point, as Java's formatters resolve it: a day beyond the end of its month is the last one, and 24:00:00 is midnight
+    of the next day.
+
+    Raises:
+        ValueError: a part is out of its range, or the year is not 1 to 9999.
+    """
     try:
-        return datetime.date.fromisoformat(text.strip())
+        return datetime.datetime.fromisoformat(f"{text}.{digits[:6]:0<6}" if digits else text)
     except ValueError:
-        raise Mismatch(text, "a date such as 2026-01-31") from None
+        year, month, day, hour = int(text[:4]), int(text[5:7]), int(text[8:10]), int(text[11:13])
+        midnight = text[11:] == "24:00:00" and not nanoseconds(digits)
+        last = calendar.monthrange(year, month)[1] if 1 <= month <= 12 else 31
+        day = min(day, last) if day <= 31 else day
+        value = datetime.datetime(year, month, day, 0 if midnight else hour, int(text[14:16]), int(text[17:]))
+        if midnight:
+            value += datetime.timedelta(days=1)
+        return value.replace(microsecond=microseconds(digits))
 
 
-def _read_time(text: str) -> datetime.time:
-    try:
-        return datetime.time.fromisoformat(_without_zone(text))
-    except ValueError:
-        raise Mismatch(text, "a time such as 12:30:00Z") from None
+def instant_of(point: datetime.datetime, digits: str | None) -> Instant:
+    """The Instant of a point in time in UTC, with the digits behind the point of its second."""
+    return Instant(calendar.timegm(point.timetuple()), nanoseconds(digits))
 
 
-def _read_timestamp(text: str) -> datetime.datetime:
-    try:
-        value = datetime.datetime.fromisoformat(_without_zone(text))
-        return value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    except (ValueError, OverflowError):  # an OverflowError if the year in UTC is not 1 to 9999
-        raise Mismatch(text, "a point in time such as 2026-01-31T12:30:00Z") from None
+def trimmed(text: str) -> str:
+    """The text of a time without zeros at the end of its fraction of a second."""
+    return text.rstrip("0") if "." in text else text
 
 
-def _read_instant(text: str) -> Instant:
-    point = _read_timestamp(text).replace(tzinfo=datetime.timezone.utc)
-    seconds = math.floor(point.replace(microsecond=0).timestamp())
-    return Instant(seconds, point.microsecond * 1_000)
+def in_utc(value: datetime.datetime) -> datetime.datetime:
+    """The time without a time zone: one that has a zone in UTC, another one as it is."""
+    return value if value.tzinfo is None else value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
 
 
-def _without_zone(text: str) -> str:
-    """The text without a final Z, and with a fraction of a second of 6 digits, since Python 3.10 parses only fractions
-    of 3 or 6 digits. Further digits are dropped."""
-    text = text.strip()
-    text = text[:-1] if text.endswith(("Z", "z")) else text
-    head, point, tail = text.partition(".")
-    if not point:
-        return text
-    digits = len(tail) - len(tail.lstrip("0123456789"))
-    return f"{head}.{tail[:digits][:6]:0<6}{tail[digits:]}"
-
-
-def _temporal_kind(type_info: TypeInformation) -> type | None:
-    if isinstance(type_info, LocalTimeTypeInfo):
-        return type_info._python_type
-    for declared, kind in (
-        (DateTypeInfo, datetime.date),
-        (TimeTypeInfo, datetime.time),
-        (TimestampTypeInfo, datetime.datetime),
-    ):
-        if isinstance(type_info, declared):
-            return kind
-    return None
-
-
-_BASIC_READERS: dict[BasicType, Reader] = {
-    BasicType.STRING: str,
-    BasicType.BOOLEAN: _read_boolean,
-    BasicType.FLOAT: _read_float32,
-    BasicType.DOUBLE: read_number,
-    BasicType.CHAR: _read_character,
-    BasicType.BIG_INT: whole_reader(None),
-    BasicType.BIG_DEC: read_decimal,
-    BasicType.INSTANT: _read_instant,
-}
-
-_TEMPORAL_READERS: dict[type, Reader] = {
-    datetime.date: _read_date,
-    datetime.time: _read_time,
-    datetime.datetime: _read_timestamp,
-}
+def text_of_seconds(value: Instant, separator: str) -> str:
+    """The text of an Instant in UTC up to its whole second."""
+    point = datetime.datetime.fromtimestamp(value.seconds, datetime.timezone.utc).replace(tzinfo=None)
+    return point.isoformat(separator)

@@ -1,17 +1,16 @@
 """Deserializes records of CSV to typed Rows and serializes Rows to records (``CsvRow...Schema``). One message is one
 record, which is one line unless a quoted field holds line breaks.
 
-Rule upheld here: each message is parsed alone, so that a quote left open in one message cannot swallow the next; a
-message that is not exactly one record with the declared number of fields is malformed, and its fields are never shifted
-or padded.
+Rule upheld here: each message is parsed alone, so that a quote left open in one message cannot swallow the next; fields
+are never shifted. The conversions and the quotes are Flink's (docs/connectors.md has the table); ``set_strict`` refuses
+what Flink reads although it does not fit.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
-from io import StringIO
+from dataclasses import replace
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
@@ -20,23 +19,24 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError, TypeMismatchError
-from flinkish.formats._csv_values import LINE_END, CsvDialect, CsvRecords, field_reader, field_writer
+from flinkish.formats._csv_dialect import CsvDialect, CsvRecords
+from flinkish.formats._csv_values import CsvReading, field_reader, field_writer
+from flinkish.formats._values import BLANKS
 
 __all__ = ["CsvRecords", "CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
-# the csv module refuses longer fields than 128 KiB by default; the largest limit is a C long
-csv.field_size_limit(2**31 - 1)
-
 #: The beginnings of lines that mean something else in a file: a blank line, a comment, a byte order mark.
 _MEANS_ELSE = re.compile(r"\s*(?:#|\Z)|\ufeff")
+#: The comments at the beginning of a message.
+_COMMENTS = re.compile(r"\A(?:[^\S\r\n]*#[^\r\n]*(?:\r\n|\n|\r|\Z))+")
 
 
 class CsvRowDeserializationSchema(DeserializationSchema):
     """Deserializes a message, which is one line of CSV in UTF-8, to a Row. Made by
     :class:`CsvRowDeserializationSchema.Builder`.
 
-    A message that cannot be read raises MalformedRecordError; with ``set_ignore_parse_errors(True)`` it gives no
-    record.
+    A message that cannot be read raises MalformedRecordError; with ``set_ignore_parse_errors(True)`` a field that
+    cannot be read is None, and a message with too many fields gives no record.
 
     >>> from flinkish.common import Types
     >>> type_info = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
@@ -45,22 +45,37 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     """
 
     def __init__(
-        self, type_info: RowTypeInfo, dialect: CsvDialect, allow_comments: bool, ignore_parse_errors: bool
+        self,
+        type_info: RowTypeInfo,
+        dialect: CsvDialect,
+        how: CsvReading,
+        array_delimiters: tuple[str, ...] | None = None,
     ) -> None:
+        """
+        Args:
+            array_delimiters: the array element delimiter of each field; None: that of the dialect for all.
+        """
         self._type_info = type_info
         self._dialect = dialect
-        self._allow_comments = allow_comments
-        self._ignore_parse_errors = ignore_parse_errors
+        self._how = how
+        self._array_delimiters = array_delimiters
         self._compile()
 
     def _compile(self) -> None:
-        self._readers = [field_reader(item, self._dialect) for item in self._type_info.get_field_types()]
+        dialects = _dialects(self._type_info, self._dialect, self._array_delimiters)
+        self._fields = [
+            (name, field_reader(field_type, dialect, self._how))
+            for name, field_type, dialect in zip(
+                self._type_info.get_field_names(), self._type_info.get_field_types(), dialects, strict=True
+            )
+        ]
+        self._split = self._dialect.splitter(self._how.strict)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors)
+        return (self._type_info, self._dialect, self._how, self._array_delimiters)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors = state
+        self._type_info, self._dialect, self._how, self._array_delimiters = state
         self._compile()
 
     def get_produced_type(self) -> TypeInformation:
@@ -69,12 +84,21 @@ class CsvRowDeserializationSchema(DeserializationSchema):
     @property
     def records(self) -> CsvRecords | None:
         """What cuts the content of a file into messages; None: each line is one."""
-        return self._dialect.records(self._allow_comments)
+        return self._dialect.records(self._how.allow_comments)
 
-    @property
-    def header(self) -> str:
-        """The line with the names of the fields, without its end."""
-        return self._dialect.line(self._type_info.get_field_names())
+    def check_header(self, message: bytes) -> None:
+        """Check that a line has the names of the fields, in their order.
+
+        Raises:
+            MalformedRecordError: it has others.
+        """
+        names = self._type_info.get_field_names()
+        try:
+            found = [name.strip(BLANKS) for name in self._split(str(message, "utf-8").removeprefix("\ufeff"))]
+        except (Mismatch, ValueError) as error:
+            raise self._malformed(message, error) from None
+        if found != names:
+            raise self._malformed(message, Mismatch(found, f"a header with the names {', '.join(names)}"))
 
     def deserialize(self, message: bytes | None) -> Any:
         if message is None:
@@ -82,34 +106,47 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         try:
             # a message that was cut from a file may begin with a byte order mark
             text = str(message, "utf-8").removeprefix("\ufeff")
-            if self._allow_comments and text.lstrip().startswith("#"):
-                return None
-            return self._row(self._fields(text))
-        except (Mismatch, ValueError, csv.Error) as error:
-            if self._ignore_parse_errors:
+            if self._how.allow_comments and "#" in text:
+                text = _COMMENTS.sub("", text)
+                if not text:
+                    return None
+            if not text:
+                raise Mismatch(text, "a line of CSV")
+            return self._row(self._split(text))
+        except (Mismatch, ValueError) as error:
+            if self._how.ignore_parse_errors:
                 return None
             raise self._malformed(message, error) from None
 
-    def _fields(self, text: str) -> list[str]:
-        if not text.strip("\r\n"):
-            return [""]  # the csv module ignores an empty line; for a Row of one field it is an empty field
-        # newline="": a line feed inside quotes belongs to the field
-        lines = list(csv.reader(StringIO(text, newline=""), strict=True, **self._dialect.reader_options()))
-        if len(lines) != 1:
-            raise Mismatch(text, f"one line of CSV, not {len(lines)}")
-        return lines[0]
-
-    def _row(self, fields: list[str]) -> Any:
-        names = self._type_info.get_field_names()
-        if len(fields) != len(names):
-            raise Mismatch(fields, f"{len(names)} fields, not {len(fields)}")
+    def _row(self, texts: list[str]) -> Any:
+        fields, null_literal = self._fields, self._dialect.null_literal
+        if len(texts) != len(fields):
+            texts = self._fitted(texts)
         values: list[Any] = []
-        for name, read, text in zip(names, self._readers, fields, strict=True):
+        for (name, read), text in zip(fields, texts):
             try:
-                values.append(None if text == self._dialect.null_literal else read(text))
+                values.append(None if text == null_literal else read(text))
             except Mismatch as mismatch:
-                raise mismatch.inside(f"field '{name}'") from None
-        return _create_row(names, values)
+                if not self._how.ignore_parse_errors:
+                    raise mismatch.inside(f"field '{name}'") from None
+                values.append(None)
+        if len(values) < len(fields):
+            values += [None] * (len(fields) - len(values))
+        return _create_row(self._type_info.get_field_names(), values)
+
+    def _fitted(self, texts: list[str]) -> list[str]:
+        """The texts of a record that has not as many as there are fields. An empty one behind the last is a delimiter
+        too many, which Jackson allows; if there are too few, those that are missing are parse errors.
+
+        Raises:
+            Mismatch: there are too many, or too few and parse errors are not ignored.
+        """
+        expected = len(self._fields)
+        if len(texts) == expected + 1 and not texts[-1].strip(BLANKS) and not self._how.strict:
+            return texts[:-1]
+        if len(texts) > expected or not self._how.ignore_parse_errors:
+            raise Mismatch(texts, f"{expected} fields, not {len(texts)}")
+        return texts
 
     def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
         message = message.rstrip(b"\r\n")
@@ -121,7 +158,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             f"the CSV line {abbreviated(str(message, 'utf-8', 'backslashreplace'))} cannot be read: {reason}",
             where=", ".join(part for part in ("CsvRowDeserializationSchema", path) if part),
             expected=expected,
-            hint="mend the input, or set_ignore_parse_errors(True) to pass over such lines",
+            hint="mend the input, or set_ignore_parse_errors(True): then None stands for what cannot be read",
         )
 
     class Builder:
@@ -134,8 +171,8 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         def __init__(self, type_info: TypeInformation) -> None:
             self._type_info = _row_type(type_info)
             self._dialect = CsvDialect()
-            self._allow_comments = False
-            self._ignore_parse_errors = False
+            self._how = CsvReading()
+            self._array_delimiters: tuple[str, ...] | None = None
 
         def set_field_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
             self._dialect = self._dialect.having(field_delimiter=delimiter)
@@ -143,7 +180,7 @@ class CsvRowDeserializationSchema(DeserializationSchema):
 
         def set_allow_comments(self, allow_comments: bool) -> CsvRowDeserializationSchema.Builder:
             """Set whether lines that begin with ``#`` are comments, and so no records (default: they are records)."""
-            self._allow_comments = allow_comments
+            self._how = replace(self._how, allow_comments=allow_comments)
             return self
 
         def set_array_element_delimiter(self, delimiter: str) -> CsvRowDeserializationSchema.Builder:
@@ -164,13 +201,25 @@ class CsvRowDeserializationSchema(DeserializationSchema):
             return self
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            self._ignore_parse_errors = ignore_parse_errors
+            """Set whether None is read where a field cannot be read or a line has too few of them. A line with too many
+            fields, or whose quotes do not stand in pairs, then gives no record."""
+            self._how = replace(self._how, ignore_parse_errors=ignore_parse_errors)
+            return self
+
+        def set_strict(self, strict: bool) -> CsvRowDeserializationSchema.Builder:
+            """Set whether it is a parse error that a line does not fit where Flink reads it all the same (PyFlink has
+            no such setting): anything but true and false under BOOLEAN, which is false for Flink; a delimiter behind
+            the last field; a second line in one message, which Flink ignores."""
+            self._how = replace(self._how, strict=strict)
             return self
 
         def build(self) -> CsvRowDeserializationSchema:
-            return CsvRowDeserializationSchema(
-                self._type_info, self._dialect, self._allow_comments, self._ignore_parse_errors
-            )
+            return CsvRowDeserializationSchema(self._type_info, self._dialect, self._how, self._array_delimiters)
+
+        def _set_array_delimiters(self, delimiters: tuple[str, ...]) -> CsvRowDeserializationSchema.Builder:
+            """Set the array element delimiter of each field."""
+            self._array_delimiters = delimiters
+            return self
 
 
 class CsvRowSerializationSchema(SerializationSchema):
@@ -178,71 +227,71 @@ class CsvRowSerializationSchema(SerializationSchema):
     :class:`CsvRowSerializationSchema.Builder`.
 
     Raises (when it serializes):
-        TypeMismatchError: the record does not fit the type, or the dialect cannot express it.
+        TypeMismatchError: the record does not fit the type, or has half of a surrogate pair, which has no UTF-8.
     """
 
-    def __init__(self, type_info: RowTypeInfo, dialect: CsvDialect, in_file: bool = False) -> None:
+    def __init__(
+        self,
+        type_info: RowTypeInfo,
+        dialect: CsvDialect,
+        array_delimiters: tuple[str, ...] | None = None,
+        in_file: bool = False,
+    ) -> None:
         """
         Args:
+            array_delimiters: the array element delimiter of each field; None: that of the dialect for all.
             in_file: whether the lines are those of a file, whose reader passes over blank lines and comments.
         """
         self._type_info = type_info
         self._dialect = dialect
+        self._array_delimiters = array_delimiters
         self._in_file = in_file
         self._compile()
 
     def _compile(self) -> None:
+        dialects = _dialects(self._type_info, self._dialect, self._array_delimiters)
         self._writers: list[Callable[[Any], str]] = [
-            field_writer(item, self._dialect) for item in self._type_info.get_field_types()
+            field_writer(item, dialect)
+            for item, dialect in zip(self._type_info.get_field_types(), dialects, strict=True)
         ]
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._dialect, self._in_file)
+        return (self._type_info, self._dialect, self._array_delimiters, self._in_file)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._dialect, self._in_file = state
+        self._type_info, self._dialect, self._array_delimiters, self._in_file = state
         self._compile()
+
+    @property
+    def header(self) -> bytes:
+        """The line with the names of the fields."""
+        return (self._dialect.line(self._type_info.get_field_names()) + self._dialect.line_delimiter).encode()
 
     def serialize(self, value: Any) -> bytes | None:
         return self.serialize_batch([value])[0]
 
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
         convert = self._type_info.batch_converter("CsvRowSerializationSchema")
-        buffer = StringIO()
-        line = csv.writer(buffer, **self._dialect.writer_options())
-        lines: list[bytes | None] = []
         check_inserts_only(values, "CsvRowSerializationSchema")
+        writers, delimiter, end = self._writers, self._dialect.field_delimiter, self._dialect.line_delimiter
+        lines: list[bytes | None] = []
         for row in values if convert is None else convert(values):
-            buffer.seek(0)
-            buffer.truncate()
-            fields = [write(item) for write, item in zip(self._writers, row, strict=True)]
+            fields = [write(item) for write, item in zip(writers, row, strict=True)]
+            line = delimiter.join(fields)
+            if self._in_file and self._dialect.quote_character and _MEANS_ELSE.match(line):
+                line = delimiter.join([self._dialect.quoted(fields[0]), *fields[1:]])
             try:
-                if fields != [""]:
-                    line.writerow(fields)
-                text = buffer.getvalue().removesuffix(LINE_END)
-                if self._in_file and _MEANS_ELSE.match(text):
-                    text = self._quoted(fields)
-                lines.append((text + self._dialect.line_delimiter).encode())
-            except (csv.Error, UnicodeEncodeError) as error:
+                lines.append((line + end).encode())
+            except UnicodeEncodeError as error:
                 names = self._type_info.get_field_names()
                 field = next((f", field '{name}'" for name, text in zip(names, fields) if not _has_utf8(text)), "")
                 raise TypeMismatchError(
-                    f"the record {abbreviated(row)} cannot be written so that it can be read again: {error}",
+                    f"the record {abbreviated(row)} cannot be written in UTF-8: {error}",
                     where=f"CsvRowSerializationSchema{field}",
-                    expected="fields that the dialect can express",
-                    hint="set a quote or an escape character, or map the field first",
+                    expected="texts without half of a surrogate pair",
+                    hint="map the field first",
                 ) from None
         return lines
-
-    def _quoted(self, fields: list[str]) -> str:
-        """The line of a record with all fields in quotes.
-
-        Raises:
-            csv.Error: there is no quote character.
-        """
-        if not self._dialect.quote_character:
-            raise csv.Error("a reader of the file would take its line for a blank line or a comment")
-        return self._dialect.line(fields, csv.QUOTE_ALL)
 
     class Builder:
         """Builder of :class:`CsvRowSerializationSchema`.
@@ -254,6 +303,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         def __init__(self, type_info: TypeInformation) -> None:
             self._type_info = _row_type(type_info)
             self._dialect = CsvDialect(null_literal="")
+            self._array_delimiters: tuple[str, ...] | None = None
 
         def set_field_delimiter(self, c: str) -> CsvRowSerializationSchema.Builder:
             self._dialect = self._dialect.having(field_delimiter=c)
@@ -296,12 +346,27 @@ class CsvRowSerializationSchema(SerializationSchema):
             self._dialect = self._dialect.having(null_literal=s)
             return self
 
+        def set_strict(self, strict: bool) -> CsvRowSerializationSchema.Builder:
+            """Set whether a record is refused with TypeMismatchError if a reader would take it apart otherwise (PyFlink
+            has no such setting): an element of an array that holds the array element delimiter, or, without a quote
+            character, a text that holds the field delimiter or a line break. Flink writes them as they are."""
+            self._dialect = replace(self._dialect, strict=strict)
+            return self
+
         def build(self) -> CsvRowSerializationSchema:
             return CsvRowSerializationSchema(self._type_info, self._dialect)
 
-        def _build_for_files(self) -> CsvRowSerializationSchema:
-            """A schema of the lines of files, of which a reader passes over blank ones and comments."""
-            return CsvRowSerializationSchema(self._type_info, self._dialect, in_file=True)
+        def _build_for_files(self, array_delimiters: tuple[str, ...]) -> CsvRowSerializationSchema:
+            """A schema of the lines of files, of which a reader passes over blank ones and comments, with the array
+            element delimiter of each field."""
+            return CsvRowSerializationSchema(self._type_info, self._dialect, array_delimiters, in_file=True)
+
+
+def _dialects(row_type: RowTypeInfo, dialect: CsvDialect, array_delimiters: tuple[str, ...] | None) -> list[CsvDialect]:
+    """The dialect of each field: they differ in the array element delimiter."""
+    if array_delimiters is None:
+        return [dialect] * len(row_type.get_field_types())
+    return [dialect.having(array_element_delimiter=delimiter) for delimiter in array_delimiters]
 
 
 def _has_utf8(text: str) -> bool:

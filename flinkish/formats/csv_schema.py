@@ -6,7 +6,7 @@ refused when it is set, never ignored.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.typeinfo import TypeInformation, Types
@@ -17,6 +17,14 @@ from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializatio
 _WHERE = "CsvSchema"
 
 
+class _Column(NamedTuple):
+    """The type of a column. A column of arrays may have a separator of its own: ``is_array`` says that it needs one."""
+
+    type_info: TypeInformation
+    separator: str = ""
+    is_array: bool = False
+
+
 class CsvSchema:
     """The columns of a CSV file with their types, and the dialect of its lines. Made by :meth:`builder`.
 
@@ -24,7 +32,7 @@ class CsvSchema:
     2
     """
 
-    def __init__(self, columns: dict[str, TypeInformation], settings: dict[str, Any]) -> None:
+    def __init__(self, columns: dict[str, _Column], settings: dict[str, Any]) -> None:
         self._columns = columns
         self._settings = settings
 
@@ -42,38 +50,34 @@ class CsvSchema:
 
     @property
     def _row_type(self) -> RowTypeInfo:
-        return Types.ROW_NAMED(list(self._columns), list(self._columns.values()))
+        return Types.ROW_NAMED(list(self._columns), [column.type_info for column in self._columns.values()])
 
     @property
-    def _header(self) -> str | None:
-        """The header line, which has the names of the columns; None if the schema has no header."""
-        return self._reader().header if self._settings.get("header") else None
+    def _array_delimiters(self) -> tuple[str, ...]:
+        default = self._settings.get("array", ";")
+        # of a column that is no array the separator has no meaning
+        return tuple(column.separator or default or ";" for column in self._columns.values())
 
     def _reader(self) -> CsvRowDeserializationSchema:
-        settings = self._settings
         builder = CsvRowDeserializationSchema.Builder(self._row_type)
-        builder.set_field_delimiter(settings.get("delimiter", ","))
-        builder.set_array_element_delimiter(settings.get("array", ";"))
-        builder.set_allow_comments(settings.get("comments", False))
-        builder.set_quote_character(settings.get("quote", '"'))
-        if settings.get("escape"):
-            builder.set_escape_character(settings["escape"])
-        if settings.get("null") is not None:
-            builder.set_null_literal(settings["null"])
-        return builder.build()
+        self._set_dialect(builder)
+        builder.set_allow_comments(self._settings.get("comments", False))
+        return builder._set_array_delimiters(self._array_delimiters).build()
 
     def _writer(self) -> CsvRowSerializationSchema:
-        settings = self._settings
         builder = CsvRowSerializationSchema.Builder(self._row_type)
+        self._set_dialect(builder)
+        builder.set_line_delimiter(self._settings.get("line", "\n"))
+        return builder._build_for_files(self._array_delimiters)
+
+    def _set_dialect(self, builder: CsvRowDeserializationSchema.Builder | CsvRowSerializationSchema.Builder) -> None:
+        settings = self._settings
         builder.set_field_delimiter(settings.get("delimiter", ","))
-        builder.set_array_element_delimiter(settings.get("array", ";"))
         builder.set_quote_character(settings.get("quote", '"'))
-        builder.set_line_delimiter(settings.get("line", "\n"))
         if settings.get("escape"):
             builder.set_escape_character(settings["escape"])
         if settings.get("null") is not None:
             builder.set_null_literal(settings["null"])
-        return builder._build_for_files()
 
 
 class CsvSchemaBuilder:
@@ -81,14 +85,14 @@ class CsvSchemaBuilder:
     raises ProgramError."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, TypeInformation] = {}
+        self._columns: dict[str, _Column] = {}
         self._settings: dict[str, Any] = {}
 
     def build(self) -> CsvSchema:
         """The schema.
 
         Raises:
-            ProgramError: there are no columns.
+            ProgramError: there are no columns, or nothing separates the elements of an array.
         """
         if not self._columns:
             raise ProgramError(
@@ -97,6 +101,14 @@ class CsvSchemaBuilder:
                 expected="one column or more",
                 hint="call add_string_column(name), add_number_column(name), ...",
             )
+        for name, column in self._columns.items():
+            if column.is_array and not (column.separator or self._settings.get("array", ";")):
+                raise ProgramError(
+                    f"no separator for the elements of the array column '{name}'",
+                    where=_WHERE,
+                    expected="add_array_column(name, separator) or set_array_element_separator(separator)",
+                    hint="declare a STRING column instead of an array whose elements nothing separates",
+                )
         return CsvSchema(dict(self._columns), dict(self._settings))
 
     # --- columns ------------------------------------------------------------------------------------------------
@@ -104,20 +116,19 @@ class CsvSchemaBuilder:
     def add_array_column(
         self, name: str, separator: str = ";", element_type: TypeInformation | None = None
     ) -> CsvSchemaBuilder:
-        """Add a column of lists of strings, or of ``element_type``. All array columns of a schema must have the same
-        separator, or ProgramError is raised."""
-        self.set_array_element_separator(separator)
-        return self._add(name, Types.LIST(element_type or Types.STRING()))
+        """Add a column of lists of strings, or of ``element_type``. If the separator is empty, that of
+        :meth:`set_array_element_separator` separates the elements."""
+        return self._add(name, _Column(Types.LIST(element_type or Types.STRING()), separator, is_array=True))
 
     def add_boolean_column(self, name: str) -> CsvSchemaBuilder:
-        return self._add(name, Types.BOOLEAN())
+        return self._add(name, _Column(Types.BOOLEAN()))
 
     def add_number_column(self, name: str, number_type: TypeInformation | None = None) -> CsvSchemaBuilder:
         """Add a column of longs, or of ``number_type``."""
-        return self._add(name, number_type or Types.LONG())
+        return self._add(name, _Column(number_type or Types.LONG()))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
-        return self._add(name, Types.STRING())
+        return self._add(name, _Column(Types.STRING()))
 
     def add_columns_from(self, schema: CsvSchema) -> CsvSchemaBuilder:
         """Add all columns of another schema; its other settings are not taken over."""
@@ -136,7 +147,7 @@ class CsvSchemaBuilder:
     def __len__(self) -> int:
         return len(self._columns)
 
-    def _add(self, name: str, column: TypeInformation) -> CsvSchemaBuilder:
+    def _add(self, name: str, column: _Column) -> CsvSchemaBuilder:
         if name in self._columns:
             raise ProgramError(f"the column '{name}' twice", where=_WHERE, expected="a name of its own for each column")
         self._columns[name] = column
@@ -153,25 +164,26 @@ class CsvSchemaBuilder:
         raise self._refused("set_any_property_name", "declare all columns")
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """Set the separator between the elements of all array columns.
-
-        Raises:
-            ProgramError: another separator was set before.
-        """
-        given = self._settings.get("array", separator)
-        if given != separator:
-            raise ProgramError(
-                f"the array separators {given!r} and {separator!r}", where=_WHERE, expected="one for all array columns"
-            )
+        """Set the separator between the elements of the array columns that have none of their own."""
         return self._set("array", separator)
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
-        """Always raises ProgramError: arrays without a separator could not be read again."""
-        raise self._refused("disable_array_element_separator", "declare a STRING column")
+        """Set no separator for the array columns that have none of their own."""
+        return self._set("array", "")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Always raises ProgramError: an array without a separator could not be read again."""
-        raise self._refused("remove_array_element_separator", "declare a STRING column")
+        """Take the separator of its own from the column at ``index``, so that it has that of all array columns.
+
+        Raises:
+            ProgramError: there is no such column.
+        """
+        if not 0 <= index < len(self._columns):
+            raise ProgramError(
+                f"there is no column {index}", where=_WHERE, expected=f"0 to {len(self._columns) - 1}, by its position"
+            )
+        name = list(self._columns)[index]
+        self._columns[name] = self._columns[name]._replace(separator="")
+        return self
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
         return self._set("delimiter", _single(char, "Column separator"))
@@ -204,20 +216,17 @@ class CsvSchemaBuilder:
         return self._set("quote", _single(char, "Quote char"))
 
     def set_skip_first_data_row(self, skip: bool = True) -> CsvSchemaBuilder:
-        """Raises ProgramError for True: a file may be read in several ranges, and the reader of a range cannot tell
-        which line is the first one of the file."""
-        if skip:
-            raise self._refused("set_skip_first_data_row", "use set_use_header() for a line with the columns' names")
-        return self
+        """Set whether the first line of a file, after the header if there is one, is no record."""
+        return self._set("skip", skip)
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """Has no effect: headers are always strict. A first line with other names than those of the schema is read as a
-        record, and refused unless it fits the types."""
-        return self
+        """Set whether the header of a file must have the names of all columns, in their order; otherwise its text has
+        no meaning. Without :meth:`set_use_header` it has no effect."""
+        return self._set("strict", strict)
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """Set whether files have a header: the line with the names of all columns, in their order. It is written at the
-        beginning of each file, and a first line that equals it is no record."""
+        """Set whether files have a header: the first line of a file that is read is no record, whatever it says
+        (:meth:`set_strict_headers`), and files are written with a line of the names of all columns."""
         return self._set("header", use)
 
     def _set(self, name: str, value: Any) -> CsvSchemaBuilder:
@@ -240,9 +249,7 @@ def _single(char: str, what: str) -> str:
 class _CsvFileWriter(BulkWriter):
     def __init__(self, schema: CsvSchema) -> None:
         self._schema = schema._writer()
-        header = schema._header
-        line_end = schema._settings.get("line", "\n")
-        self._lines: list[bytes | None] = [] if header is None else [(header + line_end).encode()]
+        self._lines: list[bytes | None] = [self._schema.header] if schema._settings.get("header") else []
 
     def add_batch(self, values: list[Any]) -> None:
         self._lines += self._schema.serialize_batch(values)

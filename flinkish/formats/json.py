@@ -1,24 +1,27 @@
 """Deserializes JSON objects to typed Rows and serializes Rows to JSON objects (Flink's legacy ``JsonRow...Schema``, the
 one that PyFlink offers).
 
-Rule upheld here: a type is compiled once into one small function per field; no type is examined per record. A message
-that does not fit raises a :class:`MalformedRecordError` that quotes it, unless ``ignore_parse_errors`` is set.
+Rule upheld here: a type is compiled once into one small function per field; no type is examined per record. The
+conversions are Flink's, which read more than the type says (docs/connectors.md has the table); ``strict()`` refuses
+what they would change. What does not fit raises a :class:`MalformedRecordError` that quotes the message, unless
+``ignore_parse_errors`` is set.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
-from flinkish.formats._json_schema import type_of_json_schema
-from flinkish.formats._json_values import json_reader, json_writer, needs_exact_numbers
+from flinkish.formats._json_values import JsonReading, json_reader, json_writer, needs_exact_numbers
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -26,8 +29,10 @@ __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 class JsonRowDeserializationSchema(DeserializationSchema):
     """Deserializes a message, which is one JSON object in UTF-8, to a Row. Made by :meth:`builder`.
 
-    A field that is absent is None, unless ``fail_on_missing_field`` is set; unknown fields are ignored. A message that
-    cannot be read raises MalformedRecordError, unless ``ignore_parse_errors`` is set: then it gives no record.
+    A field that is absent is None, unless ``fail_on_missing_field`` is set; unknown fields are ignored, and so is what
+    follows the object. A message that cannot be read raises MalformedRecordError, unless ``ignore_parse_errors`` is
+    set: then a field (or an element of an array or a map) that cannot be read is None, and a message that is no JSON
+    object gives no record.
 
     >>> from flinkish.common import Types
     >>> schema = JsonRowDeserializationSchema.builder().type_info(
@@ -36,23 +41,26 @@ class JsonRowDeserializationSchema(DeserializationSchema):
     Row(user='ann', n=1)
     """
 
-    def __init__(self, type_info: TypeInformation, fail_on_missing_field: bool, ignore_parse_errors: bool) -> None:
+    def __init__(self, type_info: TypeInformation, how: JsonReading) -> None:
         self._type_info = type_info
-        self._fail_on_missing_field = fail_on_missing_field
-        self._ignore_parse_errors = ignore_parse_errors
+        self._how = how
         self._compile()
 
     def _compile(self) -> None:
         # the decoder is a C object and the reader a closure: neither can be pickled, so a worker makes its own
         parse_float = Decimal if needs_exact_numbers(self._type_info) else None
-        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float).decode
-        self._read = json_reader(self._type_info, self._fail_on_missing_field)
+        decoder = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float)
+        # unlike decode, raw_decode ignores what follows the object
+        self._decode = (
+            decoder.decode if self._how.strict else lambda text: decoder.raw_decode(text.lstrip(" \t\r\n"))[0]
+        )
+        self._read = json_reader(self._type_info, self._how)
 
     def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+        return (self._type_info, self._how)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._fail_on_missing_field, self._ignore_parse_errors = state
+        self._type_info, self._how = state
         self._compile()
 
     @staticmethod
@@ -66,16 +74,17 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return self.deserialize_batch([message])[0]
 
     def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
-        decode, read = self._decode, self._read
+        decode, read, strict = self._decode, self._read, self._how.strict
         records: list[Any] = []
         for message in messages:
             if message is None:
                 records.append(None)
                 continue
             try:
-                records.append(read(decode(str(message, "utf-8").removeprefix("\ufeff"))))
+                node = decode(str(message, "utf-8").removeprefix("\ufeff"))
+                records.append(None if node is None and not strict else read(node))
             except (Mismatch, ValueError, RecursionError) as error:  # a ValueError if it is no JSON or no UTF-8
-                if not self._ignore_parse_errors:
+                if not self._how.ignore_parse_errors:
                     raise self._malformed(message, error) from None
                 records.append(None)
         return records
@@ -89,7 +98,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             f"the JSON message {_quoted(message)} cannot be read: {reason}",
             where=", ".join(part for part in ("JsonRowDeserializationSchema", path) if part),
             expected=expected,
-            hint="mend the input, or set ignore_parse_errors() to pass over such messages",
+            hint="mend the input, or set ignore_parse_errors(): then None stands for what cannot be read",
         )
 
     class Builder:
@@ -97,8 +106,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
 
         def __init__(self) -> None:
             self._type_info: TypeInformation | None = None
-            self._fail_on_missing_field = False
-            self._ignore_parse_errors = False
+            self._how = JsonReading()
 
         def type_info(self, type_info: TypeInformation) -> JsonRowDeserializationSchema.Builder:
             """Set the type of the records, a ROW.
@@ -119,15 +127,25 @@ class JsonRowDeserializationSchema(DeserializationSchema):
             check_instance(
                 json_schema, str, "the json_schema is", "JsonRowDeserializationSchema.builder()", "give its text"
             )
-            self._type_info = _row_type(type_of_json_schema(json_schema))
+            self._type_info = _row_type(_type_of_json_schema(json_schema))
             return self
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            self._fail_on_missing_field = True
+            """Make an absent field an error; one that is null is None all the same."""
+            self._how = replace(self._how, fail_on_missing_field=True)
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            self._ignore_parse_errors = True
+            """Read None where a field cannot be read, and no record where a message is no JSON object."""
+            self._how = replace(self._how, ignore_parse_errors=True)
+            return self
+
+        def strict(self) -> JsonRowDeserializationSchema.Builder:
+            """Make it a parse error if a value does not fit its type but Flink would change it so that it does (PyFlink
+            has no such setting): a fraction under INT or LONG, which Flink cuts off; anything but true and false under
+            BOOLEAN, which is false for Flink; what is no text under bytes or no object under MAP; ``null`` instead of
+            an object, or text behind it."""
+            self._how = replace(self._how, strict=True)
             return self
 
         def build(self) -> JsonRowDeserializationSchema:
@@ -143,14 +161,14 @@ class JsonRowDeserializationSchema(DeserializationSchema):
                     expected="type_info(...) or json_schema(...) before build()",
                     hint="call type_info(Types.ROW_NAMED(names, types))",
                 )
-            if self._fail_on_missing_field and self._ignore_parse_errors:
+            if self._how.fail_on_missing_field and self._how.ignore_parse_errors:
                 raise ArgumentValueError(
                     "JSON format doesn't support failOnMissingField and ignoreParseErrors are both enabled.",
                     where="JsonRowDeserializationSchema.builder()",
                     expected="at most one of fail_on_missing_field() and ignore_parse_errors()",
                     hint="leave one out",
                 )
-            return JsonRowDeserializationSchema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
+            return JsonRowDeserializationSchema(self._type_info, self._how)
 
 
 class JsonRowSerializationSchema(SerializationSchema):
@@ -234,3 +252,111 @@ def _quoted(message: bytes) -> str:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+# --- types of JSON schemas ----------------------------------------------------------------------------------------
+# As in Flink's JsonRowSchemaConverter, a keyword that makes a union of types or extends one (anyOf, not, ...) is an
+# error; other keywords that no type can express (minimum, required, if, ...) are ignored.
+
+_FORMATS = {"date": Types.SQL_DATE, "time": Types.SQL_TIME, "date-time": Types.SQL_TIMESTAMP}
+_SIMPLE = {"boolean": Types.BOOLEAN, "integer": Types.BIG_DEC, "number": Types.BIG_DEC}
+_UNSUPPORTED = ("anyOf", "allOf", "not", "extends", "disallow")
+#: The parts of a schema that Jackson reads beyond JSON: comments, and texts and names in single or without quotes.
+_BEYOND_JSON = re.compile(
+    r"""(?P<text>"(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<name>[A-Za-z_$][\w$]*)(?=\s*:)""",
+    re.DOTALL,
+)
+
+
+def _type_of_json_schema(text: str) -> TypeInformation:
+    """The type that a JSON schema describes: objects are ROWs, integers and numbers BIG_DEC. As in Flink, the text may
+    have comments, and texts and names in single or without quotes.
+
+    Raises:
+        ValueError: the text is no JSON, or the schema has a part that no type can express.
+    """
+    try:
+        root = json.loads(_BEYOND_JSON.sub(_as_json, text))
+    except ValueError as error:
+        raise ValueError(f"the JSON schema is not JSON: {error}") from None
+    try:
+        return _type_of("<root>", root, root)
+    except RecursionError:
+        raise ValueError("the JSON schema refers to itself, for which there is no type") from None
+
+
+def _as_json(found: re.Match[str]) -> str:
+    if found["single"] is not None:
+        return json.dumps(found["single"].replace("\\'", "'"))
+    return found["text"] or (f'"{found["name"]}"' if found["name"] else " ")
+
+
+def _type_of(where: str, node: Any, root: Any) -> TypeInformation:
+    types = set(_types_of(where, node, root))
+    if len(types) != 1:
+        raise ValueError(f"the JSON schema allows {len(types)} types at {where}; expected one, or one and null")
+    return types.pop()
+
+
+def _types_of(where: str, node: Any, root: Any) -> list[TypeInformation]:
+    """The types that a node allows, without null; those of the node that it refers to are the fallback."""
+    if not isinstance(node, dict):
+        raise ValueError(f"the JSON schema has {node!r} at {where}; expected an object")
+    for keyword in _UNSUPPORTED:
+        if keyword in node:
+            raise ValueError(f"the JSON schema has '{keyword}' at {where}, for which there is no type")
+    if "type" not in node and "oneOf" not in node and "$ref" in node:
+        return _types_of(where, _referenced(where, node["$ref"], root), root)
+    kinds = node.get("type", [])
+    types = [
+        _type_of_kind(where, kind, node, root)
+        for kind in (kinds if isinstance(kinds, list) else [kinds])
+        if kind != "null"
+    ]
+    for choice in node.get("oneOf", []):
+        types += _types_of(f"{where}/oneOf", choice, root)
+    return types
+
+
+def _type_of_kind(where: str, kind: Any, node: dict[str, Any], root: Any) -> TypeInformation:
+    if kind == "object":
+        properties = node.get("properties", {})
+        types = [_type_of(f"{where}/{name}", item, root) for name, item in properties.items()]
+        return Types.ROW_NAMED(list(properties), types)
+    if kind == "array":
+        return _array(where, node, root)
+    if kind == "string":
+        return _string(where, node)
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]()
+    raise ValueError(
+        f"the JSON schema has the type {kind!r} at {where}; expected object, array, string, {', '.join(_SIMPLE)}"
+    )
+
+
+def _array(where: str, node: dict[str, Any], root: Any) -> TypeInformation:
+    items = node.get("items")
+    if isinstance(items, dict):
+        return Types.OBJECT_ARRAY(_type_of(f"{where}/items", items, root))
+    raise ValueError(f"the JSON schema has an array at {where} without one type of 'items'")
+
+
+def _string(where: str, node: dict[str, Any]) -> TypeInformation:
+    if "format" in node:
+        return _FORMATS.get(str(node["format"]), Types.STRING)()
+    encoding = node.get("contentEncoding", "base64")
+    if encoding != "base64":
+        raise ValueError(f"the JSON schema has the contentEncoding {encoding!r} at {where}; expected base64")
+    return Types.PRIMITIVE_ARRAY(Types.BYTE()) if "contentEncoding" in node else Types.STRING()
+
+
+def _referenced(where: str, reference: str, root: Any) -> Any:
+    if not reference.startswith("#"):
+        raise ValueError(f"the JSON schema refers to {reference!r} at {where}; expected a place in the same document")
+    node = root
+    for part in reference[1:].strip("/").split("/"):
+        part = part.replace("~1", "/").replace("~0", "~")
+        if not isinstance(node, dict) or (part and part not in node):
+            raise ValueError(f"the JSON schema refers to {reference!r} at {where}, which is not there")
+        node = node[part] if part else node
+    return node

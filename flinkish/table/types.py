@@ -1,8 +1,8 @@
 """DataTypes: the types of columns, by their SQL names.
 
 Rule: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and their types
-cannot disagree. ``nullable`` is accepted and has no effect: every column may hold None. ``length``, ``precision`` and
-``scale`` are accepted and have no effect either.
+cannot disagree. ``nullable`` is accepted and has no effect: every column may hold None. ``length``, and the
+``precision`` of times, are accepted and have no effect either.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.errors import ArgumentValueError
 
 __all__ = ["DataType", "DataTypes", "RowField", "RowType"]
 
@@ -80,7 +82,20 @@ class DataTypes:
 
     @staticmethod
     def DECIMAL(precision: int, scale: int, nullable: bool = True) -> DataType:
-        return Types.BIG_DEC()
+        """A number of at most ``precision`` digits (1 to 38), ``scale`` of them behind the point. Others are rounded to
+        the scale, and are None if they have too many digits.
+
+        Raises:
+            ValueError: there is no such DECIMAL.
+        """
+        if not (1 <= precision <= 38 and 0 <= scale <= precision):
+            raise ArgumentValueError(
+                f"the type is DECIMAL({precision}, {scale})",
+                where="DataTypes.DECIMAL",
+                expected="a precision of 1 to 38, and a scale of 0 to the precision",
+                hint="such as DECIMAL(10, 2)",
+            )
+        return DecimalTypeInfo(precision, scale)
 
     @staticmethod
     def DATE(nullable: bool = True) -> DataType:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from enum import Enum
 from numbers import Real
 from operator import index
@@ -37,6 +37,8 @@ class BasicType(Enum):
     INSTANT = "Instant"
 
 
+# wide enough for the 38 digits of SQL's DECIMAL
+_DECIMAL_CONTEXT = Context(prec=100)
 _BITS = {BasicType.BYTE: 8, BasicType.SHORT: 16, BasicType.INT: 32, BasicType.LONG: 64}
 # the Python type whose instances need no conversion; not for whole numbers of a fixed width, whose range is checked
 _FINAL = {
@@ -166,6 +168,36 @@ class InstantTypeInfo(BasicTypeInfo):
 
     def from_internal_type(self, obj: int) -> Instant:
         return Instant.of_epoch_milli(obj // 1_000)
+
+
+class DecimalTypeInfo(BasicTypeInfo):
+    """A ``BIG_DEC`` of at most ``precision`` digits, ``scale`` of them behind the point: SQL's DECIMAL(precision,
+    scale). As in Flink, a number is rounded to the scale (halves away from zero), and one with too many digits is None.
+
+    >>> DecimalTypeInfo(4, 2).rounded(Decimal("1.005")), DecimalTypeInfo(4, 2).rounded(Decimal("123.4"))
+    (Decimal('1.01'), None)
+    """
+
+    def __init__(self, precision: int, scale: int) -> None:
+        super().__init__(BasicType.BIG_DEC)
+        self._precision, self._scale = precision, scale
+        self._unit = Decimal(1).scaleb(-scale)
+
+    def rounded(self, value: Decimal) -> Decimal | None:
+        """The number with the scale of the type; None if it has too many digits."""
+        if value and value.adjusted() >= self._precision - self._scale:
+            return None
+        result = value.quantize(self._unit, ROUND_HALF_UP, _DECIMAL_CONTEXT)
+        return result if result.adjusted() < self._precision - self._scale or not result else None
+
+    def _convert(self, value: Any) -> Any:
+        return self.rounded(_decimal(value))
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._basic_type, self._precision, self._scale)
+
+    def __repr__(self) -> str:
+        return f"DecimalTypeInfo({self._precision}, {self._scale})"
 
 
 def _whole(value: Any) -> int:

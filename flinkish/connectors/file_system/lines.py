@@ -281,16 +281,6 @@ def _check_encoding(begin: bytes, path: str) -> None:
         )
 
 
-def _without_header(messages: list[bytes | None], header: str) -> str | None:
-    """Replace the header by None if the first message is one. Returns the header if there was no message yet."""
-    for index, message in enumerate(messages):
-        if message is not None:
-            if message.rstrip(b"\r\n") == header.encode():
-                messages[index] = None
-            return None
-    return header
-
-
 class LineSplitReader(SplitReader):
     """Reads ranges of files of lines, and makes a record of each line by the schema of the format. The file that was
     read last is kept open, unless it is read as a whole."""
@@ -305,16 +295,16 @@ class LineSplitReader(SplitReader):
             self.close()
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
-        # only the first record of a file can be its header
-        header = self._format.header if wanted.start == 0 else None
+        # the number of lines still to come that are no records
+        first_lines = self._format.first_lines if wanted.start == 0 else 0
         for number, block in enumerate(self._blocks(wanted)):
             if number == 0 and wanted.start == 0:
                 _check_encoding(block.data, wanted.split.id)
             lines = split_lines(block.data) if block.records is None else block.records
             for begin in range(0, len(lines), batch_size):
                 messages = self._messages(lines[begin : begin + batch_size])
-                if header is not None:
-                    header = _without_header(messages, header)
+                if first_lines:
+                    first_lines = self._without_first(messages, first_lines, wanted.split, block, begin)
                 records = self._records(messages, wanted.split, block, begin)
                 if records:
                     yield SplitRecords(records, None)
@@ -377,21 +367,44 @@ class LineSplitReader(SplitReader):
             kept = [None if line is None or line.lstrip().startswith(b"#") else line for line in kept]
         return kept
 
+    def _without_first(
+        self, messages: list[bytes | None], left: int, split: SourceSplit, block: Lines, begin: int
+    ) -> int:
+        """Replace the first ``left`` messages that there are by None. Returns how many are still to come.
+
+        Raises:
+            MalformedRecordError: the first one of the file is not the header that the format demands.
+        """
+        for index, message in enumerate(messages):
+            if left and message is not None:
+                if self._format.check_header is not None and left == self._format.first_lines:
+                    try:
+                        self._format.check_header(message)
+                    except MalformedRecordError as error:
+                        raise self._at(error, split, block, begin + index) from None
+                messages[index] = None
+                left -= 1
+        return left
+
     def _located(self, messages: list[bytes | None], split: SourceSplit, block: Lines, begin: int) -> Exception:
         """The schema's error with file, line and byte, found by deserializing the messages one by one."""
         for index, message in enumerate(messages, begin):
             try:
                 self._format.schema.deserialize_batch([message])
             except MalformedRecordError as error:
-                place = self._place(split, block.position + block.begin_of(index))
-                return MalformedRecordError(
-                    error.what,
-                    where=", ".join(part for part in (f"file {split.id}, {place}", error.where) if part),
-                    expected=error.expected,
-                    hint=error.hint,
-                )
+                return self._at(error, split, block, index)
         return ProgramError(
             "the schema refuses a batch of lines and none of its lines", where=type(self._format.schema).__name__
+        )
+
+    def _at(self, error: MalformedRecordError, split: SourceSplit, block: Lines, index: int) -> MalformedRecordError:
+        """The error with file, line and byte of a record of the block."""
+        place = self._place(split, block.position + block.begin_of(index))
+        return MalformedRecordError(
+            error.what,
+            where=", ".join(part for part in (f"file {split.id}, {place}", error.where) if part),
+            expected=error.expected,
+            hint=error.hint,
         )
 
     def _place(self, split: SourceSplit, byte: int) -> str:

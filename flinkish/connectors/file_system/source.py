@@ -80,11 +80,12 @@ class FileSource(SplitSource):
         """A source of files of JSON objects, one per line; ``type_info`` is a ROW_NAMED. Blank lines are no records.
 
         A line that is no JSON object of this type fails the job with MalformedRecordError (with file, line and text),
-        unless ``ignore_parse_errors`` is set: then the line is left out. An absent field is None.
+        unless ``ignore_parse_errors`` is set: then a field that cannot be read is None, and a line that is no object is
+        left out. An absent field is None. Lines are read strictly (``JsonRowDeserializationSchema.Builder.strict``).
         """
         from flinkish.formats.json import JsonRowDeserializationSchema
 
-        builder = JsonRowDeserializationSchema.builder().type_info(type_info)
+        builder = JsonRowDeserializationSchema.builder().type_info(type_info).strict()
         schema = (builder.ignore_parse_errors() if ignore_parse_errors else builder).build()
         return FileSource(StreamFormat(schema, skip_blank=True), paths)
 
@@ -99,8 +100,9 @@ class FileSource(SplitSource):
         """A source of CSV files; ``type_info`` is a ROW. Blank lines are no records. A quoted field may hold line
         breaks, so a file is not cut: it is read as a whole, in one epoch, as in Flink.
 
-        With ``header``, the first line of a file is no record if it consists of the field names of the type, joined by
-        the delimiter. Malformed records are treated as by :meth:`json`.
+        With ``header``, the first line of a file is no record; it must have the field names of the type, in their
+        order. Lines are read strictly (``CsvRowDeserializationSchema.Builder.set_strict``), and malformed ones are
+        treated as by :meth:`json`; if parse errors are ignored, those with too many fields are left out.
 
         Raises:
             ProgramError: the type is no ROW.
@@ -111,10 +113,16 @@ class FileSource(SplitSource):
             raise ProgramError(
                 f"the type {type_info!r} has no columns", where="FileSource.csv", expected="Types.ROW_NAMED"
             )
-        builder = CsvRowDeserializationSchema.Builder(type_info).set_field_delimiter(delimiter)
+        builder = CsvRowDeserializationSchema.Builder(type_info).set_field_delimiter(delimiter).set_strict(True)
         schema = (builder.set_ignore_parse_errors(True) if ignore_parse_errors else builder).build()
-        names = schema.header if header else None
-        return FileSource(StreamFormat(schema, skip_blank=True, header=names, spanning=schema.records), paths)
+        stream_format = StreamFormat(
+            schema,
+            skip_blank=True,
+            first_lines=1 if header else 0,
+            check_header=schema.check_header if header else None,
+            spanning=schema.records,
+        )
+        return FileSource(stream_format, paths)
 
     @staticmethod
     def parquet(*paths: str, type_info: TypeInformation, columns: Sequence[str] | None = None) -> FileSource:

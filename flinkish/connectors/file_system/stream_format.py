@@ -4,6 +4,7 @@ deserializes, or Parquet columns."""
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
@@ -17,14 +18,16 @@ class StreamFormat:
     """The format of files of lines; ``schema`` deserializes each line.
 
     With ``skip_blank`` an empty or blank line is no record, and with ``skip_comments`` none that begins with ``#``. Nor
-    is the first of the other lines of a file, if its text is exactly ``header``. With ``spanning`` a record may span
-    lines, so that a file cannot be cut: it is read as a whole.
+    are the first ``first_lines`` of the other lines of a file; ``check_header`` gets the first one and raises
+    MalformedRecordError if it is not the header of such files. With ``spanning`` a record may span lines, so that a
+    file cannot be cut: it is read as a whole.
     """
 
     schema: DeserializationSchema
     skip_blank: bool = False
     skip_comments: bool = False
-    header: str | None = None
+    first_lines: int = 0
+    check_header: Callable[[bytes], None] | None = None
     spanning: CsvRecords | None = None
 
     @property

@@ -31,8 +31,13 @@ class CsvReaderFormat(StreamFormat):
     def for_schema(schema: CsvSchema) -> CsvReaderFormat:
         """A format that reads records of this schema. Blank lines are skipped. If the schema has a quote or an escape
         character, a record may span lines, and a file is read as a whole; otherwise it is cut into ranges."""
-        reader = schema._reader()
-        comments = bool(schema._settings.get("comments"))
+        reader, settings = schema._reader(), schema._settings
+        header = bool(settings.get("header"))
         return CsvReaderFormat(
-            reader, skip_blank=True, skip_comments=comments, header=schema._header, spanning=reader.records
+            reader,
+            skip_blank=True,
+            skip_comments=bool(settings.get("comments")),
+            first_lines=header + bool(settings.get("skip")),
+            check_header=reader.check_header if header and settings.get("strict") else None,
+            spanning=reader.records,
         )

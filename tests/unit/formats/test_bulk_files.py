@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink,
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.datastream.formats.orc import OrcBulkWriters
 from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
-from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.errors import MalformedRecordError, ProgramError, TypeMismatchError
 from flinkish.table import DataTypes
 from tests.support.programs import new_environment, results_of
 
@@ -103,8 +104,9 @@ def test_csv_files_that_were_written_are_read(tmp_path: Path, settings: dict[str
     )
     files = write(tmp_path / "out", CsvBulkWriters.for_schema(schema), CSV_ROWS, row_type)
     lines = [line for file in files for line in file.read_text().splitlines()]
-    assert lines.count("id|name|list|good") == (2 if "set_use_header" in settings else 0)
-    assert "1|plain|1,2|true" in lines
+    assert lines.count('"id"|"name"|"list"|"good"') == (2 if "set_use_header" in settings else 0)
+    # below the code of the delimiter "|" are nearly all characters, so that Jackson puts all texts in quotes
+    assert '1|"plain"|"1,2"|true' in lines
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path / "out")).build()
     read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
     assert sorted(results_of(read), key=lambda row: row[0]) == named(CSV_ROWS, row_type)
@@ -125,16 +127,120 @@ def test_columns_of_a_schema_can_be_taken_over() -> None:
     assert len(CsvSchema.builder().add_columns_from(schema).clear_columns()) == 0
 
 
+def read_csv(folder: Path, schema: CsvSchema, *contents: str) -> list[tuple[Any, ...]]:
+    folder.mkdir()
+    for number, content in enumerate(contents):
+        (folder / f"{number}.csv").write_text(content)
+    source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(folder)).build()
+    read = new_environment().from_source(source, WatermarkStrategy.no_watermarks(), "s")
+    return [tuple(row) for row in results_of(read)]
+
+
+def two_columns(**settings: Any) -> CsvSchema:
+    builder = CsvSchema.builder().add_number_column("id").add_string_column("name")
+    for name, value in settings.items():
+        getattr(builder, name)(value)
+    return builder.build()
+
+
+@pytest.mark.parametrize("header", ["id,name", "name,id", "x,y", "7,seven", "id", '"id","name","more"', ""])
+def test_the_first_line_is_the_header_whatever_it_says(tmp_path: Path, header: str) -> None:
+    schema = two_columns(set_use_header=True)
+    assert read_csv(tmp_path / "in", schema, f"{header}\n1,a\n", f"{header or 'id'}\n2,b\n") == (
+        [(1, "a"), (2, "b")] if header else [(2, "b")]
+    )
+
+
+@pytest.mark.parametrize(
+    ("header", "fits"),
+    [("id,name", True), (' "id" , name ', False), (" id , name ", True), ("name,id", False), ("id", False)]
+    + [("id,name,more", False), ("ID,name", False), ('"id","name"', True), ('"id', False)],
+)
+def test_strict_headers_have_the_names_of_the_columns(tmp_path: Path, header: str, fits: bool) -> None:
+    schema = two_columns(set_use_header=True, set_strict_headers=True)
+    if fits:
+        assert read_csv(tmp_path / "in", schema, f"{header}\n1,a\n") == [(1, "a")]
+    else:
+        with pytest.raises(MalformedRecordError, match=r"line 1 \(byte 0\).*a header with the names id, name|quotes"):
+            read_csv(tmp_path / "in", schema, f"{header}\n1,a\n")
+
+
+def test_the_first_data_row_can_be_skipped_after_the_header_or_without_one(tmp_path: Path) -> None:
+    skipping = two_columns(set_skip_first_data_row=True)
+    assert read_csv(tmp_path / "one", skipping, "x,y\n1,a\n2,b\n", "3,c\n") == [(1, "a"), (2, "b")]
+    both = two_columns(set_skip_first_data_row=True, set_use_header=True, set_strict_headers=True)
+    assert read_csv(tmp_path / "two", both, "id,name\nx,y\n1,a\n") == [(1, "a")]
+    ranges = two_columns(set_skip_first_data_row=True, set_use_header=True)
+    ranges._settings["quote"] = ""
+    assert read_csv(tmp_path / "ranges", ranges, "id,name\nx,y\n1,a\n2,b\n") == [(1, "a"), (2, "b")]
+
+
+def test_array_columns_have_separators_of_their_own(tmp_path: Path) -> None:
+    builder = CsvSchema.builder().add_array_column("a", ";", DataTypes.INT()).add_array_column("b", ":")
+    rows = [Row([1, 2], ["x", "y;z"]), Row([], [])]
+    row_type = Types.ROW_NAMED(["a", "b"], [Types.LIST(Types.INT()), Types.LIST(Types.STRING())])
+    (file,) = write(tmp_path / "out", CsvBulkWriters.for_schema(builder.build()), rows[:1], row_type)
+    assert file.read_text() == "1;2,x:y;z\n"
+    assert read_csv(tmp_path / "own", builder.build(), "1;2,x:y;z\n,\n") == [tuple(row) for row in rows]
+    # the separator of all columns is for those that have none of their own
+    builder.set_array_element_separator("|")
+    assert read_csv(tmp_path / "default", builder.build(), "1;2,x:y|z\n") == [([1, 2], ["x", "y|z"])]
+    builder.remove_array_element_separator(1)
+    assert read_csv(tmp_path / "removed", builder.build(), "1;2,x:y|z\n") == [([1, 2], ["x:y", "z"])]
+    copy = CsvSchema.builder().add_columns_from(builder.build()).disable_array_element_separator()
+    with pytest.raises(ProgramError, match="array column 'b'"):
+        copy.build()
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "text", "value"),
+    [
+        (10, 0, "1.5", "2"),
+        (10, 0, "2.5", "3"),
+        (10, 0, "-1.5", "-2"),
+        (10, 0, "1.4", "1"),
+        (10, 0, "1e3", "1000"),
+        (10, 0, "12345678901", None),
+        (4, 2, "1.005", "1.01"),
+        (4, 2, "1", "1.00"),
+        (4, 2, "99.994", "99.99"),
+        (4, 2, "99.995", None),
+        (4, 2, "123.4", None),
+        (4, 4, "0.12345", "0.1235"),
+        (38, 18, "1.5", "1.500000000000000000"),
+        (38, 0, "1e-400", "0"),
+        (38, 0, "1e400", None),
+    ],
+)
+def test_a_decimal_has_its_scale_and_no_more_digits_than_its_precision(
+    tmp_path: Path, precision: int, scale: int, text: str, value: str | None
+) -> None:
+    kind = DataTypes.DECIMAL(precision, scale)
+    schema = CsvSchema.builder().add_number_column("x", kind).add_array_column("l", ";", kind).build()
+    ((found, elements),) = read_csv(tmp_path / "in", schema, f"{text},{text};{text}\n")
+    assert [str(item) for item in (found, *elements)] == [str(value)] * 3
+    # what is written has the scale too, without zeros at the end
+    row_type = Types.ROW_NAMED(["x", "l"], [Types.BIG_DEC(), Types.LIST(Types.BIG_DEC())])
+    rows = [Row(Decimal(text), [Decimal(text)])]
+    (file,) = write(tmp_path / "out", CsvBulkWriters.for_schema(schema), rows, row_type)
+    short = "" if value is None else str(Decimal(value).normalize())
+    assert file.read_text().replace('"', "") == f"{short},{short}\n"
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: CsvSchema.builder().build(), ProgramError, "a schema without columns"),
         (lambda: csv_schema(add_string_column="id"), ProgramError, "the column 'id' twice"),
-        (lambda: csv_schema(set_array_element_separator=";"), ProgramError, "',' and ';'.*one for all array columns"),
-        (lambda: csv_schema(set_skip_first_data_row=True), ProgramError, "use set_use_header"),
         (lambda: csv_schema(set_any_property_name="x"), ProgramError, "declare all columns"),
-        (lambda: csv_schema(remove_array_element_separator=1), ProgramError, "declare a STRING column"),
-        (lambda: CsvSchema.builder().disable_array_element_separator(), ProgramError, "declare a STRING column"),
+        (lambda: csv_schema(remove_array_element_separator=4), ProgramError, "no column 4.*0 to 3"),
+        (
+            lambda: CsvSchema.builder().add_array_column("a", "").disable_array_element_separator().build(),
+            ProgramError,
+            "no separator.*array column 'a'.*declare a STRING column",
+        ),
+        (lambda: DataTypes.DECIMAL(39, 0), ValueError, "precision of 1 to 38"),
+        (lambda: DataTypes.DECIMAL(4, 5), ValueError, "scale of 0 to the precision"),
         (lambda: ParquetBulkWriters.for_row_type(Types.STRING()), TypeError, r"expected DataTypes.ROW"),
         (
             lambda: ParquetBulkWriters.for_row_type(Types.ROW([Types.PICKLED_BYTE_ARRAY()])),
