@@ -55,7 +55,7 @@ _FORMATS = {
 
 
 class Options:
-    """The options of a table; ``own`` are the names and values of those of its format, without the format's name.
+    """The options of a table; ``prefix`` begins those of its format.
 
     Raises:
         ConfigurationError: there is no such connector or format, or an option is not one of theirs.
@@ -66,12 +66,15 @@ class Options:
         if self.connector not in _OPTIONS:
             raise self.error(f"the connector {self.connector!r}", ", ".join(_OPTIONS))
         known = ["connector", "sink.parallelism", *_OPTIONS[self.connector].split()]
+        fields = [option for option in known if option.startswith("fields.")]
+        known += [option.replace("*", column.name) for option in fields for column in table.schema.columns]
+        known = [option for option in known if option not in fields]
         key = next((key for key in ("format", "value.format") if key in self._given and key in known), None)
         self.format = "" if key is None else self._given[key]
         if key is not None and self.format not in _FORMATS or key is None and "format" in known:
             raise self.error(f"the format {self.format!r}", f"'format' = {' or '.join(map(repr, _FORMATS))}")
-        self._prefix = f"{(key or '').removesuffix('format')}{self.format}."
-        known += [self._prefix + option for option in _FORMATS.get(self.format, "").split()]
+        self.prefix = f"{(key or '').removesuffix('format')}{self.format}."
+        known += [self.prefix + option for option in _FORMATS.get(self.format, "").split()]
         unknown = [key for key in self._given if not any(fnmatchcase(key, pattern) for pattern in known)]
         if unknown:
             raise self.error(f"unsupported options: {', '.join(unknown)}", ", ".join(known))
@@ -80,12 +83,15 @@ class Options:
         """The value of an option. Raises ConfigurationError if it cannot be read."""
         try:
             return read(self._given[key]) if key in self._given else default
-        except (ValueError, ArithmeticError, KeyError) as error:
+        except (ValueError, ArithmeticError) as error:
             raise self.error(f"the option '{key}' is {self._given[key]!r}", str(error) or "a number") from None
 
-    def of_format(self, key: str, read: Callable[[str], T], default: T) -> T:
-        """The value of an option of the format."""
-        return self.get(self._prefix + key, read, default)
+    def choice(self, key: str, choices: dict[str, T], default: str) -> T:
+        """What the value of an option stands for, whose letters may be small or capital."""
+        found = self._given.get(key, default)
+        if found.lower() not in choices:
+            raise self.error(f"the option '{key}' is {found!r}", " or ".join(choices))
+        return choices[found.lower()]
 
     def required(self, key: str, read: Callable[[str], Any] = str) -> Any:
         """The value of an option that must be set."""
@@ -109,7 +115,7 @@ class Options:
 EPOCH = datetime(1970, 1, 1)
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)([ T])(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z?)")
 #: standard of texts of times -> what stands between date and time
-_STANDARDS = {"SQL": " ", "ISO-8601": "T"}
+_STANDARDS = {"sql": " ", "iso-8601": "T"}
 
 
 def _now(_: Any = None) -> Instant:
@@ -194,10 +200,9 @@ class TableFormat:
 
     def __init__(self, options: Options, table: TableDescriptor) -> None:
         self.options, self.primary_key = options, table.schema.primary_key
-        separator = (
-            options.of_format("timestamp-format.standard", _STANDARDS.__getitem__, " ") if options.format else ""
-        )
-        lenient = options.of_format("ignore-parse-errors", parse_boolean, False)
+        standard = options.choice(options.prefix + "timestamp-format.standard", _STANDARDS, "sql")
+        separator = standard if options.format else ""
+        lenient = options.get(options.prefix + "ignore-parse-errors", parse_boolean, False)
         self.columns = [ColumnFormat(column, separator, lenient) for column in table.schema.columns]
         self.physical = [each for each in self.columns if not each.column.function]
         names = [each.column.name for each in self.physical]
@@ -226,7 +231,7 @@ class TableFormat:
 def _json(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
     reading = json.JsonRowDeserializationSchema.builder().type_info(row_type)
     for option in ("fail-on-missing-field", "ignore-parse-errors"):
-        if options.of_format(option, parse_boolean, False):
+        if options.get(options.prefix + option, parse_boolean, False):
             getattr(reading, option.replace("-", "_"))()
     return reading.build(), json.JsonRowSerializationSchema.builder().with_type_info(row_type).build()
 
@@ -234,13 +239,15 @@ def _json(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
 def _csv(options: Options, row_type: RowTypeInfo, in_file: bool) -> tuple[Any, Any]:
     reading: Any = csv.CsvRowDeserializationSchema.Builder(row_type)
     writing: Any = csv.CsvRowSerializationSchema.Builder(row_type).set_line_delimiter("")
-    unquoted = options.of_format("disable-quote-character", parse_boolean, False)
+    unquoted = options.get(options.prefix + "disable-quote-character", parse_boolean, False)
     for option in _FORMATS["csv"].split()[3:]:
-        text = "" if option == "quote-character" and unquoted else options.of_format(option, _unescaped, None)
+        text = (
+            "" if option == "quote-character" and unquoted else options.get(options.prefix + option, _unescaped, None)
+        )
         for builder in (reading, writing) if text is not None else ():
             getattr(builder, f"set_{option.replace('-', '_')}")(text)
-    reading.set_allow_comments(options.of_format("allow-comments", parse_boolean, False))
-    reading.set_ignore_parse_errors(options.of_format("ignore-parse-errors", parse_boolean, False))
+    reading.set_allow_comments(options.get(options.prefix + "allow-comments", parse_boolean, False))
+    reading.set_ignore_parse_errors(options.get(options.prefix + "ignore-parse-errors", parse_boolean, False))
     return reading.build(), writing._build_for_files() if in_file else writing.build()
 
 
@@ -253,16 +260,19 @@ def _unescaped(text: str) -> str:
 
 
 def _start(options: Options) -> kafka.KafkaOffsetsInitializer:
-    mode, initializer = options.get("scan.startup.mode", str, "group-offsets"), kafka.KafkaOffsetsInitializer
-    if mode == "timestamp":
-        return initializer.timestamp(options.required("scan.startup.timestamp-millis", int))
-    if mode == "group-offsets":
+    def group_offsets() -> kafka.KafkaOffsetsInitializer:
         options.required("properties.group.id")
-        reset = options.get("properties.auto.offset.reset", str.upper, "NONE")
-        return initializer.committed_offsets(kafka.KafkaOffsetResetStrategy[reset])
-    if mode not in ("earliest-offset", "latest-offset"):
-        raise options.error(f"scan.startup.mode '{mode}'", "earliest-offset, latest-offset, group-offsets or timestamp")
-    return initializer.earliest() if mode == "earliest-offset" else initializer.latest()
+        resets = {strategy.name.lower(): strategy for strategy in kafka.KafkaOffsetResetStrategy}
+        return initializer.committed_offsets(options.choice("properties.auto.offset.reset", resets, "none"))
+
+    initializer = kafka.KafkaOffsetsInitializer
+    modes: dict[str, Callable[[], kafka.KafkaOffsetsInitializer]] = {
+        "earliest-offset": initializer.earliest,
+        "latest-offset": initializer.latest,
+        "group-offsets": group_offsets,
+        "timestamp": lambda: initializer.timestamp(options.required("scan.startup.timestamp-millis", int)),
+    }
+    return options.choice("scan.startup.mode", modes, "group-offsets")()
 
 
 def _kafka_source(table: TableFormat) -> Source:
@@ -279,8 +289,8 @@ def _kafka_sink(table: TableFormat) -> Sink:
     records = kafka.KafkaRecordSerializationSchema.builder().set_topic(options.required("topic"))
     records.set_value_serialization_schema(table.schemas()[1])
     builder = kafka.KafkaSink.builder().set_record_serializer(records.build())
-    guarantee = options.get("sink.delivery-guarantee", str.upper, "AT_LEAST_ONCE").replace("-", "_")
-    builder.set_delivery_guarantee(kafka.DeliveryGuarantee[guarantee])
+    guarantees = {each.name.lower().replace("_", "-"): each for each in kafka.DeliveryGuarantee}
+    builder.set_delivery_guarantee(options.choice("sink.delivery-guarantee", guarantees, "at-least-once"))
     builder.set_transactional_id_prefix(options.get("sink.transactional-id-prefix", str, ""))
     for name, text in options.properties().items():
         builder.set_property(name, text)
@@ -293,16 +303,10 @@ _LIMITS: dict[TypeInformation, int] = {
 
 
 def _datagen_source(table: TableFormat) -> Source:
-    options, names, count = (
-        table.options,
-        table.stored.get_field_names(),
-        table.options.get("number-of-rows", int, None),
-    )
-    makers = [_maker(options, each.column) for each in table.physical]
-    for name in names:
-        if options.get(f"fields.{name}.kind", str, "random") == "sequence":
-            values = 1 + options.required(f"fields.{name}.end", int) - options.required(f"fields.{name}.start", int)
-            count = values if count is None else min(count, values)
+    options, names, counts = table.options, table.stored.get_field_names(), []
+    if (count := options.get("number-of-rows", int, None)) is not None:
+        counts.append(count)
+    makers = [_maker(options, each.column, counts) for each in table.physical]
     # a row follows from its index alone, so that an epoch that runs again reads the same
     seed = zlib.crc32(options.where.encode()) << 64
 
@@ -310,15 +314,15 @@ def _datagen_source(table: TableFormat) -> Source:
         numbers = [(index, Random(seed + index)) for index in indices]
         return [_create_row(names, [make(index, random) for make in makers]) for index, random in numbers]
 
-    per_second = options.get("rows-per-second", float, 10_000.0)
+    count, per_second = min(counts, default=None), options.get("rows-per-second", float, 10_000.0)
     return DataGeneratorSource(rows, count, table.stored, of_list=True, records_per_second=per_second)
 
 
-def _maker(options: Options, column: Column) -> Callable[[int, Random], Any]:
-    """What makes the values of a column from a row's index and its random numbers."""
+def _maker(options: Options, column: Column, counts: list[int]) -> Callable[[int, Random], Any]:
+    """What makes the values of a column from a row's index and its random numbers. Adds to ``counts`` how many they
+    are, if they end."""
     kind, (size, scale), field = column.type, (*column.size, 0, 0)[:2], f"fields.{column.name}."
-    first, length = options.get(field + "start", int, None), options.get(field + "length", int, size or 100)
-    limit = _LIMITS.get(kind, 10 ** ((size or 10) - scale))
+    length, limit = options.get(field + "length", int, size or 100), _LIMITS.get(kind, 10 ** ((size or 10) - scale))
     low, high = options.get(field + "min", Decimal, -limit), options.get(field + "max", Decimal, limit - 1)
     makers: dict[TypeInformation, Callable[[Random], Any]] = {
         **dict.fromkeys(_LIMITS, lambda random: random.randint(int(low), int(high))),
@@ -331,10 +335,13 @@ def _maker(options: Options, column: Column) -> Callable[[int, Random], Any]:
     }
     if kind not in makers:
         raise options.error(f"the column '{column.name}' of type {kind!r}", "a number, BOOLEAN, text or TIMESTAMP")
-    make = makers[kind]
-    if first is not None and kind == Types.STRING():
-        return lambda index, random: str(first + index)
-    return lambda index, random: make(random) if first is None else first + index
+    if options.choice(field + "kind", {"random": True, "sequence": False}, "random"):
+        make = makers[kind]
+        return lambda index, random: kind.convert(make(random))
+    first, last = options.required(field + "start", int), options.required(field + "end", int)
+    counts.append(last - first + 1)
+    cast = str if kind == Types.STRING() else kind.convert
+    return lambda index, random: cast(first + index)
 
 
 @dataclass(frozen=True)
@@ -349,8 +356,7 @@ class _Lines(Encoder):
 
 def _files_source(table: TableFormat) -> Source:
     options, reading = table.options, table.schemas()[0]
-    comments = options.format == "csv" and options.of_format("allow-comments", parse_boolean, False)
-    content = file_system.StreamFormat(reading, True, comments, spanning=getattr(reading, "records", None))
+    content = file_system.StreamFormat(reading, skip_blank=True, spanning=getattr(reading, "records", None))
     interval = options.get("source.monitor-interval", parse_duration, None)
     return file_system.FileSource(content, [options.required("path")], interval)
 

@@ -28,8 +28,8 @@ _TYPES: dict[str, TypeInformation] = {
     "BIGINT": Types.LONG(), "FLOAT": Types.FLOAT(), "DOUBLE": Types.DOUBLE(), "DECIMAL": Types.BIG_DEC(),
     "DATE": Types.SQL_DATE(), "TIME": Types.SQL_TIME(), "TIMESTAMPLTZ": Types.INSTANT(),
 }  # fmt: skip
-_COMPUTED = re.compile(r"PROCTIME\(\)|TO_TIMESTAMP\(`?(\w+)`?\)|TO_TIMESTAMP_LTZ\(`?(\w+)`?, ([03])\)", re.IGNORECASE)
-_WATERMARK = re.compile(r"`?\w+`?(?: - INTERVAL '([\d.]+)' (SECOND|MINUTE|HOUR|DAY)S?)?", re.IGNORECASE)
+_COMPUTED = re.compile(r'PROCTIME\(\)|TO_TIMESTAMP\("?(\w+)"?\)|TO_TIMESTAMP_LTZ\("?(\w+)"?, ([03])\)', re.IGNORECASE)
+_WATERMARK = re.compile(r"""("?)\w+\1(?: - INTERVAL '([\d.]+) (SECOND|MINUTE|HOUR|DAY)S?')?""", re.IGNORECASE)
 _UNITS_MS = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 
@@ -203,9 +203,9 @@ def _schema(tree: Any) -> Schema:
         # CONSTRAINT name PRIMARY KEY (...) has the key inside
         element = element.expressions[0] if isinstance(element, exp.Constraint) else element
         watermark = isinstance(element, exp.WatermarkColumnConstraint)
-        match = _WATERMARK.fullmatch(element.expression.sql("hive")) if watermark else None
+        match = _WATERMARK.fullmatch(element.expression.sql("risingwave")) if watermark else None
         if match is not None:
-            delay_ms = int(Decimal(match[1] or 0) * _UNITS_MS[(match[2] or "SECOND").upper()])
+            delay_ms = int(Decimal(match[2] or 0) * _UNITS_MS[(match[3] or "SECOND").upper()])
             schema = _joined(schema, Schema(rowtime=element.this.name, delay_ms=delay_ms))
         elif isinstance(element, exp.PrimaryKey):
             schema = _joined(schema, Schema(primary_key=tuple(column.name for column in element.expressions)))
@@ -223,7 +223,7 @@ def _column(element: Any, computed: Any) -> Column:
     if computed is None:
         size = [part.name for part in element.kind.expressions if isinstance(part, _sqlglot().exp.DataTypeParam)]
         return Column(element.name, _type(element.kind), tuple(map(int, size)))
-    text = computed.this.sql("hive")
+    text = computed.this.sql("risingwave")
     match = _COMPUTED.fullmatch(text)
     if match is None:
         known = "PROCTIME(), TO_TIMESTAMP(column) and TO_TIMESTAMP_LTZ(column, 0 or 3)"
@@ -283,26 +283,18 @@ def _sqlglot() -> Any:
 
 @cache
 def _dialect() -> Any:
-    """Flink's dialect: Hive's, with ROW types and watermarks."""
-    from sqlglot.dialects.hive import Hive
+    """Flink's dialect: that of RisingWave, which has watermarks too, with Flink's quotes and names of types. Its parser
+    is taken as it is, since a compiled one (sqlglotc) cannot be subclassed."""
+    from sqlglot.dialects.risingwave import RisingWave
     from sqlglot.tokenizer_core import TokenType
+    from sqlglot.tokens import Tokenizer as PlainTokenizer
 
-    base: Any = Hive
+    dialect: Any = RisingWave
+    tokenizer: Any = PlainTokenizer
 
-    def watermark(parser: Any) -> Any:
-        column = parser._match(TokenType.FOR) and parser._parse_column()
-        delayed = parser._match(TokenType.ALIAS) and parser._parse_disjunction()
-        return _sqlglot().exp.WatermarkColumnConstraint(this=column, expression=delayed)
-
-    class Flink(base):  # type: ignore[misc]
-        class Tokenizer(base.Tokenizer):  # type: ignore[misc]
-            QUOTES = ["'"]
-            STRING_ESCAPES = ["'"]
-            KEYWORDS = {**base.Tokenizer.KEYWORDS, "ROW": TokenType.STRUCT, "BYTES": TokenType.VARBINARY}
-
-        class Parser(base.Parser):  # type: ignore[misc]
-            FUNCTIONS: dict[str, Any] = {}
-            SCHEMA_UNNAMED_CONSTRAINTS = {*base.Parser.SCHEMA_UNNAMED_CONSTRAINTS, "WATERMARK"}
-            CONSTRAINT_PARSERS = {**base.Parser.CONSTRAINT_PARSERS, "WATERMARK": watermark}
+    class Flink(dialect):  # type: ignore[misc]
+        class Tokenizer(tokenizer):  # type: ignore[misc]
+            IDENTIFIERS = ["`"]
+            KEYWORDS = {**tokenizer.KEYWORDS, "ROW": TokenType.STRUCT, "BYTES": TokenType.VARBINARY}
 
     return Flink

@@ -20,7 +20,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, RowKind, _create_row
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from flinkish.datastream import DataStream, MapFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.table.connectors import EPOCH, SINKS, SOURCES, ColumnFormat, Options, TableFormat
@@ -205,7 +205,7 @@ class StreamTableEnvironment:
 
     def to_append_stream(self, table: Table, type_info: TypeInformation) -> DataStream:
         """The rows of a table, converted to a type."""
-        return self.to_data_stream(table).map(_itself, output_type=type_info)
+        return self.to_data_stream(table).map(lambda row: row, output_type=type_info)
 
     def from_data_stream(self, data_stream: DataStream, schema: Schema | None = None) -> Table:
         """A stream as a table. Its columns are the fields of the declared type (those of a tuple are f0, f1 and so on);
@@ -268,9 +268,10 @@ class StreamTableEnvironment:
         table = TableFormat(options, declared)
         rows = _converted(stream, range(len(_columns(stream).get_field_names())), table.written, where)
         if options.connector == "blackhole":
-            rows = rows.filter(_nothing)
+            rows = rows.filter(lambda row: False)
         if options.connector in ("print", "blackhole"):
-            rows = rows.map(RowText(table.written), output_type=Types.STRING())
+            # the text of a row as Java has it
+            rows = rows.map(text_writer(table.written), output_type=Types.STRING())
         elif table.stored != table.written:
             rows = rows.map(table.write, output_type=table.stored)
         sink = rows.sink_to(SINKS[options.connector](table)).name(name)
@@ -323,14 +324,6 @@ def _picked(positions: Sequence[int], names: list[str], value: Any) -> Row:
     return _create_row(names, [values[position] for position in positions], kind)
 
 
-def _itself(value: Any) -> Any:
-    return value
-
-
-def _nothing(_: Any) -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class RowTime(TimestampAssigner):
     """The event time of a stored record of a table."""
@@ -343,16 +336,3 @@ class RowTime(TimestampAssigner):
             where = f"column '{self.column.column.name}' of a table, which has a WATERMARK for it"
             raise TypeMismatchError(f"the event time of {value!r:.200} is None", where=where, expected="a time")
         return time.to_epoch_milli() if isinstance(time, Instant) else (time - EPOCH) // timedelta(milliseconds=1)
-
-
-@dataclass
-class RowText(MapFunction):
-    """The text of a row, as Flink's connector 'print' writes it."""
-
-    row_type: RowTypeInfo
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self._text = text_writer(self.row_type)
-
-    def map(self, value: Any) -> str:
-        return self._text(value)

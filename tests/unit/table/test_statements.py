@@ -55,6 +55,13 @@ def test_a_column_has_the_type_of_the_datastream_api(sql_type: str, expected: Ty
     assert Schema.new_builder().column("user", sql_type).build().columns == (column,)
 
 
+def test_a_schema_takes_types_as_objects_or_texts_and_computed_columns() -> None:
+    built = Schema.new_builder().column("ms", DataTypes.BIGINT()).column_by_expression("ts", "TO_TIMESTAMP_LTZ(ms, 3)")
+    assert built.build() == declared("ms BIGINT, ts AS TO_TIMESTAMP_LTZ(ms, 3)")
+    [moment] = Schema.new_builder().column("ts", DataTypes.TIMESTAMP_LTZ(3)).build().columns
+    assert moment.type == declared("ts TIMESTAMP_LTZ").columns[0].type == DataTypes.TIMESTAMP_WITH_LOCAL_TIME_ZONE(3)
+
+
 @pytest.mark.parametrize(
     ("watermark", "delay_ms"),
     [

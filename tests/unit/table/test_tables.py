@@ -189,6 +189,15 @@ def test_generated_rows_are_random_within_their_bounds_and_the_same_again(t_env:
     assert [[*row][:-1] for row in rows] == [[*row][:-1] for row in again]
 
 
+@pytest.mark.parametrize("sql_type", ["DOUBLE", "FLOAT", "DECIMAL(5, 2)", "SMALLINT"])
+def test_a_generated_sequence_has_the_type_of_its_column(t_env: StreamTableEnvironment, sql_type: str) -> None:
+    sequence = {"fields__n__kind": "sequence", "fields__n__start": "5", "fields__n__end": "7"}
+    declare(t_env, "g", f"n {sql_type}", connector="datagen", **sequence)
+    stream = t_env.to_data_stream(t_env.from_path("g"))
+    [kind] = stream.get_type().get_field_types()
+    assert [repr(row.n) for row in rows_of(t_env, "g")] == [repr(kind.convert(n)) for n in (5, 6, 7)]
+
+
 def test_a_generated_sequence_ends_the_table(t_env: StreamTableEnvironment) -> None:
     sequence = {"kind": "sequence", "start": "5", "end": "7"}
     fields = {f"fields__{name}__{key}": text for name in ("n", "s") for key, text in sequence.items()}
@@ -333,6 +342,9 @@ def test_a_view_of_a_table_is_the_table(t_env: StreamTableEnvironment, tmp_path:
         ({}, "the connector ''.*kafka, datagen, filesystem, jdbc, print, blackhole"),
         ({"connector": "pulsar"}, "the connector 'pulsar'.*kafka, datagen"),
         ({"connector": "datagen", "number-of-row": "1"}, "unsupported options: number-of-row.*number-of-rows"),
+        ({"connector": "datagen", "fields.c.min": "1"}, "unsupported options: fields.c.min.*fields.a.min"),
+        ({"connector": "datagen", "fields.a.kind": "any"}, "'fields.a.kind' is 'any'.*random or sequence"),
+        ({"connector": "datagen", "fields.a.kind": "sequence"}, "'fields.a.start' is missing"),
         ({"connector": "datagen", "number-of-rows": "many"}, "'number-of-rows' is 'many'"),
         ({"connector": "filesystem", "path": "/x"}, "the format ''.*'format' = 'json' or 'csv'"),
         ({"connector": "filesystem", "path": "/x", "format": "orc"}, "the format 'orc'"),
@@ -346,7 +358,9 @@ def test_a_view_of_a_table_is_the_table(t_env: StreamTableEnvironment, tmp_path:
         ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1",
           "scan.startup.mode": "earliest-offset"}, "'topic' is missing"),
         ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1", "topic": "t",
-          "scan.startup.mode": "start"}, "scan.startup.mode 'start'"),
+          "scan.startup.mode": "start"}, "'scan.startup.mode' is 'start'.*earliest-offset or latest-offset"),
+        ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1", "topic": "t",
+          "properties.group.id": "g", "properties.auto.offset.reset": "first"}, "'first'.*latest or earliest or none"),
         ({"connector": "print"}, "the table is read.*kafka, datagen, filesystem"),
         ({"connector": "jdbc", "url": "sqlite:///x"}, "the table is read"),
     ],
