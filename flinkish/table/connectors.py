@@ -11,13 +11,14 @@ import re
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from random import Random
 from typing import Any, TypeVar
 
+from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder, SerializationSchema
 from flinkish.common.time import Duration, Instant
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
@@ -47,6 +48,9 @@ _OPTIONS = {
     "print": "print-identifier standard-error",
     "blackhole": "",
 }
+_NO_EFFECT = (
+    "sink.rolling-policy.rollover-interval", "sink.rolling-policy.check-interval", "sink.buffer-flush.interval",
+)  # fmt: skip
 _FORMATS = {
     "json": "ignore-parse-errors fail-on-missing-field timestamp-format.standard",
     "csv": "ignore-parse-errors allow-comments disable-quote-character field-delimiter array-element-delimiter "
@@ -76,6 +80,8 @@ class Options:
         self.prefix = f"{(key or '').removesuffix('format')}{self.format}."
         known += [self.prefix + option for option in _FORMATS.get(self.format, "").split()]
         unknown = [key for key in self._given if not any(fnmatchcase(key, pattern) for pattern in known)]
+        for option in set(_NO_EFFECT) & set(self._given):
+            warn_without_effect(f"the option '{option}' of a table", "files and rows appear with their epoch")
         if unknown:
             raise self.error(f"unsupported options: {', '.join(unknown)}", ", ".join(known))
 
@@ -294,7 +300,8 @@ def _kafka_sink(table: TableFormat) -> Sink:
     builder.set_transactional_id_prefix(options.get("sink.transactional-id-prefix", str, ""))
     for name, text in options.properties().items():
         builder.set_property(name, text)
-    return builder.build()
+    # as in Flink, records of a table get the time at which they are written, and not their event time
+    return kafka.KafkaSink(replace(builder.build()._settings, timestamped=False))
 
 
 _LIMITS: dict[TypeInformation, int] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from itertools import count
 
 import pytest
@@ -25,6 +26,7 @@ def test_a_program_reads_a_table_and_writes_another(
         configuration.set_string("execution.target", target)
     else:
         request.getfixturevalue("spark")
+    began_ms = int(time.time() * 1_000)
     name = f"table-{next(_numbers)}"
     for topic in (name, f"{name}-out"):
         kafka.create_topic(topic)
@@ -54,3 +56,5 @@ def test_a_program_reads_a_table_and_writes_another(
         client.cancel().result()
     written = kafka.consume(f"{name}-out", read_committed=True)
     assert [record.value for record in written] == [b"0|00", b"1|01", b"2|02"]
+    # as in Flink, where a table has no column for Kafka's timestamp, it is the time of writing and not the event time
+    assert all(record.timestamp_ms >= began_ms for record in written)

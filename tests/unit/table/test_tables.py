@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Row, RowKind, Types
+from flinkish.common import Configuration, Row, RowKind, Types, no_effect
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
@@ -372,6 +372,19 @@ def test_options_that_a_source_does_not_have_are_refused_with_those_that_it_has(
     t_env.execute_sql(f"CREATE TABLE t (a INT, b STRING){f' WITH ({listed})' * bool(listed)}")
     with pytest.raises(ConfigurationError, match=said):
         t_env.to_data_stream(t_env.from_path("t"))
+
+
+def test_an_option_without_effect_is_reported_once(
+    t_env: StreamTableEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(no_effect, "_reported", set())
+    interval = {"sink__rolling_policy__rollover_interval": "1 min", "sink__rolling_policy__file_size": "1MB"}
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", '{"word": "a"}', format="json", **interval)
+    assert [rows_of(t_env, "t") for _ in range(2)] == [[Row(word="a", n=None)]] * 2
+    assert [line for line in caplog.messages if "no effect" in line] == [
+        "the option 'sink.rolling-policy.rollover-interval' of a table has no effect: files and rows appear with their "
+        "epoch"
+    ]
 
 
 def test_names_of_tables_are_taken_once_and_looked_up(t_env: StreamTableEnvironment) -> None:
