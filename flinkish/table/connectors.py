@@ -33,6 +33,7 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.errors import ConfigurationError, MalformedRecordError
 from flinkish.formats import csv, json
 from flinkish.table.schema import Column, TableDescriptor
+from flinkish.table.types import DataTypes
 
 T = TypeVar("T")
 
@@ -225,13 +226,9 @@ class TableFormat:
         values = [each.write(value) for each, value in zip(self.physical, row, strict=True)]
         return _create_row(self.stored.get_field_names(), values, row.get_row_kind())
 
-    def schemas(self, in_file: bool = False) -> tuple[Any, Any]:
+    def schemas(self) -> tuple[Any, Any]:
         """What reads and writes messages."""
-        return (
-            _json(self.options, self.stored)
-            if self.options.format == "json"
-            else _csv(self.options, self.stored, in_file)
-        )
+        return (_json if self.options.format == "json" else _csv)(self.options, self.stored)
 
 
 def _json(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
@@ -242,19 +239,18 @@ def _json(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
     return reading.build(), json.JsonRowSerializationSchema.builder().with_type_info(row_type).build()
 
 
-def _csv(options: Options, row_type: RowTypeInfo, in_file: bool) -> tuple[Any, Any]:
+def _csv(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
     reading: Any = csv.CsvRowDeserializationSchema.Builder(row_type)
     writing: Any = csv.CsvRowSerializationSchema.Builder(row_type).set_line_delimiter("")
     unquoted = options.get(options.prefix + "disable-quote-character", parse_boolean, False)
     for option in _FORMATS["csv"].split()[3:]:
-        text = (
-            "" if option == "quote-character" and unquoted else options.get(options.prefix + option, _unescaped, None)
-        )
+        given = options.get(options.prefix + option, _unescaped, None)
+        text = "" if option == "quote-character" and unquoted else given
         for builder in (reading, writing) if text is not None else ():
             getattr(builder, f"set_{option.replace('-', '_')}")(text)
     reading.set_allow_comments(options.get(options.prefix + "allow-comments", parse_boolean, False))
     reading.set_ignore_parse_errors(options.get(options.prefix + "ignore-parse-errors", parse_boolean, False))
-    return reading.build(), writing._build_for_files() if in_file else writing.build()
+    return reading.build(), writing.build()
 
 
 def _unescaped(text: str) -> str:
@@ -334,7 +330,9 @@ def _maker(options: Options, column: Column, counts: list[int]) -> Callable[[int
     makers: dict[TypeInformation, Callable[[Random], Any]] = {
         **dict.fromkeys(_LIMITS, lambda random: random.randint(int(low), int(high))),
         **dict.fromkeys((Types.FLOAT(), Types.DOUBLE()), lambda random: random.uniform(float(low), float(high))),
-        Types.BIG_DEC(): lambda random: round(Decimal(random.uniform(float(low), float(high))), scale),
+        DataTypes.DECIMAL(min(size or 10, 38), scale): lambda random: round(
+            Decimal(random.uniform(float(low), float(high))), scale
+        ),
         Types.BOOLEAN(): lambda random: random.random() < 0.5,
         Types.STRING(): lambda random: f"{random.getrandbits(4 * length):0{length}x}",
         Types.SQL_TIMESTAMP(): lambda random: EPOCH + timedelta(milliseconds=_now().to_epoch_milli()),
@@ -370,9 +368,7 @@ def _files_source(table: TableFormat) -> Source:
 
 def _files_sink(table: TableFormat) -> Sink:
     size = table.options.get("sink.rolling-policy.file-size", parse_memory, 128 << 20)
-    builder = file_system.FileSink.for_row_format(
-        table.options.required("path"), _Lines(table.schemas(in_file=True)[1])
-    )
+    builder = file_system.FileSink.for_row_format(table.options.required("path"), _Lines(table.schemas()[1]))
     builder.with_rolling_policy(file_system.RollingPolicy.default_rolling_policy(size))
     return builder.with_bucket_assigner(file_system.BucketAssigner.base_path_bucket_assigner()).build()
 

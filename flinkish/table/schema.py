@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.errors import EnvironmentVersionError, ProgramError
+from flinkish.table.types import DataTypes
 
 __all__ = ["Schema"]
 
@@ -25,7 +26,7 @@ _TYPES: dict[str, TypeInformation] = {
     **dict.fromkeys(("BINARY", "VARBINARY"), Types.PRIMITIVE_ARRAY(Types.BYTE())),
     **dict.fromkeys(("TIMESTAMP", "TIMESTAMPNTZ"), Types.SQL_TIMESTAMP()),
     "BOOLEAN": Types.BOOLEAN(), "TINYINT": Types.BYTE(), "SMALLINT": Types.SHORT(), "INT": Types.INT(),
-    "BIGINT": Types.LONG(), "FLOAT": Types.FLOAT(), "DOUBLE": Types.DOUBLE(), "DECIMAL": Types.BIG_DEC(),
+    "BIGINT": Types.LONG(), "FLOAT": Types.FLOAT(), "DOUBLE": Types.DOUBLE(),
     "DATE": Types.SQL_DATE(), "TIME": Types.SQL_TIME(), "TIMESTAMPLTZ": Types.INSTANT(),
 }  # fmt: skip
 _COMPUTED = re.compile(r'PROCTIME\(\)|TO_TIMESTAMP\("?(\w+)"?\)|TO_TIMESTAMP_LTZ\("?(\w+)"?, ([03])\)', re.IGNORECASE)
@@ -241,6 +242,9 @@ def _type(kind: Any) -> TypeInformation:
         return Types.MAP(*map(_type, parts))
     if name == "STRUCT":
         return Types.ROW_NAMED([field.name for field in parts], [_type(field.kind) for field in parts])
+    if name == "DECIMAL":
+        precision, scale = [*([int(part.name) for part in parts] or [10]), 0][:2]
+        return DataTypes.DECIMAL(precision, scale)
     if name not in _TYPES:
         raise no_table_api(f"a column of type {kind.sql()}", "CREATE TABLE")
     return _TYPES[name]

@@ -18,6 +18,7 @@ from flinkish.common.job_client import JobClient
 from flinkish.common.text import text_writer
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
 from flinkish.common.types import Row, RowKind, _create_row
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
@@ -309,13 +310,14 @@ def _converted(stream: DataStream, positions: Sequence[int], row_type: RowTypeIn
     return stream.map(partial(_picked, list(positions), row_type.get_field_names()), output_type=row_type)
 
 
-_NUMBERS: list[TypeInformation] = [
-    Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.FLOAT(), Types.DOUBLE(),
-]  # fmt: skip
+_NUMBERS = [BasicType.BYTE, BasicType.SHORT, BasicType.INT, BasicType.LONG, BasicType.FLOAT, BasicType.DOUBLE]
 
 
 def _fits(kind: TypeInformation, wanted: TypeInformation) -> bool:
-    return kind == wanted or kind in _NUMBERS and wanted in _NUMBERS[_NUMBERS.index(kind) :]
+    if not isinstance(kind, BasicTypeInfo) or not isinstance(wanted, BasicTypeInfo):
+        return kind == wanted
+    one, other = kind._basic_type, wanted._basic_type
+    return one is other or one in _NUMBERS and other in _NUMBERS[_NUMBERS.index(one) :]
 
 
 def _picked(positions: Sequence[int], names: list[str], value: Any) -> Row:

@@ -243,6 +243,15 @@ def test_the_columns_of_a_stream_are_written_in_their_order(
     assert written(tmp_path / "out") == ['{"n":"a","other":1.0}']
 
 
+def test_a_number_is_written_into_a_wider_column_and_a_decimal_into_any_other(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "p", "a BIGINT, b DOUBLE, c DECIMAL(5, 2)", connector="print")
+    types = Types.TUPLE([Types.BYTE(), Types.FLOAT(), Types.BIG_DEC()])
+    t_env.from_data_stream(pairs(t_env, (1, 0.5, Decimal("1.25")), type_info=types)).execute_insert("p").wait()
+    assert "+I[1, 0.5, 1.25]" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("type_info", "schema", "said"),
     [
