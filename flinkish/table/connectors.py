@@ -52,10 +52,11 @@ _OPTIONS = {
 _NO_EFFECT = (
     "sink.rolling-policy.rollover-interval", "sink.rolling-policy.check-interval", "sink.buffer-flush.interval",
 )  # fmt: skip
+#: options of CSV that are texts, and setters of the schemas' builders
+_CSV_TEXTS = ("field-delimiter", "array-element-delimiter", "quote-character", "escape-character", "null-literal")
 _FORMATS = {
     "json": "ignore-parse-errors fail-on-missing-field timestamp-format.standard",
-    "csv": "ignore-parse-errors allow-comments disable-quote-character field-delimiter array-element-delimiter "
-    "quote-character escape-character null-literal",
+    "csv": " ".join(("ignore-parse-errors", "allow-comments", "disable-quote-character", *_CSV_TEXTS)),
 }
 
 
@@ -243,7 +244,7 @@ def _csv(options: Options, row_type: RowTypeInfo) -> tuple[Any, Any]:
     reading: Any = csv.CsvRowDeserializationSchema.Builder(row_type)
     writing: Any = csv.CsvRowSerializationSchema.Builder(row_type).set_line_delimiter("")
     unquoted = options.get(options.prefix + "disable-quote-character", parse_boolean, False)
-    for option in _FORMATS["csv"].split()[3:]:
+    for option in _CSV_TEXTS:
         given = options.get(options.prefix + option, _unescaped, None)
         text = "" if option == "quote-character" and unquoted else given
         for builder in (reading, writing) if text is not None else ():
