@@ -58,6 +58,21 @@ class Program:
             self._roots.append(node)
         return node
 
+    @property
+    def empty(self) -> bool:
+        """Whether there are no operators."""
+        return not self._roots
+
+    def part(self, roots: Sequence[StreamNode]) -> Program:
+        """A program of these operators and of those before them, which are then no roots of this program any more: what
+        else reads them keeps them."""
+        part = Program()
+        part._roots, taken = list(roots), {node.id for node in _with_upstream(roots)}
+        self._roots = [node for node in self._roots if node.id not in taken]
+        part.migrations = dict(self.migrations)
+        part.slot_sharing_groups, part.class_aliases = self.slot_sharing_groups, self.class_aliases
+        return part
+
     def clear(self) -> None:
         """Forget the operators and state migrations, to begin the next job. The next job may still use the streams made
         so far."""

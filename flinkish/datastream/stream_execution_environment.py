@@ -69,6 +69,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def __init__(self, configuration: Configuration) -> None:
         super().__init__(configuration)
         self._program = Program()
+        #: the jobs of parts of the program that nothing has waited for
+        self._parts: list[RunClient] = []
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -183,11 +185,15 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         SystemExit with the code 143 is raised, so nothing behind this call runs as if the job had finished. A second
         SIGINT raises KeyboardInterrupt.
 
+        If all that was left of the program runs already, as inserts into tables, it waits for them.
+
         Raises:
             ProgramError: the program is wrong, or user code failed (UserCodeError).
             FlinkishError: the job failed for another reason; the class says who must act.
         """
-        return self._submit(job_name).get_job_execution_result().result()
+        parts, self._parts = self._parts, []
+        clients = parts if parts and self._program.empty else [self._submit(job_name)]
+        return [client.get_job_execution_result().result() for client in clients][-1]
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Start the job without waiting for its end. The program is then empty, as after ``execute``.
@@ -348,6 +354,16 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             job_name or self._configuration.get(core.NAME) or DEFAULT_JOB_NAME,
             chaining=self.is_chaining_enabled(),
         )
+
+    def _execute_part(self, sinks: Sequence[StreamNode], job_name: str) -> RunClient:
+        """Start a job of these sinks and of what they read. The rest of the program is left to the next `execute`."""
+        rest, self._program = self._program, self._program.part(sinks)
+        try:
+            client = self._submit(self._configuration.get(core.NAME) or job_name)
+        finally:
+            self._program = rest
+        self._parts.append(client)
+        return client
 
     def _warn_of_settings_without_effect(self) -> None:
         found = self._configuration.without_effect()

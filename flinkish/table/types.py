@@ -110,6 +110,14 @@ class DataTypes:
         return Types.SQL_TIMESTAMP()
 
     @staticmethod
+    def TIMESTAMP_LTZ(precision: int = 6, nullable: bool = True) -> DataType:
+        return Types.INSTANT()
+
+    @staticmethod
+    def TIMESTAMP_WITH_LOCAL_TIME_ZONE(precision: int = 6, nullable: bool = True) -> DataType:
+        return Types.INSTANT()
+
+    @staticmethod
     def ARRAY(element_type: DataType, nullable: bool = True) -> DataType:
         return Types.LIST(element_type)
 

@@ -35,6 +35,8 @@ class KafkaSinkSettings:
     guarantee: DeliveryGuarantee = DeliveryGuarantee.NONE
     transactional_id_prefix: str = ""
     properties: dict[str, str] = field(default_factory=dict, repr=False)
+    #: whether Kafka's records have the timestamps of the stream's, and not the time of producing
+    timestamped: bool = True
 
 
 class KafkaSink(WriterSink, SupportsPreprocessing):
@@ -75,8 +77,9 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         return f"Kafka {self._settings.bootstrap_servers}, topic {self._settings.serializer.topic}"
 
     def create_writer(self) -> SinkWriter:
-        assert self._settings.serializer is not None
-        return KafkaWriter(self._settings.serializer, True, message_bytes_max(self._settings.properties))
+        settings = self._settings
+        assert settings.serializer is not None
+        return KafkaWriter(settings.serializer, settings.timestamped, message_bytes_max(settings.properties))
 
     def create_committer(self) -> Committer:
         settings = self._settings

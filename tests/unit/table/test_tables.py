@@ -1,0 +1,439 @@
+"""Tables as sources and sinks of programs, in the minicluster: files, generated rows, SQLite, and the screen."""
+
+from __future__ import annotations
+
+import datetime
+import sqlite3
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.common import Configuration, Row, RowKind, Types, no_effect
+from flinkish.common.time import Instant
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
+from flinkish.errors import ConfigurationError, MalformedRecordError, ProgramError, TypeMismatchError
+from flinkish.table import EnvironmentSettings, Schema, StreamTableEnvironment
+
+PAIR = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
+NOON = datetime.datetime(2026, 1, 31, 12)
+NOON_MS = 1_769_860_800_000
+
+
+@pytest.fixture
+def t_env() -> StreamTableEnvironment:
+    configuration = Configuration().set_string("execution.target", "minicluster")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+    return StreamTableEnvironment.create(env, EnvironmentSettings.new_instance().in_streaming_mode().build())
+
+
+def pairs(t_env: StreamTableEnvironment, *rows: Row, type_info: TypeInformation = PAIR) -> DataStream:
+    return t_env._env.from_collection(list(rows), type_info)
+
+
+def rows_of(t_env: StreamTableEnvironment, table: str) -> list[Row]:
+    with t_env.to_data_stream(t_env.from_path(table)).execute_and_collect() as rows:
+        return list(rows)
+
+
+def declare(t_env: StreamTableEnvironment, name: str, columns: str, **options: str) -> None:
+    given = {key.replace("__", ".").replace("_", "-"): text for key, text in options.items()}
+    listed = ", ".join(f"'{key}' = '{text}'" for key, text in given.items())
+    t_env.execute_sql(f"CREATE TABLE {name} ({columns}) WITH ({listed})")
+
+
+def file_table(t_env: StreamTableEnvironment, folder: Path, columns: str, *lines: str, **options: str) -> None:
+    """Declares the table 't' of a folder, with a file of these lines."""
+    folder.mkdir(exist_ok=True)
+    if lines:
+        (folder / "lines").write_text("".join(line + "\n" for line in lines))
+    declare(t_env, "t", columns, connector="filesystem", path=str(folder), **options)
+
+
+def written(folder: Path) -> list[str]:
+    return sorted(line for file in folder.glob("part-*") for line in file.read_text().splitlines())
+
+
+TIMES = "id INT, at TIMESTAMP(3), moment TIMESTAMP_LTZ(3)"
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"format": "json"}, '{"id":1,"at":"2026-01-31 12:00:00","moment":"2026-01-31 12:00:00.5Z"}'),
+        (
+            {"format": "json", "json__timestamp_format__standard": "ISO-8601"},
+            '{"id":1,"at":"2026-01-31T12:00:00","moment":"2026-01-31T12:00:00.5Z"}',
+        ),
+        ({"format": "csv"}, '1,"2026-01-31 12:00:00","2026-01-31 12:00:00.5Z"'),
+        ({"format": "csv", "csv__field_delimiter": "\\t"}, "1\t2026-01-31 12:00:00\t2026-01-31 12:00:00.5Z"),
+    ],
+)
+def test_times_are_read_and_written_as_flinks_formats_of_tables_do(
+    t_env: StreamTableEnvironment, tmp_path: Path, options: dict[str, str], line: str
+) -> None:
+    file_table(t_env, tmp_path / "in", TIMES, line, **options)
+    moment = Instant(NOON_MS // 1_000, 500_000_000)
+    assert rows_of(t_env, "t") == [Row(id=1, at=NOON, moment=moment)]
+    declare(t_env, "copy", TIMES, connector="filesystem", path=str(tmp_path / "out"), **options)
+    t_env.execute_sql("INSERT INTO copy SELECT * FROM t").wait()
+    assert [text.replace('"', "") for text in written(tmp_path / "out")] == [line.replace('"', "")]
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00", "2026-01-31 12:00:00Z", "noon"])
+def test_a_time_that_cannot_be_read_fails_the_job_or_is_none(
+    t_env: StreamTableEnvironment, tmp_path: Path, text: str
+) -> None:
+    line = f'{{"id": 1, "at": "{text}"}}'
+    file_table(t_env, tmp_path / "in", TIMES, line, format="json")
+    with pytest.raises(MalformedRecordError, match="column 'at'"):
+        rows_of(t_env, "t")
+    t_env.execute_sql("DROP TABLE t")
+    file_table(t_env, tmp_path / "in", TIMES, format="json", json__ignore_parse_errors="true")
+    assert rows_of(t_env, "t") == [Row(id=1, at=None, moment=None)]
+
+
+class Clock(ProcessFunction):
+    """The id of each record, its timestamp, and the watermark that it sees."""
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield value.id, ctx.timestamp(), ctx.timer_service().current_watermark()
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        ("id INT, at TIMESTAMP(3)", '{"id": %d, "at": "2026-01-31 12:00:0%d"}'),
+        ("id INT, at TIMESTAMP_LTZ(3)", '{"id": %d, "at": "2026-01-31 12:00:0%dZ"}'),
+        ("id INT, s STRING, at AS TO_TIMESTAMP(s)", '{"id": %d, "s": "2026-01-31 12:00:0%d"}'),
+        ("id INT, s BIGINT, at AS TO_TIMESTAMP_LTZ(s, 3)", f'{{"id": %d, "s": {NOON_MS // 10_000}%d000}}'),
+        ("id INT, s BIGINT, at AS TO_TIMESTAMP_LTZ(s, 0)", f'{{"id": %d, "s": {NOON_MS // 10_000}%d}}'),
+    ],
+)
+def test_the_column_of_the_watermark_is_the_event_time(
+    t_env: StreamTableEnvironment, tmp_path: Path, columns: str, line: str
+) -> None:
+    columns += ", WATERMARK FOR at AS at - INTERVAL '2' SECOND"
+    lines = [line % (second, second) for second in (1, 3, 5, 0)]
+    file_table(t_env, tmp_path / "in", columns, *lines, format="json")
+    stream = t_env.to_data_stream(t_env.from_path("t")).process(Clock())
+    with stream.execute_and_collect() as found:
+        times = {id: (time_ms, watermark_ms) for id, time_ms, watermark_ms in found}
+    assert {id: time_ms for id, (time_ms, _) in times.items()} == {id: NOON_MS + id * 1_000 for id in (1, 3, 5, 0)}
+    # the last record is late: the watermark is the greatest event time less two seconds, to the millisecond, as in SQL
+    assert times[0][1] == NOON_MS + 3_000
+
+
+def test_a_row_without_event_time_fails_the_job(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    file_table(t_env, tmp_path / "in", "id INT, at TIMESTAMP(3), WATERMARK FOR at AS at", '{"id": 1}', format="json")
+    with pytest.raises(TypeMismatchError, match="event time of .* is None.*column 'at'"):
+        rows_of(t_env, "t")
+
+
+def test_computed_columns_stand_where_they_are_declared(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    columns = "p AS PROCTIME(), at AS TO_TIMESTAMP(s), s STRING"
+    file_table(t_env, tmp_path / "in", columns, '{"s": "2026-01-31 12:00:00"}', '{"s": "noon"}', format="json")
+    before = Instant.of_epoch_milli(int(datetime.datetime.now(datetime.timezone.utc).timestamp() * 1_000))
+    rows = rows_of(t_env, "t")
+    assert [row._fields for row in rows] == [["p", "at", "s"]] * 2
+    assert [(row.at, row.s) for row in rows] == [(NOON, "2026-01-31 12:00:00"), (None, "noon")]
+    assert all(row.p >= before for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "lines", "rows"),
+    [
+        ({"csv__null_literal": "-"}, ["a,1", "-,2"], [("a", 1), (None, 2)]),
+        ({"csv__quote_character": "|"}, ["|a,b|,1"], [("a,b", 1)]),
+        ({"csv__disable_quote_character": "true"}, ['"a",1'], [('"a"', 1)]),
+        ({"csv__escape_character": "\\\\"}, ["a\\,b,1"], [("a,b", 1)]),
+        ({"csv__allow_comments": "true"}, ["# word,n", "a,1"], [("a", 1)]),
+    ],
+)
+def test_options_of_csv_are_those_of_its_format(
+    t_env: StreamTableEnvironment,
+    tmp_path: Path,
+    options: dict[str, str],
+    lines: list[str],
+    rows: list[tuple[Any, ...]],
+) -> None:
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", *lines, format="csv", **options)
+    assert [tuple(row) for row in rows_of(t_env, "t")] == rows
+
+
+def test_missing_fields_of_json_are_none_unless_told_otherwise(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", '{"word": "a"}', format="json")
+    assert rows_of(t_env, "t") == [Row(word="a", n=None)]
+    t_env.execute_sql("DROP TABLE t")
+    strict = {"json__fail_on_missing_field": "true"}
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", format="json", **strict)
+    with pytest.raises(MalformedRecordError):
+        rows_of(t_env, "t")
+
+
+def test_generated_rows_are_random_within_their_bounds_and_the_same_again(t_env: StreamTableEnvironment) -> None:
+    columns = "i INT, l BIGINT, f DOUBLE, d DECIMAL(5, 2), s VARCHAR(7), w STRING, b BOOLEAN, at TIMESTAMP(3)"
+    bounds = {"fields__i__min": "3", "fields__i__max": "5", "fields__f__min": "-1", "fields__f__max": "1"}
+    declare(t_env, "g", columns, connector="datagen", number_of_rows="200", rows_per_second="1000000", **bounds)
+    rows = rows_of(t_env, "g")
+    assert len(rows) == 200 and {row.i for row in rows} == {3, 4, 5} and {row.b for row in rows} == {True, False}
+    assert all(-1 <= row.f <= 1 and len(row.s) == 7 and len(row.w) == 100 for row in rows)
+    assert all(isinstance(row.d, Decimal) and abs(row.d) <= 1_000 and row.d.as_tuple().exponent == -2 for row in rows)
+    assert all(
+        abs(row["at"] - datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)).days == 0 for row in rows
+    )
+    assert len({row.l for row in rows}) == 200
+    again = rows_of(t_env, "g")
+    assert [[*row][:-1] for row in rows] == [[*row][:-1] for row in again]
+
+
+@pytest.mark.parametrize("sql_type", ["DOUBLE", "FLOAT", "DECIMAL(5, 2)", "SMALLINT"])
+def test_a_generated_sequence_has_the_type_of_its_column(t_env: StreamTableEnvironment, sql_type: str) -> None:
+    sequence = {"fields__n__kind": "sequence", "fields__n__start": "5", "fields__n__end": "7"}
+    declare(t_env, "g", f"n {sql_type}", connector="datagen", **sequence)
+    stream = t_env.to_data_stream(t_env.from_path("g"))
+    [kind] = stream.get_type().get_field_types()
+    assert [repr(row.n) for row in rows_of(t_env, "g")] == [repr(kind.convert(n)) for n in (5, 6, 7)]
+
+
+def test_a_generated_sequence_ends_the_table(t_env: StreamTableEnvironment) -> None:
+    sequence = {"kind": "sequence", "start": "5", "end": "7"}
+    fields = {f"fields__{name}__{key}": text for name in ("n", "s") for key, text in sequence.items()}
+    declare(t_env, "g", "n BIGINT, s STRING", connector="datagen", number_of_rows="100", **fields)
+    assert rows_of(t_env, "g") == [Row(n=5, s="5"), Row(n=6, s="6"), Row(n=7, s="7")]
+
+
+def test_an_inserted_stream_is_printed_as_flink_prints_tables(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "p", "a STRING, b DOUBLE", connector="print", print_identifier="out")
+    t_env.from_data_stream(pairs(t_env, Row("a", 1), Row(None, 2))).execute_insert("p").wait()
+    assert capsys.readouterr().out.splitlines() == ["out> +I[a, 1.0]", "out> +I[null, 2.0]"]
+
+
+def test_a_blackhole_takes_rows_and_shows_nothing(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "b", "a STRING, b BIGINT", connector="blackhole")
+    t_env.from_data_stream(pairs(t_env, Row("a", 1))).execute_insert("b").wait()
+    assert "+I" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("rows", "type_info", "schema"),
+    [
+        ([Row("a", 1)], PAIR, None),
+        ([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]), None),
+        ([Row(1, "a")], Types.ROW_NAMED(["n", "word"], [Types.INT(), Types.STRING()]),
+         Schema.new_builder().column("word", "STRING").column("n", "BIGINT").build()),
+        ([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]),
+         Schema.new_builder().column("word", "STRING").column("n", "BIGINT").build()),
+        ([Row(True, "a", 1)], Types.ROW_NAMED(["x", "word", "n"], [Types.BOOLEAN(), Types.STRING(), Types.LONG()]),
+         Schema.new_builder().column("word", "STRING").column("n", "BIGINT").build()),
+    ],
+)  # fmt: skip
+def test_the_columns_of_a_stream_are_written_in_their_order(
+    t_env: StreamTableEnvironment, tmp_path: Path, rows: list[Any], type_info: TypeInformation, schema: Schema | None
+) -> None:
+    declare(t_env, "s", "n STRING, other DOUBLE", connector="filesystem", path=str(tmp_path / "out"), format="json")
+    t_env.create_temporary_view("v", pairs(t_env, *rows, type_info=type_info), schema)
+    t_env.execute_sql("INSERT INTO s SELECT * FROM v").wait()
+    assert written(tmp_path / "out") == ['{"n":"a","other":1.0}']
+
+
+def test_a_number_is_written_into_a_wider_column_and_a_decimal_into_any_other(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "p", "a BIGINT, b DOUBLE, c DECIMAL(5, 2)", connector="print")
+    types = Types.TUPLE([Types.BYTE(), Types.FLOAT(), Types.BIG_DEC()])
+    t_env.from_data_stream(pairs(t_env, (1, 0.5, Decimal("1.25")), type_info=types)).execute_insert("p").wait()
+    assert "+I[1, 0.5, 1.25]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("type_info", "schema", "said"),
+    [
+        (Types.PICKLED_BYTE_ARRAY(), None, "no declared type"),
+        (Types.ROW_NAMED(["a"], [Types.STRING()]), None, "the columns are .*in their order .*word: String, n: Long"),
+        (Types.TUPLE([Types.STRING(), Types.STRING()]), None, "the columns are"),
+        (Types.TUPLE([Types.STRING(), Types.DOUBLE()]), None, "the columns are"),
+        (PAIR, Schema.new_builder().column("word", "STRING").column("x", "BIGINT").build(), "columns among"),
+    ],
+)
+def test_a_stream_with_other_columns_is_refused_before_the_job_runs(
+    t_env: StreamTableEnvironment, type_info: TypeInformation, schema: Schema | None, said: str
+) -> None:
+    declare(t_env, "s", "word STRING, n BIGINT", connector="print")
+    stream = t_env._env.from_collection([], type_info)
+    with pytest.raises(ProgramError, match=said):
+        t_env.from_data_stream(stream, schema).execute_insert("s")
+
+
+def test_a_database_table_with_a_primary_key_is_kept_up_to_date(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute("CREATE TABLE counts (word TEXT PRIMARY KEY, n INTEGER)")
+        database.execute("CREATE TABLE log (word TEXT, n INTEGER)")
+    url = {"connector": "jdbc", "url": f"jdbc:sqlite:{tmp_path / 'shop.db'}", "username": "me", "password": "hush"}
+    columns = "word STRING, n BIGINT"
+    declare(t_env, "counts", f"{columns}, PRIMARY KEY (word) NOT ENFORCED", table_name="counts", **url)
+    declare(t_env, "log", columns, table_name="log", sink__max_retries="1", **url)
+    stream = pairs(t_env, Row("a", 1), Row("b", 1), Row("a", 2))
+    deleted = Row.of_kind(RowKind.DELETE, "b", 1)
+    t_env.from_changelog_stream(pairs(t_env, Row("a", 1), Row("b", 1), Row("a", 2), deleted)).execute_insert(
+        "counts"
+    ).wait()
+    t_env.from_data_stream(stream).execute_insert("log").wait()
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        assert database.execute("SELECT * FROM counts").fetchall() == [("a", 2)]
+        assert database.execute("SELECT * FROM log ORDER BY n, word").fetchall() == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_inserts_run_alone_and_the_rest_of_the_program_runs_with_execute(
+    t_env: StreamTableEnvironment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "p", "word STRING, n BIGINT", connector="print", print_identifier="table")
+    stream = pairs(t_env, Row("a", 1)).map(lambda row: row, output_type=PAIR)
+    stream.print("stream")
+    t_env.from_data_stream(stream).execute_insert("p").wait()
+    assert [line for line in capsys.readouterr().out.splitlines() if "+I" in line] == ["table> +I[a, 1]"]
+    t_env._env.execute()
+    assert [line for line in capsys.readouterr().out.splitlines() if "+I" in line] == ["stream> +I[a,1]"]
+
+
+def test_execute_waits_for_the_inserts_where_nothing_else_is_left(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declare(t_env, "g", "n BIGINT", connector="datagen", number_of_rows="3", rows_per_second="10")
+    declare(t_env, "p", "n BIGINT", connector="print")
+    stream = t_env.to_data_stream(t_env.from_path("g")).map(lambda row: Row(n=1), output_type=Types.ROW_NAMED(
+        ["n"], [Types.LONG()]))  # fmt: skip
+    t_env.from_data_stream(stream).execute_insert("p")
+    t_env._env.execute("the program")
+    assert capsys.readouterr().out.splitlines().count("+I[1]") == 3
+    with pytest.raises(ProgramError, match="No operators"):
+        t_env._env.execute()
+
+
+def test_a_statement_set_is_one_job_or_a_part_of_the_program(
+    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("p", "q"):
+        declare(t_env, name, "word STRING, n BIGINT", connector="print", print_identifier=name)
+    t_env.create_temporary_view("v", pairs(t_env, Row("a", 1)))
+    both = t_env.create_statement_set().add_insert("p", t_env.from_path("v")).add_insert_sql("INSERT INTO q TABLE v")
+    result = both.execute()
+    result.wait(60_000)
+    assert result.get_job_client() is not None
+    assert sorted(line for line in capsys.readouterr().out.splitlines() if "+I" in line) == [
+        "p> +I[a, 1]",
+        "q> +I[a, 1]",
+    ]
+    t_env.create_statement_set().add_insert("p", t_env.sql_query("SELECT * FROM v")).attach_as_datastream()
+    assert "+I" not in capsys.readouterr().out
+    t_env._env.execute()
+    assert "p> +I[a, 1]" in capsys.readouterr().out
+
+
+def test_a_view_of_a_table_is_the_table(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", '{"word": "a", "n": 1}', format="json")
+    t_env.execute_sql("CREATE TEMPORARY VIEW v AS SELECT * FROM t").print()
+    assert rows_of(t_env, "default_catalog.default_database.v") == [Row(word="a", n=1)]
+    as_tuples = t_env.to_append_stream(t_env.from_path("v"), Types.TUPLE([Types.STRING(), Types.LONG()]))
+    with as_tuples.execute_and_collect() as rows:
+        assert list(rows) == [("a", 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "the connector ''.*kafka, datagen, filesystem, jdbc, print, blackhole"),
+        ({"connector": "pulsar"}, "the connector 'pulsar'.*kafka, datagen"),
+        ({"connector": "datagen", "number-of-row": "1"}, "unsupported options: number-of-row.*number-of-rows"),
+        ({"connector": "datagen", "fields.c.min": "1"}, "unsupported options: fields.c.min.*fields.a.min"),
+        ({"connector": "datagen", "fields.a.kind": "any"}, "'fields.a.kind' is 'any'.*random or sequence"),
+        ({"connector": "datagen", "fields.a.kind": "sequence"}, "'fields.a.start' is missing"),
+        ({"connector": "datagen", "number-of-rows": "many"}, "'number-of-rows' is 'many'"),
+        ({"connector": "filesystem", "path": "/x"}, "the format ''.*'format' = 'json' or 'csv'"),
+        ({"connector": "filesystem", "path": "/x", "format": "orc"}, "the format 'orc'"),
+        ({"connector": "filesystem", "format": "json"}, "'path' is missing"),
+        ({"connector": "filesystem", "format": "json", "csv.null-literal": "x"}, "unsupported options: csv"),
+        ({"connector": "filesystem", "format": "json", "path": "/x", "json.timestamp-format.standard": "x"},
+         "json.timestamp-format.standard' is 'x'"),
+        ({"connector": "kafka", "topic": "t", "format": "json"}, "'properties.bootstrap.servers' is missing"),
+        ({"connector": "kafka", "topic": "t", "format": "json", "properties.bootstrap.servers": "localhost:1"},
+         "'properties.group.id' is missing"),
+        ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1",
+          "scan.startup.mode": "earliest-offset"}, "'topic' is missing"),
+        ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1", "topic": "t",
+          "scan.startup.mode": "start"}, "'scan.startup.mode' is 'start'.*earliest-offset or latest-offset"),
+        ({"connector": "kafka", "format": "json", "properties.bootstrap.servers": "localhost:1", "topic": "t",
+          "properties.group.id": "g", "properties.auto.offset.reset": "first"}, "'first'.*latest or earliest or none"),
+        ({"connector": "print"}, "the table is read.*kafka, datagen, filesystem"),
+        ({"connector": "jdbc", "url": "sqlite:///x"}, "the table is read"),
+    ],
+)  # fmt: skip
+def test_options_that_a_source_does_not_have_are_refused_with_those_that_it_has(
+    t_env: StreamTableEnvironment, options: dict[str, str], said: str
+) -> None:
+    listed = ", ".join(f"'{key}' = '{text}'" for key, text in options.items())
+    t_env.execute_sql(f"CREATE TABLE t (a INT, b STRING){f' WITH ({listed})' * bool(listed)}")
+    with pytest.raises(ConfigurationError, match=said):
+        t_env.to_data_stream(t_env.from_path("t"))
+
+
+def test_an_option_without_effect_is_reported_once(
+    t_env: StreamTableEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(no_effect, "_reported", set())
+    interval = {"sink__rolling_policy__rollover_interval": "1 min", "sink__rolling_policy__file_size": "1MB"}
+    file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", '{"word": "a"}', format="json", **interval)
+    assert [rows_of(t_env, "t") for _ in range(2)] == [[Row(word="a", n=None)]] * 2
+    assert [line for line in caplog.messages if "no effect" in line] == [
+        "the option 'sink.rolling-policy.rollover-interval' of a table has no effect: files and rows appear with their "
+        "epoch"
+    ]
+
+
+def test_names_of_tables_are_taken_once_and_looked_up(t_env: StreamTableEnvironment) -> None:
+    declare(t_env, "t", "a INT", connector="datagen")
+    with pytest.raises(ProgramError, match="the table 't' exists"):
+        declare(t_env, "t", "a INT", connector="datagen")
+    t_env.execute_sql("CREATE TABLE IF NOT EXISTS t (b INT) WITH ('connector' = 'print')")
+    assert t_env.to_data_stream(t_env.from_path("t")).get_type() == Types.ROW_NAMED(["a"], [Types.INT()])
+    with pytest.raises(ProgramError, match="no table 'x'.*expected t"):
+        t_env.from_path("x")
+    with pytest.raises(ProgramError, match="no table 'x'"):
+        t_env.execute_sql("INSERT INTO x SELECT * FROM t")
+    with pytest.raises(ConfigurationError, match="rows are inserted.*kafka, filesystem, jdbc, print, blackhole"):
+        t_env.execute_sql("INSERT INTO t SELECT * FROM t")
+    t_env.create_temporary_view("v", t_env.from_path("t"))
+    with pytest.raises(ProgramError, match="the target is a view"):
+        t_env.execute_sql("INSERT INTO v SELECT * FROM t")
+    t_env.execute_sql("DROP TABLE t")
+    t_env.execute_sql("DROP TABLE IF EXISTS t")
+    with pytest.raises(ProgramError, match="no table 't'"):
+        t_env.execute_sql("DROP TABLE t")
+
+
+def test_calls_of_the_table_api_are_refused_in_words(t_env: StreamTableEnvironment) -> None:
+    declare(t_env, "t", "a INT", connector="datagen")
+    for call in (
+        lambda: t_env.from_path("t").group_by("a"),
+        lambda: t_env.from_path("t").select("a"),
+        lambda: t_env.create_temporary_function("f", None),
+        lambda: t_env.execute_sql("SELECT * FROM t"),
+    ):
+        with pytest.raises(ProgramError, match=r"there is no Table API.*Spark SQL"):
+            call()
+
+
+def test_the_configuration_of_a_table_environment_is_that_of_the_program(t_env: StreamTableEnvironment) -> None:
+    t_env.get_config().set("parallelism.default", "3").set("table.exec.mini-batch.enabled", "true")
+    assert t_env._env.get_parallelism() == 3
+    assert t_env.get_config().get_configuration().get_string("parallelism.default", "") == "3"
+    with pytest.raises(ConfigurationError, match="unknown configuration key"):
+        t_env.get_config().set("parallelism.defualt", "3")
+    batch = StreamTableEnvironment.create(environment_settings=EnvironmentSettings.in_batch_mode())
+    assert batch.get_config().get_configuration().get_string("execution.runtime-mode", "") == "BATCH"
