@@ -33,9 +33,9 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("FLINKISH_CONF", "SPARK_HOME")}
-    environment["FLINKISH_HOME"] = str(home)
+    environment |= {"FLINKISH_HOME": str(home), **variables}
     command = [sys.executable, "-c", "import sys; from flinkish.cli import main; sys.exit(main())", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
@@ -43,6 +43,15 @@ def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def configuration(output: str) -> dict[str, str]:
     settings: dict[str, str] = json.loads(output.partition("\n")[2])
     return settings
+
+
+def test_a_program_in_the_minicluster_needs_neither_java_nor_jars(program: Path) -> None:
+    (program.parent / "conf/spark-defaults.conf").write_text("spark.jars.packages no.such:package:1.0\n")
+    setting = "execution.target=minicluster"
+    result = run(program.parent, "run", "-D", setting, str(program), "--flag", PATH="/nowhere", JAVA_HOME="/nowhere")
+    assert (result.returncode, result.stderr) == (11, "")
+    assert result.stdout.startswith("['--flag']")
+    assert configuration(result.stdout)["execution.target"] == "minicluster"
 
 
 def modules_with_a_main_function() -> list[str]:
