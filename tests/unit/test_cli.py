@@ -54,6 +54,20 @@ def test_a_program_in_the_minicluster_needs_neither_java_nor_jars(program: Path)
     assert configuration(result.stdout)["execution.target"] == "minicluster"
 
 
+@pytest.mark.parametrize("packages", ["no.such:package:1.0", ""], ids=["jars to be resolved", "no jars"])
+def test_without_java_a_program_says_that_it_needs_one(program: Path, packages: str) -> None:
+    (program.parent / "conf/spark-defaults.conf").write_text(f"spark.jars.packages {packages}\n")
+    program.write_text(
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).print()\nenv.execute()\n"
+    )
+    result = run(program.parent, "run", str(program), PATH="/nowhere", JAVA_HOME="/nowhere")
+    assert result.returncode == 1 + bool(packages)
+    assert "Java could not be started" in result.stderr.splitlines()[-1]
+    assert "expected Java 17 or newer" in result.stderr.splitlines()[-1]
+
+
 def modules_with_a_main_function() -> list[str]:
     root = Path(flinkish.__file__).parent
     defined = [path for path in root.rglob("*.py") if re.search(r"^def main\(", path.read_text(), re.MULTILINE)]
