@@ -18,6 +18,8 @@ from flinkish.launch.options import CommandLine
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
 from flinkish.launch.spark_home import spark_home
 
+_TARGET = "execution.target"
+
 #: Runs the driver of this very installation of flinkish, whatever modules the current directory holds.
 _START = """import sys
 if not getattr(sys.flags, "safe_path", False): sys.path[0] = {!r}
@@ -39,8 +41,9 @@ class Launch:
         self.command = SparkCommand(environment, line.spark)
 
     def driver_environment(self, spark_arguments: list[str]) -> dict[str, str]:
-        """The environment variables of the program's process, whose JVM is started with these Spark options."""
-        result = {**self.environment, **self.command.jvm_environment(spark_arguments)}
+        """The environment variables of the program's process, whose JVM is started with these Spark options; with none
+        they are those of a program that is started by ``python``."""
+        result = {**self.environment, **(self.command.jvm_environment(spark_arguments) if spark_arguments else {})}
         configuration = self.command.home.configuration_file
         if configuration is not None:
             result["FLINKISH_CONF"] = configuration
@@ -83,9 +86,14 @@ class Launch:
                 hint="unset SPARK_HOME to use the Spark inside pyspark, or point it at a matching one",
             )
 
+    def needs_spark(self) -> bool:
+        """Whether Spark is looked for at the start. A program that the command line sends to the minicluster runs where
+        there is neither Java nor any jar."""
+        return self.command.home.settings.get(_TARGET) != "minicluster" or bool(self.line.spark.items)
+
     def run(self) -> NoReturn:
         self.check()
-        arguments = self.command.arguments()
+        arguments = self.command.arguments() if self.needs_spark() else []
         environment = self.driver_environment(arguments)
         program = [self.line.job, *self.line.job_options]
         if self.command.in_cluster_mode():

@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from flinkish.errors import ConnectionFailedError, FinalOperationError
+from flinkish.errors import ConnectionFailedError, EnvironmentVersionError, FinalOperationError, FlinkishError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list
 from flinkish.launch.spark_home import spark_home
@@ -82,6 +82,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
 
     Raises:
         ConnectionFailedError: a package cannot be found or downloaded; the message quotes Spark's report.
+        EnvironmentVersionError: there is no Java.
         FinalOperationError: a jar of Delta Lake is not the one whose digest flinkish knows.
     """
     arguments = [*options.only(*_RESOLUTION_OPTIONS).tokens(), "--master", "local[1]"]
@@ -193,9 +194,23 @@ def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
         found.unlink(missing_ok=True)
 
 
-def _failed(packages: str, log: Path) -> ConnectionFailedError:
-    lines = log.read_text(errors="replace").splitlines()
+def java_is_missing(where: str) -> EnvironmentVersionError:
+    """The error for a JVM that has ended at once, and has said nothing that tells another reason."""
+    return EnvironmentVersionError(
+        "Java could not be started",
+        where=where,
+        expected="Java 17 or newer",
+        hint="install it, and set JAVA_HOME unless `java` is on the PATH; programs in the minicluster need none "
+        "(-D execution.target=minicluster)",
+    )
+
+
+def _failed(packages: str, log: Path) -> FlinkishError:
+    text = log.read_text(errors="replace")
+    lines = text.splitlines()
     telling = [line.strip() for line in lines if "UNRESOLVED" in line or "not found" in line or "Exception" in line]
+    if not telling and "JAVA_GATEWAY_EXITED" in text:
+        return java_is_missing(f"log: {log}")
     return ConnectionFailedError(
         "Spark could not resolve " + packages + (": " + "; ".join(telling[:5]) if telling else ""),
         where=f"log: {log}",

@@ -24,6 +24,7 @@ from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
+from flinkish.launch.packages import java_is_missing
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
@@ -222,13 +223,16 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
 
 @contextmanager
 def _while_the_jvm_starts() -> Iterator[None]:
-    """Import modules that are needed later while the JVM starts inside this context. If the JVM does not start and the
-    installed Java is too old, the error names that as the reason."""
+    """Import modules that are needed later while the JVM starts inside this context. If it does not start because there
+    is no Java, or one that is too old, the error says so."""
     threading.Thread(target=_import_ahead, daemon=True).start()
     try:
         yield
     except Exception:
-        check_versions(installed_java())
+        java = installed_java()
+        if java is None:
+            raise java_is_missing("the start of Spark") from None
+        check_versions(java)
         raise
 
 

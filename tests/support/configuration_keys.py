@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common.config_options import ConfigOption
-from flinkish.common.options import cluster, groups
+from flinkish.common.options import cluster, groups, loggers
 
 COMMAND = "python -m tests.support.configuration_keys"
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -63,12 +63,23 @@ def page() -> str:
         f"## {heading}\n\n{_table(option for option in options[theme] if not option.no_effect)}"
         for theme, heading in _HEADINGS.items()
     ]
-    return "\n".join([_HEAD, *tables, _keys_without_effect(option for group in options.values() for option in group)])
+    return "\n".join(
+        [_HEAD, *tables, _loggers(), _keys_without_effect(option for group in options.values() for option in group)]
+    )
 
 
 def _table(options: Iterable[ConfigOption[Any]]) -> str:
     rows = "".join(f"| {_key(option)} | {_values(option)} | {_cell(option.description)} |\n" for option in options)
     return f"| key | type, default | what it does |\n| --- | --- | --- |\n{rows}"
+
+
+def _loggers() -> str:
+    rows = "".join(f"| `{loggers.PREFIX}{name}` | {what} |\n" for name, what in loggers.CLASSES.items())
+    return (
+        f"`{loggers.PREFIX}NAME` sets the level of one logger: of the program, of a library, or one of flinkish's own, "
+        f"which\nare named after classes of Flink and Kafka Streams:\n\n"
+        f"| key | what the logger reports |\n| --- | --- |\n{rows}"
+    )
 
 
 def _key(option: ConfigOption[Any]) -> str:

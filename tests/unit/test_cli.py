@@ -33,9 +33,9 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name not in ("FLINKISH_CONF", "SPARK_HOME")}
-    environment["FLINKISH_HOME"] = str(home)
+    environment |= {"FLINKISH_HOME": str(home), **variables}
     command = [sys.executable, "-c", "import sys; from flinkish.cli import main; sys.exit(main())", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
@@ -43,6 +43,29 @@ def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def configuration(output: str) -> dict[str, str]:
     settings: dict[str, str] = json.loads(output.partition("\n")[2])
     return settings
+
+
+def test_a_program_in_the_minicluster_needs_neither_java_nor_jars(program: Path) -> None:
+    (program.parent / "conf/spark-defaults.conf").write_text("spark.jars.packages no.such:package:1.0\n")
+    setting = "execution.target=minicluster"
+    result = run(program.parent, "run", "-D", setting, str(program), "--flag", PATH="/nowhere", JAVA_HOME="/nowhere")
+    assert (result.returncode, result.stderr) == (11, "")
+    assert result.stdout.startswith("['--flag']")
+    assert configuration(result.stdout)["execution.target"] == "minicluster"
+
+
+@pytest.mark.parametrize("packages", ["no.such:package:1.0", ""], ids=["jars to be resolved", "no jars"])
+def test_without_java_a_program_says_that_it_needs_one(program: Path, packages: str) -> None:
+    (program.parent / "conf/spark-defaults.conf").write_text(f"spark.jars.packages {packages}\n")
+    program.write_text(
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).print()\nenv.execute()\n"
+    )
+    result = run(program.parent, "run", str(program), PATH="/nowhere", JAVA_HOME="/nowhere")
+    assert result.returncode == 1 + bool(packages)
+    assert "Java could not be started" in result.stderr.splitlines()[-1]
+    assert "expected Java 17 or newer" in result.stderr.splitlines()[-1]
 
 
 def modules_with_a_main_function() -> list[str]:

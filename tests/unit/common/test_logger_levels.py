@@ -115,10 +115,3 @@ def test_each_logger_of_flinkish_can_be_named() -> None:
     named = {call for call in calls if call not in ("", "name", '"py4j.clientserver"')}
     assert named
     assert named <= {f'"flinkish.{name}"' for name in loggers.CLASSES}
-
-
-def test_each_logger_is_in_the_documentation() -> None:
-    page = (ROOT.parent / "docs" / "operations.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \| (.+?) \|", page.split("## Logging")[1].split("\n## ")[0], re.MULTILINE) == list(
-        loggers.CLASSES.items()
-    )

@@ -1,4 +1,4 @@
-"""The programs of docs/tutorial.md print what the page says, without Spark."""
+"""The programs of docs/tutorial.md and docs/from-pyflink.md print what the pages say, without Spark."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documented import programs
+from tests.support.documented import Program, programs
 
 TUTORIAL = programs("tutorial.md")
 ON_SPARK = "savepoint.py"
+WITHOUT_SPARK = [program for name, program in TUTORIAL.items() if name != ON_SPARK]
+WITHOUT_SPARK += programs("from-pyflink.md").values()
 
 
 def test_the_tutorial_has_seven_steps_and_says_what_each_program_prints() -> None:
@@ -18,16 +20,16 @@ def test_the_tutorial_has_seven_steps_and_says_what_each_program_prints() -> Non
     assert [name for name, program in TUTORIAL.items() if program.printed is None] == ["test_carts.py"]
 
 
-@pytest.mark.parametrize("name", [name for name in TUTORIAL if name != ON_SPARK])
-def test_a_step_prints_what_the_page_says(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("program", WITHOUT_SPARK, ids=[program.name for program in WITHOUT_SPARK])
+def test_a_program_prints_what_the_page_says(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FLINKISH_SETTINGS", json.dumps({"execution.target": "minicluster"}))
     # a later step may import an earlier one
-    for program in TUTORIAL.values():
-        Path(program.name).write_text(program.text)
-    TUTORIAL[name].run()
+    for step in TUTORIAL.values():
+        Path(step.name).write_text(step.text)
+    program.run()
     printed = capfd.readouterr().out
     # what the program of a test prints is not shown: pytest keeps it
-    assert TUTORIAL[name].printed in (printed, None)
+    assert program.printed in (printed, None)
