@@ -22,7 +22,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
@@ -103,8 +103,6 @@ def _java_writer(declared: TypeInformation) -> _Text:
         key_text, value_text = _each([declared._key_type_info, declared._value_type_info])
         return partial(_map, key_text, value_text)
     if isinstance(declared, BasicTypeInfo):
-        if declared._basic_type is BasicType.FLOAT:
-            return _float_writer()
         return _BASIC.get(declared._basic_type, str)
     if isinstance(declared, LocalTimeTypeInfo):
         return _LOCAL[declared._time_type]
@@ -164,15 +162,22 @@ def _double(value: float) -> str:
     return _in_javas_form(value, float.__repr__(value), float)
 
 
-def _float_writer() -> _Text:
+def _float(value: float) -> str:
     """``Float.toString``, for values that have been rounded to 32 bits.
 
-    >>> list(map(_float_writer(), (0.10000000149011612, 16777216.0, 1.401298464324817e-45, float("inf"))))
+    >>> list(map(_float, (0.10000000149011612, 16777216.0, 1.401298464324817e-45, float("inf"))))
     ['0.1', '1.6777216E7', '1.4E-45', 'Infinity']
     """
+    float32, positional = _numpys_floats()
+    return _in_javas_form(value, positional(float32(value), trim="0"), float32)
+
+
+@cache
+def _numpys_floats() -> tuple[Callable[[Any], Any], Callable[..., str]]:
+    # not at the import of this module, which drivers need before anything of numpy
     from numpy import float32, format_float_positional
 
-    return lambda value: _in_javas_form(value, format_float_positional(float32(value), trim="0"), float32)
+    return float32, format_float_positional
 
 
 def _in_javas_form(value: float, shortest: str, read: Callable[[str], Any]) -> str:
@@ -245,6 +250,7 @@ _SECONDS_OF_400_YEARS = 146_097 * 86_400
 
 _BASIC: dict[BasicType, _Text] = {
     BasicType.BOOLEAN: _truth,
+    BasicType.FLOAT: _float,
     BasicType.DOUBLE: _double,
     BasicType.BIG_DEC: _decimal,
     BasicType.INSTANT: _instant,
