@@ -189,8 +189,6 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
     }
     builder = SparkSession.builder.appName(app_name)
     running = jvm_is_running()
-    if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
-        make_archive_after_this_program(own)
     with nullcontext() if running else submit_variables(own, short_lived):
         if not running:
             # first, and without settings, which PySpark would pass on its command line; only the JVM knows those that
@@ -218,7 +216,10 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
         if running and SparkContext._jvm is not None:
             jars = make_the_most_of(SparkContext._jvm, own)
             builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
+        make_archive_after_this_program(own)
+    return session
 
 
 @contextmanager
