@@ -79,11 +79,13 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
     Args:
         topics: the name of a topic, or several names.
         deserialization_schema: deserializes the values of the Kafka records.
-        properties: properties of Java's consumer, among them ``bootstrap.servers`` and ``group.id``. New partitions are
-            discovered only with ``flink.partition-discovery.interval-millis``.
+        properties: properties of Java's consumer, among them ``bootstrap.servers``. Without ``group.id`` no offsets are
+            committed, and ``auto.offset.reset`` says where to start. New partitions are discovered only with
+            ``flink.partition-discovery.interval-millis``.
 
     Raises:
-        ConfigurationError: no servers, no topics, no group, or a property that the client does not know.
+        ConfigurationError: no servers, no topics, neither a group nor an offset to start from, or a property that the
+            client does not know.
     """
 
     def __init__(
@@ -100,9 +102,8 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
             properties={DISCOVERY_INTERVAL_MS: interval, **plain},
             only_topics=True,
         )
-        for what, given in (("bootstrap.servers", plain), ("group.id", plain)):
-            if not given.get(what):
-                raise ConfigurationError(f"the properties have no {what}", where="FlinkKafkaConsumer")
+        if not plain.get("bootstrap.servers"):
+            raise ConfigurationError("the properties have no bootstrap.servers", where="FlinkKafkaConsumer")
         if not names:
             raise ConfigurationError("no topics", where="FlinkKafkaConsumer", expected="at least one")
         check_properties(settings)
@@ -110,13 +111,26 @@ class FlinkKafkaConsumer(FlinkKafkaConsumerBase):
 
 
 def _group_offsets(properties: Mapping[str, str], where: str) -> KafkaOffsetsInitializer:
-    said = properties.get("auto.offset.reset", "latest")
-    try:
-        return KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy[said.strip().upper()])
-    except KeyError:
+    """Where to start: at the group's offsets, else where ``auto.offset.reset`` says."""
+    said = properties.get("auto.offset.reset", "latest").strip().upper()
+    if said not in KafkaOffsetResetStrategy.__members__:
         raise ConfigurationError(
-            f"auto.offset.reset is {said!r}", where=where, expected="latest, earliest or none"
-        ) from None
+            f"auto.offset.reset is {properties['auto.offset.reset']!r}",
+            where=where,
+            expected="latest, earliest or none",
+        )
+    reset = KafkaOffsetResetStrategy[said]
+    if properties.get("group.id"):
+        return KafkaOffsetsInitializer.committed_offsets(reset)
+    if reset is KafkaOffsetResetStrategy.NONE:
+        raise ConfigurationError(
+            "there is no offset to start from: the properties have no group.id, and auto.offset.reset is none",
+            where=where,
+            expected="a group.id, or auto.offset.reset = latest or earliest",
+        )
+    if reset is KafkaOffsetResetStrategy.EARLIEST:
+        return KafkaOffsetsInitializer.earliest()
+    return KafkaOffsetsInitializer.latest()
 
 
 class Semantic(Enum):

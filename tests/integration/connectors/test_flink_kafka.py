@@ -162,8 +162,8 @@ def test_what_is_missing_or_unknown_is_refused_when_it_is_built(kafka: KafkaBrok
     schema, servers = SimpleStringSchema(), {"bootstrap.servers": kafka.bootstrap_servers}
     with pytest.raises(ConfigurationError, match=r"no bootstrap\.servers"):
         FlinkKafkaConsumer("t", schema, {"group.id": "g"})
-    with pytest.raises(ConfigurationError, match=r"no group\.id"):
-        FlinkKafkaConsumer("t", schema, servers)
+    with pytest.raises(ConfigurationError, match=r"no group\.id, and auto\.offset\.reset is none"):
+        FlinkKafkaConsumer("t", schema, {**servers, "auto.offset.reset": "none"})
     with pytest.raises(ConfigurationError, match="no topics"):
         FlinkKafkaConsumer([], schema, {**servers, "group.id": "g"})
     with pytest.raises(ConfigurationError, match=r"auto\.offset\.reset is 'sometimes'"):
