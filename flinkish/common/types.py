@@ -184,7 +184,11 @@ class Row:
         try:
             return self._values[self._fields.index(item)]
         except (IndexError, ValueError):
-            raise AttributeError(item) from None
+            raise AttributeError(f"the Row has no field {item!r}; it has {', '.join(self._fields)}") from None
+        except AttributeError:
+            raise AttributeError(
+                f"the Row has no field names, so no field {item!r}; output_type=Types.ROW_NAMED(...) gives names"
+            ) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = getattr(self, "_fields", None)

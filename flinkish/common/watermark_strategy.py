@@ -156,8 +156,8 @@ class WatermarkStrategy:
         Raises:
             ArgumentTypeError: it is neither an instance of a class with ``extract_timestamp`` nor a function.
         """
-        is_function = callable(timestamp_assigner) and not isinstance(timestamp_assigner, type)
-        if not is_function and _extract_of(timestamp_assigner) is None:
+        extract = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
+        if isinstance(timestamp_assigner, type) or not callable(extract):
             raise _unusable(timestamp_assigner, "WatermarkStrategy.with_timestamp_assigner()")
         return replace(self, timestamp_assigner=timestamp_assigner)
 
@@ -252,16 +252,14 @@ def _extract_of(timestamp_assigner: Any) -> Callable[[Any, int], int] | None:
     """The function of (value, record timestamp) of a timestamp assigner; None: it cannot be called so."""
     if isinstance(timestamp_assigner, type):
         return None
-    extract: Callable[[Any, int], int] | None = getattr(timestamp_assigner, "extract_timestamp", None)
-    if callable(extract):
-        return extract
-    if not callable(timestamp_assigner) or inspect.isgeneratorfunction(timestamp_assigner):
+    extract: Any = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
+    if not callable(extract) or inspect.isgeneratorfunction(extract):
         return None
     try:
-        inspect.signature(timestamp_assigner).bind(None, 0)
+        inspect.signature(extract).bind(None, 0)
     except (TypeError, ValueError):
         return None
-    return timestamp_assigner  # type: ignore[no-any-return]
+    return extract  # type: ignore[no-any-return]
 
 
 def _unusable(timestamp_assigner: Any, where: str) -> ArgumentTypeError:

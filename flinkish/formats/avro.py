@@ -19,7 +19,7 @@ from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.common.typeinfo.composite import RowTypeInfo, default_names
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
@@ -438,9 +438,9 @@ def within_int(value: Any) -> Any:
 
 
 def _fields(value: Any, names: list[str]) -> list[Any]:
-    """The values of a record's fields: by name if the record has names, else by position."""
-    if isinstance(value, dict):
-        return [value[name] for name in names]
-    if isinstance(value, Row) and hasattr(value, "_fields"):
+    """The values of a record's fields: by name if the record has names, else by position. The names that records get
+    from a type without names are none."""
+    own = getattr(value, "_fields", None) if isinstance(value, Row) else None
+    if isinstance(value, dict) or own is not None and own != default_names(len(own)):
         return [value[name] for name in names]
     return list(value)

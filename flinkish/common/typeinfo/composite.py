@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+def default_names(count: int) -> list[str]:
+    """The names of the fields of a type that is declared without names: f0, f1 and so on, as in Flink."""
+    return [f"f{position}" for position in range(count)]
+
+
 class _CompositeTypeInfo(TypeInformation):
     _field_types: list[TypeInformation]
     _names: list[str]
@@ -33,7 +38,7 @@ class _CompositeTypeInfo(TypeInformation):
                 type(self).__name__,
                 "types are made by calls, such as Types.INT()",
             )
-        self._names = [f"f{i}" for i in range(len(self._field_types))] if names is None else list(names)
+        self._names = default_names(len(self._field_types)) if names is None else list(names)
 
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types

@@ -47,6 +47,20 @@ def test_unknown_fields_raise_as_in_pyflink():
         row.get_fields_by_names(["b"])
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (Row(1, "a"), "the Row has no field names, so no field 'price'; output_type=Types.ROW_NAMED"),
+        (Row(id=1, name="a"), "the Row has no field 'price'; it has id, name"),
+    ],
+    ids=["without names", "of other names"],
+)
+def test_an_attribute_that_is_no_field_says_what_fields_there_are(row: Row, message: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        _ = row.price
+    assert str(raised.value).startswith(message)
+
+
 def test_in_looks_at_names_if_there_are_any_and_else_at_values():
     assert "a" in Row(a=1) and 1 not in Row(a=1)
     assert 1 in Row(1)

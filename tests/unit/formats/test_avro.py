@@ -96,6 +96,11 @@ def test_a_row_without_names_is_taken_in_order() -> None:
     read = AvroRowDeserializationSchema(avro_schema_string=schema)
     assert read.deserialize(write.serialize(Row("x", 7))) == Row(a="x", b=7)
     assert read.deserialize(write.serialize(("y", 8))) == Row(a="y", b=8)
+    # the names that a type without names gives are none
+    unnamed = Types.ROW([Types.STRING(), Types.INT()]).convert(("z", 9))
+    assert read.deserialize(write.serialize(unnamed)) == Row(a="z", b=9)
+    with pytest.raises(TypeMismatchError, match="the Row has no field 'b'"):
+        write.serialize(Row(a="x", c=7))
     assert read.get_produced_type() == Types.ROW_NAMED(["a", "b"], [Types.STRING(), Types.INT()])
     with pytest.raises(TypeMismatchError, match=r"the record \('x', 'no number'\) does not fit"):
         write.serialize(("x", "no number"))

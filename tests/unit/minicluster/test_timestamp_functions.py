@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import WatermarkStrategy, no_effect
+from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.datastream import ProcessFunction
 from flinkish.errors import ArgumentTypeError
@@ -65,7 +66,21 @@ def generator(value: Any, timestamp: int) -> Iterator[int]:
     yield value[1]
 
 
-@pytest.mark.parametrize("assigner", [lambda value: value[1], generator], ids=["one argument", "generator"])
+class Generating(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> Any:
+        yield value[1]
+
+
+class WithoutTimestamp(TimestampAssigner):
+    def extract_timestamp(self, value: Any) -> int:  # type: ignore[override]
+        return int(value[1])
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [lambda value: value[1], generator, Generating(), WithoutTimestamp()],
+    ids=["one argument", "generator", "generating method", "method of one argument"],
+)
 def test_another_function_has_no_effect_at_a_source_and_says_so_once(
     assigner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
