@@ -183,6 +183,8 @@ class OperatorChain:
         self._split_watermarks: dict[str, list[int]] = {}
         #: processes the records that the head receives
         self.process_batch = self._input_of(0)
+        #: processes a stretch; None: the head is given batches, as with a listener, which is told of each batch
+        self.process_stretch = self.head.process_stretch if listener is None else None
         self._wire(subtask, settings, emit)
         self._setup(subtask, attempt, settings, keyed_state)
 

@@ -130,7 +130,11 @@ class TimerQueue:
         )
 
     def pop_due(
-        self, domain: TimeDomain, upto_ms: int, prepare: Callable[[], bool] | None = None, fetch: _Fetch | None = None
+        self,
+        domain: TimeDomain,
+        upto_ms: int,
+        prepare: Callable[[int], bool] | None = None,
+        fetch: _Fetch | None = None,
     ) -> Iterator[Timer]:
         """Remove the timers with a timestamp <= ``upto_ms`` from the queue one by one, including those that are
         registered meanwhile: (timestamp, key, namespace). Timers that are not consumed stay in the queue.
@@ -138,7 +142,8 @@ class TimerQueue:
         Args:
             domain: the time domain.
             upto_ms: the watermark, or the processing time.
-            prepare: called before each batch of about `DUE_BATCH` timers; returns whether their state must be fetched.
+            prepare: called before each batch of about `DUE_BATCH` timers, with the number of timers that have fired
+                since the last call; returns whether the state of the batch must be fetched.
             fetch: called with the keys of these timers by namespace if it must.
         """
         return chain.from_iterable(self._due_slots(self._domain(domain), upto_ms, prepare, fetch))
@@ -149,10 +154,10 @@ class TimerQueue:
             yield timestamp_ms, namespace, [key for _, key, _ in run]
 
     def _due_slots(
-        self, timers: DomainTimers, upto_ms: int, prepare: Callable[[], bool] | None, fetch: _Fetch | None
+        self, timers: DomainTimers, upto_ms: int, prepare: Callable[[int], bool] | None, fetch: _Fetch | None
     ) -> Iterator[Iterator[Timer]]:
         """The due timers, slot by slot (`DomainTimers`)."""
-        prepared_at, fetched_upto_ms = timers.fired - DUE_BATCH, BEFORE_ALL
+        fetched_upto_ms = BEFORE_ALL
         while True:
             number, stored_ms = timers.first_slot(), self._next_in_files(timers)
             if (
@@ -165,10 +170,10 @@ class TimerQueue:
             if number is None or timers.begin_ms(number) > upto_ms:
                 return
             if prepare is not None and (
-                timers.begin_ms(number) > fetched_upto_ms or timers.fired >= prepared_at + DUE_BATCH
+                timers.begin_ms(number) > fetched_upto_ms or timers.fired >= timers.prepared_at + DUE_BATCH
             ):
-                prepared_at, fetched_upto_ms = timers.fired, upto_ms
-                if prepare() and fetch is not None:
+                before, timers.prepared_at, fetched_upto_ms = timers.prepared_at, timers.fired, upto_ms
+                if prepare(timers.fired - before) and fetch is not None:
                     keys, fetched_upto_ms = timers.due_keys(upto_ms, DUE_BATCH)
                     fetch(keys)
             due = timers.pop_slot(upto_ms)
@@ -181,7 +186,9 @@ class TimerQueue:
         for timers in (self._event, self._processing):
             timers.end_firing()
         fired = self._event.fired + self._processing.fired
-        self._event.fired = self._processing.fired = 0
+        for timers in (self._event, self._processing):
+            timers.prepared_at -= timers.fired
+            timers.fired = 0
         return fired
 
     # ------------------------------------------------------------------------------------------------ files
