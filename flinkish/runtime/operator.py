@@ -17,7 +17,7 @@ returns, because the next epoch may run in another process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,6 +105,10 @@ class OperatorContext:
         return ExactCounter(self.metrics.counter(name), name, self.accumulators, self.uid)
 
 
+#: The signature of `StreamOperator.process_stretch`.
+ProcessStretch = Callable[[Sequence[Records | WatermarkStep], Iterator[Records | WatermarkStep]], None]
+
+
 class StreamOperator(ABC):
     """The base class of all operators. Subclasses implement ``process_batch`` and override what else they need."""
 
@@ -113,8 +117,9 @@ class StreamOperator(ABC):
     #: the number of inputs; if there are several, errors name the one that the record came from
     inputs: int = 1
     #: processes the batches of a stretch and the watermarks between them, with the same effects, state and output, in
-    #: the same order, as if they came one by one; None: the operator is given batches
-    process_stretch: Callable[[Sequence[Records | WatermarkStep]], None] | None = None
+    #: the same order, as if they came one by one. It is given them as a list, and as an iterator that it asks for each
+    #: when it has processed the one before. None: the operator is given batches
+    process_stretch: ProcessStretch | None = None
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Receive the context and the output. This is the first call, and no user code runs yet."""

@@ -276,7 +276,7 @@ class StatefulTask(Task, TaskLife):
                     return True
             elif isinstance(step, Stretch):
                 assert self.chain.process_stretch is not None
-                records = sum(len(one.values) for one in step.steps if isinstance(one, Records))
+                records = sum([len(one.values) for one in step.steps if isinstance(one, Records)])
                 self.records_in += records
                 budget -= records
                 self.chain.process_stretch(step.steps)

@@ -6,7 +6,7 @@ Processing-time timers fire at the epoch's processing time; their results have n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Any
@@ -112,7 +112,9 @@ class KeyedProcessOperator(UserFunctionOperator):
                     times.append(timestamp)
         self.collect(results, None if timestamps is None else times)
 
-    def _process_stretch(self, steps: Sequence[Records | WatermarkStep]) -> None:
+    def _process_stretch(
+        self, steps: Sequence[Records | WatermarkStep], in_turn: Iterator[Records | WatermarkStep]
+    ) -> None:
         epoch, ctx, backend = self.context.epoch, self._process_context, self.keyed_state
         keys = self._keys_of(steps)
         backend.prefetch([key for of_input in keys for key in of_input])
@@ -121,7 +123,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         # all records of the stretch, as of a batch: runtime/task_progress.py
         values = [value for step in steps if isinstance(step, Records) for value in step.values]
         arriving = iter(values)
-        for step in steps:
+        for step in in_turn:
             if isinstance(step, WatermarkStep):
                 epoch.watermark_ms = step.watermark_ms
                 self.process_watermark(step.watermark_ms)
