@@ -118,6 +118,9 @@ class KeyedProcessOperator(UserFunctionOperator):
         epoch, ctx, backend = self.context.epoch, self._process_context, self.keyed_state
         keys = self._keys_of(steps)
         backend.prefetch([key for of_input in keys for key in of_input])
+        watermarks_ms = [step.watermark_ms for step in steps if isinstance(step, WatermarkStep)]
+        if watermarks_ms:
+            backend.timers(TIMER_SERVICE).bring(TimeDomain.EVENT_TIME, watermarks_ms[-1])
         following = [iter(of_input) for of_input in keys]
         shared, hand_over = self.shared, self.handed_over
         # all records of the stretch, as of a batch: runtime/task_progress.py
@@ -163,7 +166,8 @@ class KeyedProcessOperator(UserFunctionOperator):
     def process_watermark(self, watermark_ms: int) -> None:
         if self.keyed_state.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):
             results, times = self._fire(TimeDomain.EVENT_TIME, watermark_ms)
-            self.collect(results, times)
+            if results:
+                self.collect(results, times)
         self.output.emit_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:

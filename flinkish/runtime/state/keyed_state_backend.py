@@ -352,7 +352,11 @@ class KeyedStateBackend:
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
         """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
-        return any(queue.may_be_due(domain, upto_ms) for queue in self._timers.values())
+        # a loop: `any` takes a generator, and this is called at each watermark
+        for queue in self._timers.values():
+            if queue.may_be_due(domain, upto_ms):
+                return True
+        return False
 
     def _prepare(self, fired: int) -> bool:
         """Make room before a batch of keys is looked up; returns whether values may have to be read from files.

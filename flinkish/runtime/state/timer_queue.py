@@ -122,12 +122,22 @@ class TimerQueue:
         The files of both domains are opened: a damaged file should be found in the first epoch, when the job can still
         go back to its last checkpoint, and not when a watermark rises some epochs later.
         """
-        self._next_in_files(self._event), self._next_in_files(self._processing)
+        if not (self._event.next_known and self._processing.next_known):
+            self._next_in_files(self._event), self._next_in_files(self._processing)
         timers = self._domain(domain)
         number, stored_ms = timers.first_slot(), timers.next_in_files
         return (number is not None and timers.begin_ms(number) <= upto_ms) or (
             stored_ms is not None and stored_ms <= upto_ms
         )
+
+    def bring(self, domain: TimeDomain, upto_ms: int) -> None:
+        """Bring the next timers up to a timestamp from files to memory, as many as `pop_due` brings at once: for
+        callers that will let them fire in many small steps."""
+        timers = self._domain(domain)
+        timers.end_firing()
+        stored_ms = self._next_in_files(timers)
+        if stored_ms is not None and stored_ms <= upto_ms:
+            self._take_out(timers, upto_ms)
 
     def pop_due(
         self,
