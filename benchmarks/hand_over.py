@@ -170,20 +170,28 @@ def measure(name: str, records: int) -> float:
 
 def measure_elsewhere(directory: str, name: str, records: int) -> float:
     """`measure` with the flinkish of another checkout."""
-    code = f"from benchmarks import hand_over; print(hand_over.measure({name!r}, {records}))"
+    return float(printed_elsewhere(directory, "hand_over", f"measure({name!r}, {records})"))
+
+
+def printed_elsewhere(directory: str, module: str, expression: str) -> str:
+    """The value of an expression in one of these modules, in a process of its own with the flinkish of another
+    checkout: the last line that it prints."""
     here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     paths = os.pathsep.join((os.path.abspath(directory), here))
-    # this module is put beside the other checkout's own benchmarks by its path
-    loader = f"import benchmarks, sys; benchmarks.__path__.append({os.path.join(here, 'benchmarks')!r}); " + code
+    # this checkout's benchmarks are used for both
+    own = os.path.join(here, "benchmarks")
+    code = (
+        f"import benchmarks; benchmarks.__path__.insert(0, {own!r}); from benchmarks.{module} import *; import json; "
+    )
     done = subprocess.run(
-        [sys.executable, "-c", loader],
+        [sys.executable, "-c", f"{code}print({expression})"],
         env={**os.environ, "PYTHONPATH": paths},
         cwd=directory,
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
     )
-    return float(done.stdout.split()[-1])
+    return done.stdout.splitlines()[-1]
 
 
 def main() -> None:

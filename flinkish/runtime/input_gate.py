@@ -30,7 +30,18 @@ from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.list_keys import KeyedBatch
-from flinkish.runtime.steps import ALONE, CACHED, Joined, JoinedBatches, Records, StatusStep, Step, WatermarkStep
+from flinkish.runtime.steps import (
+    ALONE,
+    CACHED,
+    LARGE,
+    LARGE_BYTES,
+    Joined,
+    JoinedBatches,
+    Records,
+    StatusStep,
+    Step,
+    WatermarkStep,
+)
 from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
 
@@ -140,8 +151,8 @@ class _Input:
 class InputGate:
     """Consumes the inputs of one subtask in one epoch. An instance is used once: call `receive` with the buffers,
     iterate over `steps`, then read `progress`. ``subtask`` is the number of the subtask, which decides which origins
-    can reach it; ``joined`` says which small batches are joined; ``group_watermarks_ms`` is what the property of that
-    name was at the end of the last epoch."""
+    can reach it; ``joined`` says which small batches are joined, and whether steps are joined to stretches;
+    ``group_watermarks_ms`` is what the property of that name was at the end of the last epoch."""
 
     def __init__(
         self,
@@ -216,7 +227,7 @@ class InputGate:
         next input. Only when an input becomes idle or ends does the valve learn the watermarks of all inputs, and from
         then on every new one: with hundreds of inputs hardly any of their watermarks raises the combined one.
         """
-        valve, joining = self.valve, JoinedBatches(self._joined.most_records)
+        valve, joining = self.valve, JoinedBatches(self._joined)
         last = [self._comes_last(entry) for entry in inputs]
         in_order = not any(last) and valve.follows_order([entry.name for entry in inputs])
         #: the lowest watermark of the inputs that send nothing, or nothing more, in this epoch
@@ -345,7 +356,7 @@ class InputGate:
             # a batch holds only records of the same kind
             kind = 2 * entry.input_index + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:
-                kind = ALONE
+                kind = ALONE if len(buffer.payload) <= LARGE_BYTES * len(values) else LARGE
             if values:
                 entry.was_active = True
             start = 0

@@ -1,8 +1,9 @@
 """The contract of an operator: it processes whole batches (parallel lists), never single records.
 
 ``values`` is a list, ``timestamps`` a parallel list of milliseconds, or None if no record of the batch has a timestamp.
-A batch lies between two watermarks: no watermark rises inside it. An operator owns the lists it is given and may keep
-or change them; it emits new lists (or the same ones) and never touches a list after emitting it.
+A batch lies between two watermarks: no watermark rises inside it (``process_stretch`` takes several batches, with the
+watermarks between them). An operator owns the lists it is given and may keep or change them; it emits new lists (or the
+same ones) and never touches a list after emitting it.
 
 The lifecycle is that of Flink: ``setup``, ``initialize_state`` and ``open`` are called from the last operator of the
 chain to the first. Batches, watermarks and timers follow, with ``snapshot_state`` at each barrier from the first
@@ -16,13 +17,14 @@ returns, because the next epoch may run in another process.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
+from flinkish.runtime.steps import Records, WatermarkStep
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -103,6 +105,10 @@ class OperatorContext:
         return ExactCounter(self.metrics.counter(name), name, self.accumulators, self.uid)
 
 
+#: The signature of `StreamOperator.process_stretch`.
+ProcessStretch = Callable[[Sequence[Records | WatermarkStep], Iterator[Records | WatermarkStep]], None]
+
+
 class StreamOperator(ABC):
     """The base class of all operators. Subclasses implement ``process_batch`` and override what else they need."""
 
@@ -110,6 +116,10 @@ class StreamOperator(ABC):
     output: Output
     #: the number of inputs; if there are several, errors name the one that the record came from
     inputs: int = 1
+    #: processes the batches of a stretch and the watermarks between them, with the same effects, state and output, in
+    #: the same order, as if they came one by one. It is given them as a list, and as an iterator that it asks for each
+    #: when it has processed the one before. None: the operator is given batches
+    process_stretch: ProcessStretch | None = None
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         """Receive the context and the output. This is the first call, and no user code runs yet."""

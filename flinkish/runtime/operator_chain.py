@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.steps import Records, WatermarkStep
 
 Collect = Callable[[list[Any], list[int] | None], None]
 
@@ -203,6 +204,8 @@ class OperatorChain:
         self._split_watermarks: dict[str, list[int]] = {}
         #: processes the records that the head receives
         self.process_batch = self._input_of(0)
+        #: processes a stretch; None: the head is given batches
+        self.process_stretch = self._stretches_of_head()
         self._wire(subtask, settings, emit)
         self._setup(subtask, attempt, settings, keyed_state)
 
@@ -273,6 +276,19 @@ class OperatorChain:
             process(values, timestamps, input_index)
 
         return heard
+
+    def _stretches_of_head(self) -> Callable[[Sequence[Records | WatermarkStep]], None] | None:
+        process, in_turn = self.head.process_stretch, iter if self._listener is None else self._reported
+        return None if process is None else lambda steps: process(steps, in_turn(steps))
+
+    def _reported(self, steps: Iterable[Records | WatermarkStep]) -> Iterator[Records | WatermarkStep]:
+        """The steps of a stretch; a batch is reported to the listener when it is its turn."""
+        listener, uid = self._listener, self.vertex.head.uid
+        for step in steps:
+            if listener is not None and isinstance(step, Records):
+                values, times = all_detached(step.values), _copied(step.timestamps)
+                listener.received(uid, self._subtask, step.input_index, values, times)
+            yield step
 
     def _setup(self, subtask: int, attempt: int, settings: JobSettings, keyed: KeyedStateBackend | None) -> None:
         """Set up the operators from the last to the first, as Flink does, so that each can rely on those downstream."""

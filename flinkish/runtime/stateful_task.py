@@ -35,7 +35,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
-from flinkish.runtime.steps import CACHED, LOOKED_UP, Records, Step, WatermarkStep
+from flinkish.runtime.steps import CACHED, LOOKED_UP, Records, Step, Stretch, WatermarkStep
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState
@@ -113,7 +113,7 @@ class StatefulTask(Task, TaskLife):
             header.idle,
             stamp.time_ms,
             self.subtask,
-            joined,
+            joined._replace(stretches=self.chain.process_stretch is not None),
             header.group_watermarks_ms,
         )
         self._share, self.records_in = _Share(header, load_body, stamp, gate), 0
@@ -272,6 +272,14 @@ class StatefulTask(Task, TaskLife):
                 self.records_in += len(step.values)
                 budget -= len(step.values)
                 self.chain.process_batch(step.values, step.timestamps, step.input_index)
+                if budget <= 0:
+                    return True
+            elif isinstance(step, Stretch):
+                assert self.chain.process_stretch is not None
+                records = sum([len(one.values) for one in step.steps if isinstance(one, Records)])
+                self.records_in += records
+                budget -= records
+                self.chain.process_stretch(step.steps)
                 if budget <= 0:
                     return True
             elif isinstance(step, WatermarkStep):

@@ -25,19 +25,34 @@ class StatusStep(NamedTuple):
     idle: bool
 
 
-Step = Records | WatermarkStep | StatusStep
+class Stretch(NamedTuple):
+    """A step: take these steps, which are records and the watermarks between them, one after the other.
+
+    Where event time is sparse there are a dozen records between two watermarks, and a step costs as much as some
+    records. An operator that is given a stretch looks up its keys and its state once."""
+
+    steps: list[Records | WatermarkStep]
 
 
-#: The kind of records that are never joined with others, and a kind that no records have.
-ALONE, _NONE = -1, -2
+Step = Records | WatermarkStep | StatusStep | Stretch
+
+
+#: The kinds of records that are never joined with others to a batch, and of those that are no part of a stretch
+#: either, because they are large; and a kind that no records have.
+ALONE, LARGE, _NONE = -1, -2, -3
+
+#: Encoded bytes of a record from which on it is large.
+LARGE_BYTES = 1_024
 
 
 class Joined(NamedTuple):
     """The limits of joining: a joined batch has at most ``most_records`` records, and only records from buffers of at
-    most ``most_buffer_bytes`` encoded bytes are joined, so that large records do not pile up."""
+    most ``most_buffer_bytes`` encoded bytes are joined, so that large records do not pile up. With ``stretches``,
+    steps are joined to a stretch until it has so many records and watermarks."""
 
     most_records: int
     most_buffer_bytes: int
+    stretches: bool = False
 
 
 #: Limits for state in memory: a batch is processed again and again, so it should fit into the cache of a core, as a
@@ -53,33 +68,55 @@ class JoinedBatches:
     Small batches of records that follow each other with no other step in between are joined, even if they come from
     different senders. Results do not depend on it. With hundreds of senders there are only two or three records between
     two watermarks of one of them, and operators that process so few records at a time take several times as long.
+
+    With stretches, the batch is the last step of a stretch. The batches and watermarks in it are those that would
+    be handed over one by one without.
     """
 
     values: list[Any]
     timestamps: list[int]
 
-    def __init__(self, most_records: int) -> None:
-        self._most_records = most_records
-        self._batch: list[Step] = []
-        self.end()
+    def __init__(self, joined: Joined) -> None:
+        self._most_records = joined.most_records
+        self._stretches = joined.stretches
+        #: the steps that are not handed over yet; without stretches there is only the batch
+        self._steps: list[Records | WatermarkStep] = []
+        #: the number of records and watermarks in the steps before the batch
+        self._size = 0
+        self.kind, self.room = _NONE, 0
+        self.values, self.timestamps = [], []
 
     def begin(self, kind: int, records: Records) -> list[Step]:
         """Begin another batch with these records; returns the steps that are complete now."""
-        complete = self.end()
-        if kind == ALONE:
-            return [*complete, records]
-        self._batch = [records]
-        self.kind, self.room = kind, self._most_records - len(records.values)
+        if kind == LARGE or kind == ALONE and not self._stretches:
+            return [*self.end(), records]
+        self._close()
+        complete = [] if self._stretches and self._size < self._most_records else self.end()
+        self._steps.append(records)
+        self.kind, self.room = kind, 0 if kind == ALONE else self._most_records - len(records.values)
         self.values, self.timestamps = records.values, records.timestamps or []
         return complete
 
     def tell(self, steps: list[Step]) -> list[Step]:
         """Let other steps follow; returns the steps that are complete now. Without steps the batch stays open."""
-        return [*self.end(), *steps] if steps else []
+        if not steps:
+            return []
+        watermarks = [step for step in steps if isinstance(step, WatermarkStep)] if self._stretches else []
+        if len(watermarks) < len(steps):
+            return [*self.end(), *steps]
+        self._close()
+        self._steps += watermarks
+        self._size += len(watermarks)
+        return [] if self._size < self._most_records else self.end()
 
     def end(self) -> list[Step]:
-        """Complete the batch and return it, if there is one."""
-        complete, self._batch = self._batch, []
+        """Complete the batch, and the stretch, and return what there is of it as one step."""
+        self._close()
+        steps, self._steps, self._size = self._steps, [], 0
+        return [Stretch(steps)] if len(steps) > 1 else [*steps]
+
+    def _close(self) -> None:
+        """End the batch: the next records begin another one."""
+        self._size += len(self.values)
         self.kind, self.room = _NONE, 0
         self.values, self.timestamps = [], []
-        return complete

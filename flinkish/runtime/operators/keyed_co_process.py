@@ -30,4 +30,5 @@ class KeyedCoProcessFactory(OperatorFactoryBase):
         self.uses_processing_time = may_use_processing_time(self.function, kind)
 
     def create(self) -> KeyedProcessOperator:
-        return KeyedProcessOperator(self.function, "process_element1", self.converter, "process_element2")
+        methods = "process_element1", self.converter, "process_element2"
+        return KeyedProcessOperator(self.function, *methods, in_stretches=not self.uses_processing_time)

@@ -6,9 +6,9 @@ Processing-time timers fire at the epoch's processing time; their results have n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 from flinkish.core.functions import Function, KeyedProcessFunction
@@ -21,6 +21,7 @@ from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactor
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.steps import Records, WatermarkStep
 from flinkish.runtime.timer_services import KeyedTimerService
 
 #: Name of the timer service, as in Flink's KeyedProcessOperator.
@@ -60,10 +61,26 @@ class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerConte
 
 
 class KeyedProcessOperator(UserFunctionOperator):
-    """Calls a keyed process function. Each result has the timestamp of its record or event-time timer."""
+    """Calls a keyed process function. Each result has the timestamp of its record or event-time timer.
+
+    ``in_stretches``: whether it is given stretches. Not for functions that may have processing-time timers: these fire
+    each time that so many records were read, and a stretch would move their place among the records.
+    """
 
     #: a function of any class that has ``on_timer``
     function: Any
+
+    def __init__(
+        self,
+        function: Any,
+        method: str,
+        converter: Converter | None,
+        method2: str | None = None,
+        in_stretches: bool = False,
+    ) -> None:
+        super().__init__(function, method, converter, method2)
+        if in_stretches:
+            self.process_stretch = self._process_stretch
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -95,10 +112,62 @@ class KeyedProcessOperator(UserFunctionOperator):
                     times.append(timestamp)
         self.collect(results, None if timestamps is None else times)
 
+    def _process_stretch(
+        self, steps: Sequence[Records | WatermarkStep], in_turn: Iterator[Records | WatermarkStep]
+    ) -> None:
+        epoch, ctx, backend = self.context.epoch, self._process_context, self.keyed_state
+        keys = self._keys_of(steps)
+        backend.prefetch([key for of_input in keys for key in of_input])
+        watermarks_ms = [step.watermark_ms for step in steps if isinstance(step, WatermarkStep)]
+        if watermarks_ms:
+            backend.timers(TIMER_SERVICE).bring(TimeDomain.EVENT_TIME, watermarks_ms[-1])
+        following = [iter(of_input) for of_input in keys]
+        shared, hand_over = self.shared, self.handed_over
+        # all records of the stretch, as of a batch: runtime/task_progress.py
+        values = [value for step in steps if isinstance(step, Records) for value in step.values]
+        arriving = iter(values)
+        for step in in_turn:
+            if isinstance(step, WatermarkStep):
+                epoch.watermark_ms = step.watermark_ms
+                self.process_watermark(step.watermark_ms)
+                continue
+            input_index, batch, timestamps = step
+            process = self.calls[input_index]
+            results: list[Any] = []
+            times: list[int] = []
+            stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+            # the records are the first argument: once they are exhausted, `zip` takes no key
+            of_batch = zip(islice(arriving, len(batch)), following[input_index], stamps, strict=False)
+            for value, key, timestamp in of_batch:
+                backend.current_key = key
+                ctx.current_timestamp = timestamp
+                iterable = process(value, ctx)
+                if iterable:
+                    for result in iterable:
+                        if result.__class__ not in shared:
+                            result = hand_over(result)
+                        results.append(result)
+                        times.append(timestamp)
+            if results:
+                self.collect(results, None if timestamps is None else times)
+
+    def _keys_of(self, steps: Sequence[Records | WatermarkStep]) -> list[list[Any]]:
+        """For each input, the keys of its records in a stretch."""
+        by_input: list[list[Any]] = [[] for _ in self.calls]
+        for step in steps:
+            if isinstance(step, Records):
+                if by_input[step.input_index]:
+                    by_input[step.input_index].extend(step.values)
+                else:
+                    # a slice: records may have come with their keys
+                    by_input[step.input_index] = step.values[:]
+        return [keys_of(selector, values) for selector, values in zip(self.context.key_selectors, by_input)]
+
     def process_watermark(self, watermark_ms: int) -> None:
         if self.keyed_state.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):
             results, times = self._fire(TimeDomain.EVENT_TIME, watermark_ms)
-            self.collect(results, times)
+            if results:
+                self.collect(results, times)
         self.output.emit_watermark(watermark_ms)
 
     def advance_processing_time(self, time_ms: int) -> None:
@@ -145,7 +214,8 @@ class KeyedProcessFactory(OperatorFactoryBase):
         self.uses_processing_time = may_use_processing_time(self.function, KeyedProcessFunction)
 
     def create(self) -> KeyedProcessOperator:
-        return KeyedProcessOperator(self.function, "process_element", self.converter)
+        in_stretches = not self.uses_processing_time
+        return KeyedProcessOperator(self.function, "process_element", self.converter, in_stretches=in_stretches)
 
 
 def may_use_processing_time(function: Function, kind: type[Any]) -> bool:

@@ -97,6 +97,7 @@ class DomainTimers:
         "next_in_files",
         "next_known",
         "not_fired",
+        "prepared_at",
         "slots",
         "taken_ms",
         "touched",
@@ -110,6 +111,8 @@ class DomainTimers:
         self.touched = False
         #: the number of timers that have fired since `TimerQueue.take_fired` was last called
         self.fired = 0
+        #: what ``fired`` was when room was made for the timers after that
+        self.prepared_at = 0
         self.heap: list[int] = []
         self.bits = _SLOT_BITS
         self.slots: dict[int, _Slot] = {}
@@ -337,7 +340,8 @@ class DomainTimers:
         if fired:
             self.fired += fired
             self.note(firing)
-        self.add_before(left)
+        if left:
+            self.add_before(left)
 
     def _register_due(self, timer: Timer) -> None:
         """Register a timer among those that are firing, unless it is registered there and has not fired."""

@@ -54,10 +54,11 @@ _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 #: About how many bytes a timer takes in files.
 _TIMER_BYTES = 48
 
-#: Counting the state in memory takes time for each namespace, and every session is one. With n times so many namespaces
-#: it is therefore done only in every n-th batch. A batch has about as many records, so that memory grows meanwhile only
-#: by a part of what it holds.
-_NAMESPACES_A_BATCH = 2_000
+#: The state in memory is counted only when so many keys were fetched, or timers have fired, since the last time: with a
+#: dozen records between two watermarks it would take a tenth of the time to do it for each of them. Counting takes time
+#: for each namespace, too, and every session is one, so with more namespaces it is done when half as many keys have
+#: come: memory grows meanwhile only by a part of what it holds.
+_KEYS_A_LOOK = 1_000
 
 #: The number of keys whose state is fetched together.
 _KEYS_BATCH = 10_000
@@ -113,8 +114,8 @@ class KeyedStateBackend:
         self._tables: dict[str, StateTable] = {}
         self._timers: dict[str, TimerQueue] = {}
         self._sequence = 0
-        #: after how many more batches `make_room` next counts the state in memory
-        self._batches_until_look = 0
+        #: after how many more keys `make_room` next counts the state in memory
+        self._keys_until_look = 0
         #: name of a file that the state no longer refers to -> the first epoch that does not
         self.dropped: dict[str, int] = {}
         self._kinds: dict[str, str] = {}
@@ -351,11 +352,16 @@ class KeyedStateBackend:
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
         """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
-        return any(queue.may_be_due(domain, upto_ms) for queue in self._timers.values())
+        # a loop: `any` takes a generator, and this is called at each watermark
+        for queue in self._timers.values():
+            if queue.may_be_due(domain, upto_ms):
+                return True
+        return False
 
-    def _prepare(self) -> bool:
-        """Make room before a batch of keys is looked up; returns whether values may have to be read from files."""
-        self.make_room()
+    def _prepare(self, fired: int) -> bool:
+        """Make room before a batch of keys is looked up; returns whether values may have to be read from files.
+        ``fired``: the number of timers that have fired since the last call."""
+        self.make_room(fired)
         return not self.in_memory
 
     def take_fired(self) -> int:
@@ -365,7 +371,7 @@ class KeyedStateBackend:
     def prefetch(self, keys: Collection[Any], namespace: Hashable = VOID_NAMESPACE) -> None:
         """Bring the state of these keys to memory, all of it at once. To be called with the keys of a batch before user
         code is called for them."""
-        self.make_room()
+        self.make_room(len(keys))
         self.fetch_all({namespace: keys})
 
     @property
@@ -388,15 +394,15 @@ class KeyedStateBackend:
             if table.timed is None:
                 table.fetch_all(by_namespace)
 
-    def make_room(self) -> None:
+    def make_room(self, keys: int = _KEYS_A_LOOK) -> None:
         """Write changes to files, and evict values that lie there, if memory holds too much. To be called only between
-        batches; does nothing within a call that may be undone."""
+        batches; does nothing within a call that may be undone. ``keys``: the number of keys that are in the batch."""
         if self.undo_log is not None and self.undo_log.open:
             return
-        self._batches_until_look -= 1
-        if self._batches_until_look > 0:
+        self._keys_until_look -= keys
+        if self._keys_until_look > 0:
             return
-        self._batches_until_look = sum(table.namespaces for table in self._tables.values()) // _NAMESPACES_A_BATCH
+        self._keys_until_look = max(_KEYS_A_LOOK, sum(table.namespaces for table in self._tables.values()) // 2)
         if self.stored.directory is not None and self._unwritten_bytes() > self._memory.limit_bytes // SPILL_PART:
             self._write_tables()
         if self.stored:

@@ -122,15 +122,29 @@ class TimerQueue:
         The files of both domains are opened: a damaged file should be found in the first epoch, when the job can still
         go back to its last checkpoint, and not when a watermark rises some epochs later.
         """
-        self._next_in_files(self._event), self._next_in_files(self._processing)
+        if not (self._event.next_known and self._processing.next_known):
+            self._next_in_files(self._event), self._next_in_files(self._processing)
         timers = self._domain(domain)
         number, stored_ms = timers.first_slot(), timers.next_in_files
         return (number is not None and timers.begin_ms(number) <= upto_ms) or (
             stored_ms is not None and stored_ms <= upto_ms
         )
 
+    def bring(self, domain: TimeDomain, upto_ms: int) -> None:
+        """Bring the next timers up to a timestamp from files to memory, as many as `pop_due` brings at once: for
+        callers that will let them fire in many small steps."""
+        timers = self._domain(domain)
+        timers.end_firing()
+        stored_ms = self._next_in_files(timers)
+        if stored_ms is not None and stored_ms <= upto_ms:
+            self._take_out(timers, upto_ms)
+
     def pop_due(
-        self, domain: TimeDomain, upto_ms: int, prepare: Callable[[], bool] | None = None, fetch: _Fetch | None = None
+        self,
+        domain: TimeDomain,
+        upto_ms: int,
+        prepare: Callable[[int], bool] | None = None,
+        fetch: _Fetch | None = None,
     ) -> Iterator[Timer]:
         """Remove the timers with a timestamp <= ``upto_ms`` from the queue one by one, including those that are
         registered meanwhile: (timestamp, key, namespace). Timers that are not consumed stay in the queue.
@@ -138,7 +152,8 @@ class TimerQueue:
         Args:
             domain: the time domain.
             upto_ms: the watermark, or the processing time.
-            prepare: called before each batch of about `DUE_BATCH` timers; returns whether their state must be fetched.
+            prepare: called before each batch of about `DUE_BATCH` timers, with the number of timers that have fired
+                since the last call; returns whether the state of the batch must be fetched.
             fetch: called with the keys of these timers by namespace if it must.
         """
         return chain.from_iterable(self._due_slots(self._domain(domain), upto_ms, prepare, fetch))
@@ -149,10 +164,10 @@ class TimerQueue:
             yield timestamp_ms, namespace, [key for _, key, _ in run]
 
     def _due_slots(
-        self, timers: DomainTimers, upto_ms: int, prepare: Callable[[], bool] | None, fetch: _Fetch | None
+        self, timers: DomainTimers, upto_ms: int, prepare: Callable[[int], bool] | None, fetch: _Fetch | None
     ) -> Iterator[Iterator[Timer]]:
         """The due timers, slot by slot (`DomainTimers`)."""
-        prepared_at, fetched_upto_ms = timers.fired - DUE_BATCH, BEFORE_ALL
+        fetched_upto_ms = BEFORE_ALL
         while True:
             number, stored_ms = timers.first_slot(), self._next_in_files(timers)
             if (
@@ -165,10 +180,10 @@ class TimerQueue:
             if number is None or timers.begin_ms(number) > upto_ms:
                 return
             if prepare is not None and (
-                timers.begin_ms(number) > fetched_upto_ms or timers.fired >= prepared_at + DUE_BATCH
+                timers.begin_ms(number) > fetched_upto_ms or timers.fired >= timers.prepared_at + DUE_BATCH
             ):
-                prepared_at, fetched_upto_ms = timers.fired, upto_ms
-                if prepare() and fetch is not None:
+                before, timers.prepared_at, fetched_upto_ms = timers.prepared_at, timers.fired, upto_ms
+                if prepare(timers.fired - before) and fetch is not None:
                     keys, fetched_upto_ms = timers.due_keys(upto_ms, DUE_BATCH)
                     fetch(keys)
             due = timers.pop_slot(upto_ms)
@@ -181,7 +196,9 @@ class TimerQueue:
         for timers in (self._event, self._processing):
             timers.end_firing()
         fired = self._event.fired + self._processing.fired
-        self._event.fired = self._processing.fired = 0
+        for timers in (self._event, self._processing):
+            timers.prepared_at -= timers.fired
+            timers.fired = 0
         return fired
 
     # ------------------------------------------------------------------------------------------------ files

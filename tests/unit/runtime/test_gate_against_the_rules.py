@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer, decode_elements, place
 from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
-from flinkish.runtime.steps import Records, WatermarkStep
+from flinkish.runtime.steps import CACHED, Joined, Records, Step, Stretch, WatermarkStep
 from flinkish.runtime.task_header import OriginProgress
 
 from .senders import buffer
@@ -242,9 +242,13 @@ def _sent(script: dict[tuple[str, int], list[list[Any]]]) -> list[Buffer]:
     return sorted(sent, key=lambda one: place(one.header))
 
 
+#: Without stretches, and with short ones.
+WAYS = (CACHED, Joined(3, 16 * 1024, stretches=True))
+
+
 def _one_by_one(gate: InputGate) -> list[Any]:
     told: list[Any] = []
-    for step in gate.steps():
+    for step in _unfolded(gate.steps()):
         if isinstance(step, Records):
             told += zip([step.input_index] * len(step.values), step.values, step.timestamps or [])
         elif isinstance(step, WatermarkStep):
@@ -254,16 +258,36 @@ def _one_by_one(gate: InputGate) -> list[Any]:
     return told
 
 
+def _unfolded(steps: Iterable[Step]) -> Iterator[Step]:
+    """The steps, those of a stretch one by one."""
+    for step in steps:
+        if isinstance(step, Stretch):
+            yield from step.steps
+        else:
+            yield step
+
+
 def _check(
     epochs: list[Any],
     known: dict[str, OriginProgress] | None = None,
     watermark_ms: int = MIN_TIMESTAMP_MS,
     groups_ms: dict[Any, int] | None = None,
 ) -> None:
-    known, groups_ms, idle = known or {}, groups_ms or {}, False
+    for joined in WAYS:
+        _check_one(epochs, joined, dict(known or {}), watermark_ms, dict(groups_ms or {}))
+
+
+def _check_one(
+    epochs: list[Any],
+    joined: Joined,
+    known: dict[str, OriginProgress],
+    watermark_ms: int,
+    groups_ms: dict[Any, int],
+) -> None:
+    idle = False
     for now_ms, script in enumerate(epochs):
         sent = _sent(script)
-        gate = InputGate(DESCRIPTORS, known, watermark_ms, idle, now_ms, group_watermarks_ms=groups_ms)
+        gate = InputGate(DESCRIPTORS, known, watermark_ms, idle, now_ms, joined=joined, group_watermarks_ms=groups_ms)
         gate.receive(SortedBuffers(sent))
         rules = PlainGate(dict(known), watermark_ms, idle, now_ms, groups_ms)
         assert _one_by_one(gate) == rules.run(sent)

@@ -322,6 +322,19 @@ def test_records_and_watermark_of_the_running_epoch_grow_within_a_batch(watch: W
     assert (seen[0].watermark_ms, seen[-1].watermark_ms) == (None, 498)
 
 
+class LookedAt(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        WATCH.look(after_s=1)
+
+
+def test_records_and_watermark_of_the_running_epoch_grow_within_a_stretch(watch: Watch) -> None:
+    run(numbers(100).key_by(key_of).process(LookedAt()), watch)
+    looks = [worker.tasks[-1] for worker in watch.published if worker.tasks[-1].vertex == 1]
+    # a watermark follows each record
+    assert [(task.records_in, task.watermark_ms) for task in looks[:4]] == [(0, None), (1, -1), (2, 0), (3, 1)]
+    assert [task.records_in for task in looks] == list(range(100))
+
+
 def test_a_task_that_is_done_keeps_its_figures_while_later_tasks_of_the_epoch_run(watch: Watch) -> None:
     stream = numbers().key_by(key_of).map(Mapped())
     job = run(stream, watch)

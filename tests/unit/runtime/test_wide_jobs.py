@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.wide_jobs import Simulation
-from flinkish.runtime.steps import CACHED, LOOKED_UP, Records
+from flinkish.runtime.deployment import InputDescriptor
+from flinkish.runtime.steps import CACHED, LOOKED_UP, Joined, Records, StatusStep, Stretch, WatermarkStep
 
 from .senders import buffer, gate
 
@@ -59,3 +62,47 @@ def test_records_of_two_inputs_of_an_operator_are_not_joined() -> None:
     buffers = [buffer("0/a", 0, ("a", 1)), buffer("1/a", 0, ("b", 1), input_index=1)]
     batches = [step.values for step in gate(buffers=buffers).steps() if isinstance(step, Records)]
     assert batches == [["a"], ["b"]]
+
+
+def _parts(steps: Iterable[Any]) -> list[Any]:
+    """Stretches as lists; values of records, watermarks, and statuses as "idle" and "active"."""
+    parts: list[Any] = []
+    for step in steps:
+        if isinstance(step, Stretch):
+            parts.append(_parts(step.steps))
+        elif isinstance(step, Records):
+            parts.append("".join(step.values))
+        elif isinstance(step, WatermarkStep):
+            parts.append(step.watermark_ms)
+        else:
+            parts.append("idle" if isinstance(step, StatusStep) and step.idle else "active")
+    return parts
+
+
+def test_a_stretch_has_watermarks_inside_and_ends_when_it_is_full_or_a_status_changes() -> None:
+    sent = [("a", 1), 10, ("b", 11), ("c", 12), 20, 30, ("d", 31), 40, True, ("e", 41), ("f", 42), 50]
+    steps = _parts(gate(buffers=[buffer("0/a", 0, *sent)]).steps())
+    assert steps == ["a", 10, "bc", 20, 30, "d", 40, "idle", "active", "ef", 50]
+    for most, expected in (
+        (100, [["a", 10, "bc", 20, 30, "d", 40], "idle", "active", ["ef", 50]]),
+        (4, [["a", 10, "bc", 20], [30, "d", 40], "idle", "active", ["ef", 50]]),
+        (1, [["a", 10], ["bc", 20], 30, ["d", 40], "idle", "active", ["ef", 50]]),
+    ):
+        joined = Joined(most, 16 * 1024, stretches=True)
+        assert _parts(gate(buffers=[buffer("0/a", 0, *sent)], joined=joined).steps()) == expected
+
+
+def test_a_stretch_has_the_records_of_both_inputs_of_an_operator_but_no_large_ones() -> None:
+    large = "x" * 20_000
+    buffers = [
+        buffer("0/a", 0, ("a", 1), 10, ("b", 11), 30),
+        buffer("0/a", 1, (large, 31), 40),
+        buffer("1/a", 0, ("A", 1), 20, ("B", 21), 30, ("C", 31), 40, input_index=1),
+    ]
+    inputs = InputDescriptor(0, 0), InputDescriptor(1, 1)
+    joined = CACHED._replace(stretches=True)
+    assert _parts(gate(*inputs, buffers=buffers, joined=joined).steps()) == [
+        ["a", "A", 10, "b", 20, "B", 30],
+        large,
+        ["C", 40],
+    ]

@@ -146,6 +146,31 @@ def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Pat
     assert len(restored.table("s", "value").namespace(None)) == 40
 
 
+@pytest.mark.parametrize("by_timers", [False, True])
+def test_memory_stays_bounded_however_few_keys_each_step_has(by_timers: bool, tmp_path: Path) -> None:
+    keys, step = 6_000, 13
+    backend = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(1))
+    values = backend.table("s", "value")
+    values.namespace(None).update((key, key) for key in range(keys))
+    values.mark_all(None, range(keys))
+    for key in range(keys):
+        backend.timers("t").register(TimeDomain.EVENT_TIME, key, key)
+    backend.snapshot()
+    backend.make_room()
+    assert not values.namespace(None)
+    most = 0
+    for begin in range(0, keys, step):
+        of_step = range(begin, min(begin + step, keys))
+        if by_timers:
+            fired = backend.due("t", TimeDomain.EVENT_TIME, of_step[-1])
+            assert [values.namespace(None)[key] for _, key, _ in fired] == list(of_step)
+        else:
+            backend.prefetch(of_step)
+            assert [values.namespace(None)[key] for key in of_step] == list(of_step)
+        most = max(most, len(values.namespace(None)))
+    assert 10 * step < most < 1_100, "not counted at each step, but at each thousand keys"
+
+
 def test_state_is_read_as_a_whole_only_into_memory_that_is_free(tmp_path: Path) -> None:
     bodies = []
     for number in (1, 2):
