@@ -35,7 +35,7 @@ from flinkish.runtime.state.restored_rows import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
-from flinkish.runtime.steps import CACHED, LOOKED_UP, Records, Step, Stretch, WatermarkStep
+from flinkish.runtime.steps import CACHED, LOOKED_UP, LargeRecords, Records, Step, Stretch, WatermarkStep
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState
@@ -272,6 +272,9 @@ class StatefulTask(Task, TaskLife):
                 self.records_in += len(step.values)
                 budget -= len(step.values)
                 self.chain.process_batch(step.values, step.timestamps, step.input_index)
+                if isinstance(step, LargeRecords) and self.keyed_state is not None:
+                    # a few of them may need much memory
+                    self.keyed_state.make_room()
                 if budget <= 0:
                     return True
             elif isinstance(step, Stretch):

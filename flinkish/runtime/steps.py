@@ -13,6 +13,12 @@ class Records(NamedTuple):
     timestamps: list[int] | None
 
 
+class LargeRecords(Records):
+    """Records of `LARGE_BYTES` or more on average, alone in their step."""
+
+    __slots__ = ()
+
+
 class WatermarkStep(NamedTuple):
     """A step: the combined watermark has risen."""
 
@@ -88,7 +94,9 @@ class JoinedBatches:
 
     def begin(self, kind: int, records: Records) -> list[Step]:
         """Begin another batch with these records; returns the steps that are complete now."""
-        if kind == LARGE or kind == ALONE and not self._stretches:
+        if kind == LARGE:
+            return [*self.end(), LargeRecords(*records)]
+        if kind == ALONE and not self._stretches:
             return [*self.end(), records]
         self._close()
         complete = [] if self._stretches and self._size < self._most_records else self.end()

@@ -54,10 +54,8 @@ _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 #: About how many bytes a timer takes in files.
 _TIMER_BYTES = 48
 
-#: The state in memory is counted only when so many keys were fetched, or timers have fired, since the last time: with a
-#: dozen records between two watermarks it would take a tenth of the time to do it for each of them. Counting takes time
-#: for each namespace, too, and every session is one, so with more namespaces it is done when half as many keys have
-#: come: memory grows meanwhile only by a part of what it holds.
+#: The state in memory is counted when so many keys were fetched, or timers have fired, since the last time (which takes
+#: time), or half as many as there are namespaces, of which every session is one (it takes time for each).
 _KEYS_A_LOOK = 1_000
 
 #: The number of keys whose state is fetched together.
@@ -352,11 +350,8 @@ class KeyedStateBackend:
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
         """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
-        # a loop: `any` takes a generator, and this is called at each watermark
-        for queue in self._timers.values():
-            if queue.may_be_due(domain, upto_ms):
-                return True
-        return False
+        # without a generator, since this is called at each watermark
+        return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])
 
     def _prepare(self, fired: int) -> bool:
         """Make room before a batch of keys is looked up; returns whether values may have to be read from files.

@@ -10,7 +10,19 @@ import pytest
 
 from benchmarks.wide_jobs import Simulation
 from flinkish.runtime.deployment import InputDescriptor
-from flinkish.runtime.steps import CACHED, LOOKED_UP, Joined, Records, StatusStep, Stretch, WatermarkStep
+from flinkish.runtime.steps import (
+    CACHED,
+    LARGE,
+    LARGE_BYTES,
+    LOOKED_UP,
+    Joined,
+    JoinedBatches,
+    LargeRecords,
+    Records,
+    StatusStep,
+    Stretch,
+    WatermarkStep,
+)
 
 from .senders import buffer, gate
 
@@ -106,3 +118,13 @@ def test_a_stretch_has_the_records_of_both_inputs_of_an_operator_but_no_large_on
         large,
         ["C", 40],
     ]
+
+
+@pytest.mark.parametrize("stretches", [False, True])
+def test_large_records_are_a_step_of_their_own_that_says_so(stretches: bool) -> None:
+    joining = JoinedBatches(Joined(1_000, 16 * 1024, stretches))
+    small, large = Records(0, ["s"], [1]), Records(0, ["l" * 2 * LARGE_BYTES], [2])
+    assert joining.begin(1, small) == []
+    before, step = joining.begin(LARGE, large)
+    assert (before, step) == (small, large)
+    assert isinstance(step, LargeRecords) and not isinstance(before, LargeRecords)
