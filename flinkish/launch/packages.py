@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pwd
 import re
 import shlex
 import subprocess
@@ -118,7 +119,11 @@ def _left_by_ivy(packages: str, options: SparkOptions) -> list[str] | None:
         return None
     if not _sparks_own(options):
         return None
-    for folder in sorted(Path.home().glob(_IVY_JARS)):
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir  # as Java knows it, whatever HOME says
+    except KeyError:
+        return None
+    for folder in sorted(Path(home).glob(_IVY_JARS)):
         jars = [str(folder / name) for name in _DIGESTS]
         if all(map(os.path.exists, jars)):
             return jars

@@ -75,7 +75,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         marker = f"open({str(folder / 'marker')!r}, 'a').write(__name__ + ' ')\nraise ImportError(__name__)\n"
         (folder / "elsewhere" / f"{name}.py").write_text(marker)
     secrets = folder / "flinkish.yaml"
-    secrets.write_text("spark.hadoop.fs.b.secret.key: SECRET-of-the-file\n")
+    secrets.write_text("spark.hadoop.fs.b.secret.key: SECRET-of-the-file\nflinkish.prepare: 'off'\n")
     secrets.chmod(0o600)
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     own = {"PYTHONPATH": python_path(), "FLINKISH_CONF": str(secrets), "TMPDIR": str(folder / "temporary")}

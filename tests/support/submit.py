@@ -30,7 +30,7 @@ def submit(
     The settings lie beside the log file, whose folder must be the test's own.
     """
     configuration = log_file.with_suffix(".yaml")
-    configuration.write_text(json.dumps({"parallelism.default": "2", **(settings or {})}))
+    configuration.write_text(json.dumps({"parallelism.default": "2", "flinkish.prepare": "off", **(settings or {})}))
     env = {
         "FLINKISH_PYTHON": sys.executable,
         "FLINKISH_CONF": str(configuration),

@@ -55,6 +55,6 @@ def test_a_program_reads_a_table_and_writes_another(
     finally:
         client.cancel().result()
     written = kafka.consume(f"{name}-out", read_committed=True)
-    assert [record.value for record in written] == [b"0|00", b"1|01", b"2|02"]
+    assert [record.value for record in written] == [b'0|"00"', b'1|"01"', b'2|"02"']
     # as in Flink, where a table has no column for Kafka's timestamp, it is the time of writing and not the event time
     assert all(record.timestamp_ms >= began_ms for record in written)

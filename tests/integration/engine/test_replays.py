@@ -48,6 +48,7 @@ def assert_same_epochs(folder: Path, name: str, replays: int) -> None:
                 assert given in of_start, f"{name}: {given} was not read by {start.name}"
 
 
+@pytest.mark.slow
 def test_an_epoch_replayed_with_fewer_cores_gives_each_subtask_the_same(tmp_path: Path) -> None:
     sources = ["text", "delta"]
     replay(tmp_path, "small", ["local[3]", "local[1]"], sources)

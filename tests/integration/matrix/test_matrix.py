@@ -81,7 +81,7 @@ def test_topic_to_topic_is_exactly_once_although_the_driver_is_killed_in_the_mid
 
 
 @pytest.mark.parametrize(
-    "program", ["added", *(pytest.param(name, marks=pytest.mark.slow) for name in ("removed", "swapped", "renamed"))]
+    "program", [pytest.param(name, marks=pytest.mark.slow) for name in ("added", "removed", "swapped", "renamed")]
 )
 def test_an_upgrade_in_the_directory_of_a_killed_driver_sends_what_is_prepared_to_its_own_sinks_or_is_refused(
     new_cell: NewCell, servers: Servers, sessions: Sessions, program: str
