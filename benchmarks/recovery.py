@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,12 @@ class Job:
 
     def executors(self) -> list[int]:
         """Process ids of the executors."""
-        children = psutil.Process(self._process.pid).children(recursive=True)
-        return [child.pid for child in children if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline())]
+        found = []
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            with suppress(psutil.Error):  # it has just ended
+                if "CoarseGrainedExecutorBackend" in " ".join(child.cmdline()):
+                    found.append(child.pid)
+        return found
 
     def kill(self) -> None:
         """kill -9 the driver and all processes that it started."""
