@@ -64,8 +64,7 @@ def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> 
         settings: the program's own settings for Spark, which win over those of its start.
         short_lived: whether the JVM is to start fast rather than to run Spark's own code fast.
     """
-    given, own = submitted_options(os.environ), _options(settings)
-    command = SparkCommand(os.environ, SparkOptions((*given.items, *own.items)))
+    given, command = submitted_options(os.environ), _command(settings)
     # with a server's address in the environment, the JVM would not take a master
     variables: dict[str, str | None] = {"SPARK_REMOTE": None}
     if is_complete(given) and not settings.keys() & set(MERGED_SETTINGS):
@@ -239,8 +238,7 @@ def make_archive_after_this_program(settings: Mapping[str, str]) -> None:
     Args:
         settings: the program's own settings for Spark.
     """
-    given = submitted_options(os.environ)
-    command = SparkCommand(os.environ, SparkOptions((*given.items, *_options(settings).items)))
+    command = _command(settings)
     if command.runs_in_one_jvm():
         class_archive.make_after_this_program(command.home.cache, dict(os.environ))
 
@@ -260,6 +258,11 @@ def make_the_most_of(jvm: Any, settings: Mapping[str, str]) -> list[str]:
     for jar in jars:
         loader.addURL(jvm.java.net.URI(jar if jar.startswith("file:") else Path(jar).as_uri()).toURL())
     return jars
+
+
+def _command(settings: Mapping[str, str]) -> SparkCommand:
+    """The command that starts this process's JVM: the options of its start, and above them the program's settings."""
+    return SparkCommand(os.environ, SparkOptions((*submitted_options(os.environ).items, *_options(settings).items)))
 
 
 def _options(settings: Mapping[str, str]) -> SparkOptions:
