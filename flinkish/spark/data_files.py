@@ -17,7 +17,6 @@ from flinkish.common.delta_commit import added_file, append_info
 from flinkish.common.durable_files import delete, synchronise
 from flinkish.common.hadoop_checksums import checksum_path, write_checksums
 from flinkish.common.storage_errors import storage_errors
-from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import failures_marked, own_secret
 
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
@@ -28,6 +27,9 @@ VERIFY_PAGES = ("parquet.page.verify-checksum.enabled", "true")
 
 #: Rows of a row group, the unit in which readers share out a file.
 _ROW_GROUP_ROWS = 100_000
+
+#: From so many rows on, a batch is passed on by default.
+_BATCH_ROWS = 10_000
 
 
 @dataclass(frozen=True)
@@ -100,3 +102,28 @@ class RowsToFiles:
         write_checksums(path)
         synchronise(path)
         return DataFile(posixpath.basename(path), rows, os.path.getsize(path), without_uid)
+
+
+def joined(batches: Iterator[pa.RecordBatch], least_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Join small Arrow batches, since each one costs a call across processes, or a row group of a file.
+
+    Returns the rows of the batches, which have the same columns, in their order, in batches of ``least_rows`` or more
+    but for the last one."""
+    share: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        share.append(batch)
+        rows += batch.num_rows
+        if rows >= least_rows:
+            yield _together(share)
+            share, rows = [], 0
+    if share:
+        yield _together(share)
+
+
+def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(share) == 1:
+        return share[0]
+    schema = share[0].schema
+    parts = [pa.concat_arrays([batch.column(name) for batch in share]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(parts, schema=schema)
