@@ -140,7 +140,7 @@ def _spark_run(
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
-    from flinkish.spark.dependencies import ship, ship_flinkish
+    from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
     from flinkish.spark.session import check_session, get_session
 
@@ -149,7 +149,6 @@ def _spark_run(
         session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
     check_session(spark, f"job '{name}'")
-    ship_flinkish(spark)
     generator.with_shipped_files(ship(spark, configuration))
     check_executors(spark, f"job '{name}'")
     life = new_life(name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import site
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,39 +25,11 @@ from flinkish.common.dependencies import (
     staging_folder,
     unpacked_archive,
 )
-from flinkish.launch.archive import own_archive
-from flinkish.launch.home import Home
-from flinkish.launch.spark_command import ROOT
 from flinkish.runtime.shipped_files import ShippedFiles
-from flinkish.spark.session import is_remote, may_run_on_other_machines
+from flinkish.spark.session import is_remote
 
 #: Session -> names of all that was shipped in it.
 _shipped: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
-
-
-def ship_flinkish(spark: Any) -> None:
-    """Let the executors import this very flinkish, unless it was shipped when Spark was started (``--py-files``) or the
-    workers of a local master find it where this process does.
-
-    Spark also puts the archive on this process's Python path, behind its first entry.
-    """
-    if is_remote(spark):
-        if may_run_on_other_machines(spark):
-            _once(spark, "flinkish", lambda: spark.addArtifacts(_own_archive(), pyfile=True))
-        return
-    folders = (*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    if ROOT in folders and not may_run_on_other_machines(spark):
-        return
-    included = spark.sparkContext._python_includes
-    if os.path.basename(ROOT) in included:
-        return
-    packed = _own_archive()
-    if os.path.basename(packed) not in included:
-        spark.sparkContext.addPyFile(packed)
-
-
-def _own_archive() -> str:
-    return str(own_archive(Home(os.environ).cache))
 
 
 def ship(spark: Any, configuration: Configuration) -> ShippedFiles:

@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import secrets
+import site
 import subprocess
 import sys
 import threading
@@ -17,14 +18,16 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
+from weakref import WeakSet
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FinalOperationError, message_of
-from flinkish.launch.home import default_spark_settings
+from flinkish.launch.archive import own_archive
+from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing
-from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
+from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, ROOT, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
     jvm_is_running,
@@ -115,10 +118,40 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
         py4j.setLevel(logging.WARNING)
     session = _found_or_made(configuration, app_name, short_lived)
+    ship_flinkish(session)
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)
     return session
+
+
+#: The sessions of Spark Connect to whose executors flinkish was shipped.
+_shipped_to: WeakSet[Any] = WeakSet()
+
+
+def ship_flinkish(spark: Any) -> None:
+    """Let the executors import this very flinkish, unless it was shipped when Spark was started (``--py-files``) or the
+    workers of a local master find it where this process does. What was shipped once is not shipped again.
+
+    Spark also puts the archive on this process's Python path, behind its first entry.
+    """
+    if is_remote(spark):
+        if spark not in _shipped_to and may_run_on_other_machines(spark):
+            spark.addArtifacts(_own_archive(), pyfile=True)
+            _shipped_to.add(spark)
+        return
+    folders = (*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    included = spark.sparkContext._python_includes
+    # a zip from which this process imports flinkish keeps its name
+    if (ROOT in folders and not may_run_on_other_machines(spark)) or os.path.basename(ROOT) in included:
+        return
+    packed = _own_archive()
+    if os.path.basename(packed) not in included:
+        spark.sparkContext.addPyFile(packed)
+
+
+def _own_archive() -> str:
+    return str(own_archive(Home(os.environ).cache))
 
 
 def look_up_installed_sources(spark: Any) -> None:

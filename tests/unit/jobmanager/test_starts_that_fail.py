@@ -15,7 +15,6 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import prepare_directory
-from flinkish.launch.spark_command import ROOT
 from flinkish.spark import session
 
 
@@ -57,7 +56,6 @@ def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, mo
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", str(tmp_path / "job"))
     configuration.set_string("flinkish.progress", "auto")
-    monkeypatch.setenv("PYTHONPATH", ROOT)  # the workers import flinkish themselves
     monkeypatch.setattr(session, "get_session", lambda configuration, name, short_lived: SessionOf("local[1]"))
     for _ in range(2):
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
