@@ -141,13 +141,16 @@ def _spark_run(
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
-    from flinkish.spark.session import get_session
+    from flinkish.spark.executors import check_executors
+    from flinkish.spark.session import check_session, get_session
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     if session is None:
         session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
+    check_session(spark, f"job '{name}'")
     generator.with_shipped_files(ship(spark, configuration))
+    check_executors(spark, f"job '{name}'")
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)
     with _given_back_on_failure(directory, temporary):

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flinkish.launch import class_archive
-from flinkish.launch.archive import archive
+from flinkish.launch.archive import own_archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
 from flinkish.launch.packages import PACKAGES, path_of, resolve
@@ -24,9 +24,8 @@ from flinkish.launch.spark_home import home_without_zip
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
 #: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
 MERGED_SETTINGS = ("spark.jars", PACKAGES, "spark.submit.pyFiles")
-_PACKAGE = Path(__file__).resolve().parents[1]
-#: The folder from which flinkish is imported.
-ROOT = str(_PACKAGE.parent)
+#: The folder, or the zip, from which flinkish is imported.
+ROOT = str(Path(__file__).resolve().parents[2])
 
 #: The environment variable with the options with which PySpark starts the JVM. Its last word, `_SHELL`, takes the place
 #: of a program.
@@ -124,7 +123,7 @@ class SparkCommand:
         jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
         if jars_list:
             result += ["--jars", jars_list]
-        zipped = str(archive(_PACKAGE, self.home.cache))
+        zipped = str(own_archive(self.home.cache))
         result += ["--py-files", comma_list(zipped, user.either("--py-files", "spark.submit.pyFiles"))]
         return result + user.without(*_MERGED).tokens()
 

@@ -47,7 +47,8 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "install flinkish there in this version, or put it on their PYTHONPATH",
     ),
     (
-        r"No module named '?(?:pyspark|py4j|pyarrow|pandas|numpy)(?!\w)",
+        r"No module named '?(?:pyspark|py4j|pyarrow|pandas|numpy)(?!\w)|"
+        r"\[(?:PACKAGE_NOT_INSTALLED|UNSUPPORTED_PACKAGE_VERSION)\]",
         EnvironmentVersionError,
         "the Python of Spark's workers lacks a package that flinkish needs",
         "let the workers run a Python that has it: PYSPARK_PYTHON=/path/of/python in the environment of the driver, "
@@ -62,8 +63,23 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
     (
         r'Cannot run program "[^"\n]*python[^"\n]*"',
         EnvironmentVersionError,
-        "a machine of the cluster does not have the Python that the driver runs",
+        "a machine of the cluster does not have the Python that the executors are to run",
         "name one that each machine has: PYSPARK_PYTHON=/path/of/python in the environment of the driver",
+    ),
+    (
+        r"\[PYTHON_VERSION_MISMATCH\]",
+        EnvironmentVersionError,
+        "the executors run another version of Python than the driver",
+        "name a Python of the driver's version: PYSPARK_PYTHON=/path/of/python in the environment of the driver, a "
+        "path that exists on each machine",
+    ),
+    (
+        r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: delta\b|"
+        r"\[DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG",
+        EnvironmentVersionError,
+        "the Spark session has no Delta Lake, in which flinkish stores checkpoints, savepoints and history",
+        "start Spark with Delta's jar and its two settings (spark.sql.extensions, spark.sql.catalog.spark_catalog), or "
+        "let flinkish make the session",
     ),
     (
         r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"

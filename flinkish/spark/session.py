@@ -8,24 +8,26 @@ import os
 import platform
 import re
 import secrets
+import site
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from datetime import datetime, timezone
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
+from weakref import WeakSet
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.common.storage import for_spark
-from flinkish.errors import ConfigurationError, EnvironmentVersionError
-from flinkish.launch.home import data_file, default_spark_settings
+from flinkish.errors import ConfigurationError, EnvironmentVersionError, FinalOperationError, message_of
+from flinkish.launch.archive import own_archive
+from flinkish.launch.home import Home, data_file, default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing
-from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
+from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, ROOT, WORKERS_PYTHON, local_settings
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
     jvm_is_running,
@@ -101,8 +103,9 @@ def installed_java() -> str | None:
 
 
 def get_session(configuration: Configuration, app_name: str, *, short_lived: bool = False) -> Any:
-    """The Spark session for a job: the active session, else one of Spark Connect if the configuration
-    (``spark.remote``) or the environment asks for it, else a local one.
+    """The Spark session for a job: the active session of this thread, else the default one of this process, which are
+    used as they are; else one of Spark Connect if the configuration (``spark.remote``) or the environment asks for it,
+    else a local one.
 
     Args:
         short_lived: a JVM that is started for the session is to start fast rather than to run Spark's own code fast.
@@ -117,10 +120,40 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
         py4j.setLevel(logging.WARNING)
     session = _found_or_made(configuration, app_name, short_lived)
     use_object_stores_of(session, is_remote(session))
+    ship_flinkish(session)
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)
     return session
+
+
+#: The sessions of Spark Connect to whose executors flinkish was shipped.
+_shipped_to: WeakSet[Any] = WeakSet()
+
+
+def ship_flinkish(spark: Any) -> None:
+    """Let the executors import this very flinkish, unless it was shipped when Spark was started (``--py-files``) or the
+    workers of a local master find it where this process does. What was shipped once is not shipped again.
+
+    Spark also puts the archive on this process's Python path, behind its first entry.
+    """
+    if is_remote(spark):
+        if spark not in _shipped_to and may_run_on_other_machines(spark):
+            spark.addArtifacts(_own_archive(), pyfile=True)
+            _shipped_to.add(spark)
+        return
+    folders = (*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    included = spark.sparkContext._python_includes
+    # a zip from which this process imports flinkish keeps its name
+    if (ROOT in folders and not may_run_on_other_machines(spark)) or os.path.basename(ROOT) in included:
+        return
+    packed = _own_archive()
+    if os.path.basename(packed) not in included:
+        spark.sparkContext.addPyFile(packed)
+
+
+def _own_archive() -> str:
+    return str(own_archive(Home(os.environ).cache))
 
 
 def look_up_installed_sources(spark: Any) -> None:
@@ -141,10 +174,10 @@ def look_up_installed_sources(spark: Any) -> None:
 def _found_or_made(configuration: Configuration, app_name: str, short_lived: bool) -> Any:
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    _choose_python(configuration, active)
-    if active is not None:
-        return active
+    existing = _existing_session()
+    _choose_python(configuration, existing)
+    if existing is not None:
+        return existing
     check_versions()
     remote = configuration.get_string("spark.remote", os.environ.get("SPARK_REMOTE", ""))
     # a server of Spark Connect on another machine has its own settings and jars
@@ -155,7 +188,20 @@ def _found_or_made(configuration: Configuration, app_name: str, short_lived: boo
     return _local_session(configuration, app_name, remote, short_lived)
 
 
-def _choose_python(configuration: Configuration, active: Any) -> None:
+def _existing_session() -> Any:
+    """The active session of this thread, else the default one, which is that of a notebook's other threads; None if
+    there is neither, or it was stopped."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        session = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    return session if is_remote(session) or session.sparkContext._jsc is not None else None
+
+
+def _choose_python(configuration: Configuration, existing: Any) -> None:
     """Set the interpreter of the workers as the option ``python.executable`` says. Spark reads it when its JVM starts.
 
     Raises:
@@ -164,7 +210,7 @@ def _choose_python(configuration: Configuration, active: Any) -> None:
     wanted = configuration.get(python.EXECUTABLE)
     if wanted is None or os.environ.get(PYSPARK_PYTHON) == wanted:
         return
-    if active is not None or jvm_is_running():
+    if existing is not None or jvm_is_running():
         raise ConfigurationError(
             f"the workers' interpreter '{wanted}' cannot be chosen any more",
             where=f"configuration key '{python.EXECUTABLE.key}'",
@@ -287,37 +333,6 @@ def may_run_on_other_machines(spark: Any) -> bool:
         return False
 
 
-#: The reason for which Spark removes an executor that it has ended itself, as dynamic allocation does.
-_ENDED_BY_SPARK = "killed by driver"
-
-
-class LostExecutors:
-    """Finds the executors that a session loses from now on; none under Spark Connect, where the driver is elsewhere."""
-
-    def __init__(self, spark: Any) -> None:
-        self._store = None if is_remote(spark) else spark.sparkContext._jsc.sc().statusStore()
-        self._told = set(self._lost())
-
-    def new(self) -> list[str]:
-        """Those that were lost since the last call, each with its number, its address, the time and Spark's reason."""
-        found = {number: text for number, text in self._lost().items() if number not in self._told}
-        self._told.update(found)
-        return list(found.values())
-
-    def _lost(self) -> dict[str, str]:
-        if self._store is None:
-            return {}
-        lost, executors = {}, self._store.executorList(False).iterator()
-        while executors.hasNext():
-            executor = executors.next()
-            reason = "" if executor.isActive() else str(executor.removeReason().getOrElse(None))
-            if reason and _ENDED_BY_SPARK not in reason:
-                gone = datetime.fromtimestamp(executor.removeTime().get().getTime() / 1000, timezone.utc)
-                when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
-                lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
-        return lost
-
-
 def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
     """The Spark settings that a job's query needs.
 
@@ -336,7 +351,7 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # how often sources without new data are asked for some: Spark's default of 10 ms costs a quarter of a core
         "spark.sql.streaming.pollingDelay": "50ms",
-        # version 2 names the files of a state after the run that wrote them; see `allow_epochs_that_do_not_run`
+        # version 2 names the files of a state after the run that wrote them; see `epochs_that_do_not_run`
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
         "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
@@ -347,16 +362,60 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
     return settings
 
 
-def allow_epochs_that_do_not_run(spark: Any) -> None:
-    """Switch off Spark's check that each epoch has written state.
+#: Spark's check that each epoch has written state.
+_VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
+
+#: Held while the table below and the setting that it is about are changed.
+_validation = threading.Lock()
+#: id of a session -> how many queries run in it without Spark's check, and the setting that was there before the first
+_unchecked: dict[str, tuple[int, str | None]] = {}
+
+
+@contextmanager
+def epochs_that_do_not_run(spark: Any) -> Iterator[None]:
+    """Inside this context, which is to last as long as a query, Spark does not check that each epoch has written state.
 
     An epoch that is already prepared when Spark delivers it again is committed without being run: its state is what the
     earlier run has written. Spark would take that for a ``foreachBatch`` function that never uses its DataFrame.
 
-    Spark reads this setting from the session in each epoch, not from the query's copy of the session's settings, so it
-    stays set in the session.
+    Spark reads this setting from the session in each epoch, not from the query's copy of the session's settings. So the
+    session has its former one again when the last of its queries has ended.
     """
-    spark.conf.set("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
+    session = str(spark.session_id if is_remote(spark) else spark._jsparkSession.sessionUUID())
+    with _validation:
+        queries, before = _unchecked.get(session) or (0, spark.conf.get(_VALIDATION, None))
+        spark.conf.set(_VALIDATION, "false")
+        _unchecked[session] = queries + 1, before
+    try:
+        yield
+    finally:
+        with _validation:
+            queries, before = _unchecked.pop(session)
+            if queries > 1:
+                _unchecked[session] = queries - 1, before
+            else:
+                with suppress(Exception):  # a session that has ended has no settings any more
+                    _restore(spark, {_VALIDATION: before})
+
+
+def check_session(spark: Any, where: str) -> None:
+    """Refuse a session in which the settings of a query cannot be made.
+
+    Raises:
+        FinalOperationError: the session refuses them, as that of a serverless platform does.
+    """
+    try:
+        with settings_in_force(spark, {_VALIDATION: "false"}):
+            pass
+    except Exception as error:
+        if type(error).__name__ != "AnalysisException":
+            raise
+        raise FinalOperationError(
+            f"the Spark session refuses a setting that the job's query needs: {message_of(error)}",
+            where=where,
+            expected="a session in which spark.conf.set can change settings of Spark SQL (not serverless compute)",
+            hint="run the job on a cluster (on Databricks: classic compute)",
+        ) from error
 
 
 #: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.
@@ -381,8 +440,12 @@ def _set_for_a_while(spark: Any, settings: dict[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+        _restore(spark, before)
+
+
+def _restore(spark: Any, settings: Mapping[str, str | None]) -> None:
+    for key, value in settings.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)

@@ -37,6 +37,7 @@ from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task import EpochStamp, Row, heartbeats
 from flinkish.runtime.task_manager import TaskManager
+from flinkish.spark.executors import register_data_source
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
@@ -243,5 +244,5 @@ def source_name(query: SourceQuery) -> str:
 def source_rows(spark: Any, query: SourceQuery) -> Any:
     """The streaming DataFrame with the rows of all sources that are read split by split, as `ROW_SCHEMA`."""
     # a class that is in no module is pickled as a whole, with its attributes
-    spark.dataSource.register(type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
+    register_data_source(spark, type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
     return spark.readStream.format(source_name(query)).load()

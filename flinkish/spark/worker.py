@@ -198,11 +198,11 @@ def _folder_of_files() -> str | None:
         return None
     folder = at_home(SparkFiles.getRootDirectory())
     # to the process that plans epochs, Spark names an empty folder beside those of the sessions
-    return os.path.dirname(folder) if os.path.basename(folder) == _PLANNING_FOLDER else folder
+    return os.path.dirname(folder) if os.path.basename(folder) == PLANNING_FOLDER else folder
 
 
 #: Spark's name for the folder of files of a process that plans epochs for a Python data source.
-_PLANNING_FOLDER = "streaming_job"
+PLANNING_FOLDER = "streaming_job"
 
 
 def _prepare_worker() -> None:
@@ -361,6 +361,16 @@ def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:
     lacks that thread's local properties.
     """
     session.conf.set(_BATCH_SETTING + deployment.job_id, str(batch))
+
+
+@contextmanager
+def numbers_announced(session: Any, deployment: Deployment) -> Iterator[None]:
+    """The context of a query, at whose end the session loses the setting that `announce_batch` has made in it."""
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # a session that has ended has no settings any more
+            session.conf.unset(_BATCH_SETTING + deployment.job_id)
 
 
 def current_epoch(deployment: Deployment) -> int:

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import signal
+import site
+import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -37,15 +40,17 @@ class StandaloneCluster:
     Args:
         folder: for the logs of all processes, and the work directories of the executors.
         workers: how many workers there are, with two cores and 1 GiB of memory each.
+        pythons: for each worker, a folder that comes first on its PATH, where its executors find ``python3``.
 
     Example:
         with StandaloneCluster(tmp_path) as cluster:
             submit("--master", cluster.url)
     """
 
-    def __init__(self, folder: Path, workers: int = 2) -> None:
+    def __init__(self, folder: Path, workers: int = 2, pythons: Sequence[Path] = ()) -> None:
         self.folder = folder
         self._workers = workers
+        self._pythons = pythons
         port, page = free_ports(2)
         self.url = f"spark://127.0.0.1:{port}"
         self._master = ["Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
@@ -56,7 +61,8 @@ class StandaloneCluster:
         for number in range(self._workers):
             size = ["--host", "127.0.0.1", "--cores", "2", "--memory", "1g", "--webui-port", str(free_ports(1)[0])]
             work = str(self.folder / f"work-{number}")
-            self._start(["Worker", *size, "--work-dir", work, self.url], f"worker-{number}")
+            python = self._pythons[number] if self._pythons else None
+            self._start(["Worker", *size, "--work-dir", work, self.url], f"worker-{number}", python)
         for worker in self._processes[1:]:
             worker.wait_for_line("Successfully registered with master", 60)
         return self
@@ -69,16 +75,31 @@ class StandaloneCluster:
         """The processes of the executors that run now, on whichever worker."""
         return [each for worker in self._processes[1:] for each in worker.descendants() if _is_executor(each)]
 
-    def _start(self, arguments: list[str], name: str) -> ProcessGroup:
-        home = spark_home(self.folder)
+    def _start(self, arguments: list[str], name: str, python: Path | None = None) -> ProcessGroup:
+        # a Python of the workers' own has no PySpark but that of Spark's installation
+        home = spark_home(self.folder, *(["python"] if self._pythons else []))
         kind, *options = arguments
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *options]
         self.folder.mkdir(parents=True, exist_ok=True)
         # a worker must not know of the tests' environment, only of Spark
         variables = {"SPARK_HOME": str(home), "PYTHONPATH": "", "PYSPARK_PYTHON": "", "SPARK_LOCAL_IP": "127.0.0.1"}
+        if python is not None:
+            variables["PATH"] = f"{python}{os.pathsep}{os.environ['PATH']}"
         process = ProcessGroup(command, self.folder / f"{name}.log", variables)
         self._processes.append(process)
         return process
+
+
+def python_environment(folder: Path, packages: Sequence[str]) -> Path:
+    """Makes a virtual environment that has these packages and nothing else of the tests' own, and returns the folder of
+    its ``python3``. The packages are linked, not installed."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    (target,) = folder.glob("lib/python3*/site-packages")
+    for package in packages:
+        for entry in Path(site.getsitepackages()[0]).glob(f"{package}*"):
+            if entry.name.removesuffix(".py").partition("-")[0].partition(".")[0] == package:
+                (target / entry.name).symlink_to(entry)
+    return folder / "bin"
 
 
 def executor_pids(driver: ProcessGroup) -> list[int]:
@@ -106,12 +127,12 @@ def _is_executor(process: psutil.Process) -> bool:
         return False
 
 
-def spark_home(folder: Path) -> Path:
-    """Links to the installed PySpark without its zip (`home_of_sessions`). Executors log to `$SPARK_HOME/work`, which
-    is not the tests' to fill."""
+def spark_home(folder: Path, *more: str) -> Path:
+    """Links to the installed PySpark without its zip (`home_of_sessions`), but for the folders named. Executors log to
+    `$SPARK_HOME/work`, which is not the tests' to fill."""
     home = folder / "spark-home"
     home.mkdir(parents=True, exist_ok=True)
     for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name in {"bin", "jars", "sbin", "data", "RELEASE"} and not (home / part.name).exists():
+        if part.name in {"bin", "jars", "sbin", "data", "RELEASE", *more} and not (home / part.name).exists():
             (home / part.name).symlink_to(part)
     return home

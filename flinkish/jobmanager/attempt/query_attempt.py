@@ -48,16 +48,16 @@ from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress
 from flinkish.spark.addressing import partitions_of
+from flinkish.spark.executors import LostExecutors, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import (
-    LostExecutors,
-    allow_epochs_that_do_not_run,
+    epochs_that_do_not_run,
     is_remote,
     query_settings,
     settings_in_force,
 )
-from flinkish.spark.worker import Deployment, deploy
+from flinkish.spark.worker import Deployment, deploy, numbers_announced
 
 _log = logging.getLogger("flinkish.JobMaster")
 
@@ -246,12 +246,14 @@ class QueryAttempt:
         check_query(self.location)
         committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
         self._running.begin_behind(committed)
-        for run in self._runs():
-            if run.announces_end:
-                self.directory.write(END_OF_INPUT, {"announced": True, "query": self.location.first_epoch})
-            self._run_query(run, deployment)
-            if self._stop.is_set():
-                return
+        runs = self._runs()
+        with epochs_that_do_not_run(self.spark), numbers_announced(self.spark, deployment):
+            for run in runs:
+                if run.announces_end:
+                    self.directory.write(END_OF_INPUT, {"announced": True, "query": self.location.first_epoch})
+                self._run_query(run, deployment)
+                if self._stop.is_set():
+                    return
 
     def _runs(self) -> list[QueryRun]:
         """The runs of the query that are still to be made."""
@@ -310,7 +312,7 @@ class QueryAttempt:
             self.job.settings.source_batch_size,
             self.directory.is_local,
         )
-        allow_epochs_that_do_not_run(self.spark)
+        settings |= interpreter_settings(self.spark)
         with settings_in_force(self.spark, settings):
             frame = build_plan(self.spark, self.job, self.sources, deployment, run.options, self.directory.path)
             writer = (

@@ -100,7 +100,23 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         (
             'java.io.IOException: Cannot run program "/opt/.venv/bin/python": error=2, No such file or directory',
             EnvironmentVersionError,
-            "does not have the Python that the driver runs",
+            "does not have the Python that the executors are to run",
+        ),
+        (
+            "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has "
+            "different version: 3.12 than that in driver: 3.11, PySpark cannot run with different minor versions.",
+            EnvironmentVersionError,
+            "the executors run another version of Python than the driver",
+        ),
+        (
+            "[PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however, it was not found.",
+            EnvironmentVersionError,
+            "lacks a package that flinkish needs",
+        ),
+        (
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta. Make sure the provider name is correct",
+            EnvironmentVersionError,
+            "the Spark session has no Delta Lake",
         ),
         ("Answer from Java side is empty", SparkLostError, "Spark has gone"),
         ("Job 3 cancelled because SparkContext was shut down", SparkLostError, "Spark has gone"),

@@ -19,7 +19,7 @@ from flinkish.spark import session
 
 
 class SessionOf:
-    """As much of a session as is asked for its master. ``master`` None: it may not be asked."""
+    """As much of a session as is asked for its master and takes settings. ``master`` None: it may not be asked."""
 
     def __init__(self, master: str | None) -> None:
         self._master = master
@@ -29,6 +29,9 @@ class SessionOf:
         if self._master is None:
             raise RuntimeError(f"[CONFIG_NOT_AVAILABLE] {key}")
         return self._master
+
+    def set(self, key: str, value: str) -> None:
+        pass
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host:443"])
@@ -53,7 +56,7 @@ def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, mo
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", str(tmp_path / "job"))
     configuration.set_string("flinkish.progress", "auto")
-    monkeypatch.setattr(session, "get_session", lambda configuration, name, short_lived: object())
+    monkeypatch.setattr(session, "get_session", lambda configuration, name, short_lived: SessionOf("local[1]"))
     for _ in range(2):
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         env.from_collection([1, 2, 3]).print()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.launch import packages
-from flinkish.launch.archive import archive
+from flinkish.launch.archive import archive, own_archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
 from flinkish.launch.spark_command import SparkCommand
 
@@ -76,6 +79,25 @@ def test_the_same_sources_give_the_same_archive_and_others_another(tmp_path: Pat
     (package / "__init__.py").write_text("x = 2\n")
     assert archive(package, tmp_path / "cache") != first
     assert first.exists()  # a job that runs may still need it
+
+
+def test_a_process_that_imports_flinkish_from_a_zip_with_other_packages_archives_flinkish_alone(tmp_path: Path) -> None:
+    expected = own_archive(tmp_path / "cache")
+    mixed = tmp_path / "libraries.zip"
+    with zipfile.ZipFile(expected) as flinkish, zipfile.ZipFile(mixed, "w") as written:
+        for name in flinkish.namelist():
+            written.writestr(name, flinkish.read(name))
+        written.writestr("other.py", "")
+    program = f"""
+import sys, pathlib
+sys.path.insert(0, {str(mixed)!r})
+from flinkish.launch import archive
+assert archive.__file__.startswith({str(mixed)!r})
+print(archive.own_archive(pathlib.Path({str(tmp_path / "other")!r})).name)"""
+    # -S: neither an installed flinkish nor an editable one can be imported
+    command = [sys.executable, "-S", "-c", program]
+    result = subprocess.run(command, cwd="/", env={}, capture_output=True, text=True, timeout=60)
+    assert result.stdout.strip() == expected.name, result.stderr
 
 
 @pytest.mark.parametrize("as_uri", [False, True])

@@ -1,0 +1,169 @@
+"""What a job needs of the Python of Spark's executors, and which executors it loses.
+
+The driver plans the epochs in a Python process of its own (the planner of a Python data source), and the executors run
+the tasks. Rule: the planner runs the driver's interpreter and imports what the driver ships; the executors run the
+interpreter that the user has named for them (PYSPARK_PYTHON, ``spark.pyspark.python``), which the driver's machine need
+not have. Spark itself knows one interpreter for both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any
+
+from flinkish.errors import EnvironmentVersionError
+from flinkish.spark.failures import translate
+from flinkish.spark.session import is_remote, may_run_on_other_machines
+from flinkish.spark.worker import PLANNING_FOLDER
+
+#: Spark's setting for the interpreter of the functions of a query, which the planner of a data source does not read.
+_WORKERS_PYTHON = "spark.sql.execution.pyspark.python"
+
+#: Where a Spark task has failed, in Spark's message: the host and the number of the executor.
+_LOST_TASK = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor (\S+?)\)")
+
+#: The most executors that an error names.
+_MOST_NAMED = 3
+
+
+def register_data_source(spark: Any, source: type) -> None:
+    """Register a Python data source whose planner runs the driver's interpreter and finds what was shipped as Python
+    files. Under Spark Connect both are the server's."""
+    if is_remote(spark):
+        spark.dataSource.register(source)
+        return
+    from pyspark.sql.datasource import DataSourceRegistration
+
+    _show_shipped_files_to_planner()
+    context: Any = _WithInterpreter(spark.sparkContext, sys.executable or spark.sparkContext.pythonExec)
+    session: Any = SimpleNamespace(sparkContext=context, _jsparkSession=spark._jsparkSession)
+    DataSourceRegistration(session).register(source)
+
+
+def interpreter_settings(spark: Any) -> dict[str, str]:
+    """The settings with which a query runs the functions of a data source (`register_data_source`) with the executors'
+    interpreter; none if it is the driver's, or if the session already names one."""
+    if is_remote(spark) or spark.sparkContext.pythonExec == sys.executable or spark.conf.get(_WORKERS_PYTHON, None):
+        return {}
+    return {_WORKERS_PYTHON: spark.sparkContext.pythonExec}
+
+
+class _WithInterpreter:
+    """A SparkContext whose functions run with another interpreter."""
+
+    def __init__(self, context: Any, interpreter: str) -> None:
+        self._context = context
+        self.pythonExec = interpreter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def _show_shipped_files_to_planner() -> None:
+    """Link the files that Spark has shipped into the folder in which it lets the planner look for Python files."""
+    from pyspark import SparkFiles
+
+    root = SparkFiles.getRootDirectory()
+    folder = os.path.join(root, PLANNING_FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    for entry in os.scandir(root):
+        if entry.is_file():
+            with suppress(FileExistsError):
+                os.symlink(entry.path, os.path.join(folder, entry.name))
+
+
+def check_executors(spark: Any, where: str) -> None:
+    """Check before the first epoch that the Python of the executors can run the job: it is there, has the driver's
+    version, and has pandas and pyarrow. Executors that are added later fail with their first task. Local masters, whose
+    workers run on the driver's machine, and servers of Spark Connect are not checked.
+
+    Args:
+        where: names the job in the error.
+
+    Raises:
+        EnvironmentVersionError: an executor's Python lacks something; the error names its host and its path.
+    """
+    if is_remote(spark) or not may_run_on_other_machines(spark):
+        return
+
+    def lacking() -> str:
+        # pickled by value, since nothing is known of what this Python can import
+        import socket
+        import sys
+
+        from pyspark.sql.pandas.utils import require_minimum_pandas_version, require_minimum_pyarrow_version
+
+        lacks = []
+        for require in (require_minimum_pandas_version, require_minimum_pyarrow_version):
+            try:
+                require()
+            except Exception as error:
+                lacks.append(str(error).partition("] ")[2] or f"{type(error).__name__}: {error}")
+        return f"{sys.executable} on host {socket.gethostname()}: {' '.join(lacks)}" if lacks else ""
+
+    lacks = [answer for answer in ask_executors(spark, lacking, where) if answer]
+    if lacks:
+        python = lacks[0].partition(" on host ")[0]
+        more = f" (and {len(lacks) - _MOST_NAMED} more)" if len(lacks) > _MOST_NAMED else ""
+        raise EnvironmentVersionError(
+            f"the Python of an executor lacks packages: {'; '.join(lacks[:_MOST_NAMED])}{more}",
+            where=where,
+            expected="pandas and pyarrow in the Python of each executor",
+            hint=f"run \"{python} -m pip install 'pandas>=2.2,<3' pyarrow\" there, or let the executors run a Python "
+            "that has them (PYSPARK_PYTHON)",
+        )
+
+
+def ask_executors(spark: Any, question: Callable[[], str], where: str) -> list[str]:
+    """Call a function once in each task slot of the executors that are there, and return the different answers.
+
+    Args:
+        question: a function that is pickled by value, as a function within a function is.
+
+    Raises:
+        FlinkishError: an executor's Python cannot run it; the error names the host.
+    """
+    context = spark.sparkContext
+    slots = context.defaultParallelism
+    try:
+        return sorted(set(context.parallelize(range(slots), slots).map(lambda _: question()).collect()))
+    except Exception as error:
+        place = _LOST_TASK.search(str(error))
+        raise translate(error, f"{where}, host {place[1]}, executor {place[2]}" if place else where) from error
+
+
+#: The reason for which Spark removes an executor that it has ended itself, as dynamic allocation does.
+_ENDED_BY_SPARK = "killed by driver"
+
+
+class LostExecutors:
+    """Finds the executors that a session loses from now on; none under Spark Connect, where the driver is elsewhere."""
+
+    def __init__(self, spark: Any) -> None:
+        self._store = None if is_remote(spark) else spark.sparkContext._jsc.sc().statusStore()
+        self._told = set(self._lost())
+
+    def new(self) -> list[str]:
+        """Those that were lost since the last call, each with its number, its address, the time and Spark's reason."""
+        found = {number: text for number, text in self._lost().items() if number not in self._told}
+        self._told.update(found)
+        return list(found.values())
+
+    def _lost(self) -> dict[str, str]:
+        if self._store is None:
+            return {}
+        lost, executors = {}, self._store.executorList(False).iterator()
+        while executors.hasNext():
+            executor = executors.next()
+            reason = "" if executor.isActive() else str(executor.removeReason().getOrElse(None))
+            if reason and _ENDED_BY_SPARK not in reason:
+                gone = datetime.fromtimestamp(executor.removeTime().get().getTime() / 1000, timezone.utc)
+                when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
+                lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
+        return lost
