@@ -138,9 +138,7 @@ def create_by_boto3(path: str, data: bytes) -> None:
     )
     for _ in range(5):
         try:
-            client.put_object(
-                Bucket=bucket, Key=posixpath.normpath(location.rest).lstrip("/"), Body=data, IfNoneMatch="*"
-            )
+            client.put_object(Bucket=bucket, Key=location.rest.lstrip("/"), Body=data, IfNoneMatch="*")
             return
         except ClientError as error:
             code = error.response["Error"]["Code"]
