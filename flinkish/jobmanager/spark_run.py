@@ -29,6 +29,7 @@ from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory
 from flinkish.jobmanager.directory.owner import was_here
 from flinkish.jobmanager.directory.ownership import take_ownership
 from flinkish.jobmanager.directory.path_check import directory_of_job, temporary_directory
+from flinkish.jobmanager.directory.probe import probe
 from flinkish.jobmanager.drain.attempt import DrainAttempt
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.drain.procedure import begin_drain
@@ -418,7 +419,7 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
 
     Raises:
         ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
-            the driver's temporary one.
+            the driver's temporary one; or the driver, Spark and its executors do not see the same directory.
     """
     temporary = settings.job_dir is None
     if temporary and may_run_on_other_machines(spark):
@@ -435,5 +436,6 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
     if temporary:
         directory.claim(name)
     else:
+        probe(spark, directory.path, f"job '{name}', directory {directory.path}")
         take_ownership(spark, directory, name, settings.takeover)
     return directory, temporary

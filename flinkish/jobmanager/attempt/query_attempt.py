@@ -33,7 +33,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs, waits_for_records
-from flinkish.jobmanager.directory.free_space import with_free_space
+from flinkish.jobmanager.directory.damaged_files import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
@@ -285,7 +285,7 @@ class QueryAttempt:
             self._follow(self._query)
         except Exception as error:
             if not self._was_stopped(error):
-                raise with_free_space(translate(error, where), self.directory) from error
+                raise with_free_space(translate(error, where), self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
                 self._take_reports(None)

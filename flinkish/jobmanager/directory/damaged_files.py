@@ -1,4 +1,5 @@
-"""Damaged and missing files of the job directory: the errors name the file, and contents are never guessed.
+"""Damaged and missing files of the job directory, and a full disk: the errors name the file, and contents are never
+guessed.
 
 A file that is missing although other files show that it was there is detected, since without it a job would silently
 begin anew.
@@ -8,12 +9,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+import shutil
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from flinkish.common.sealed_json import typed, unsealed
-from flinkish.common.storage import NameForm
-from flinkish.errors import FinalOperationError
+from flinkish.common.storage import NameForm, local_path
+from flinkish.errors import FinalOperationError, FlinkishError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.runtime.epoch_report import EpochFigures
 from flinkish.runtime.state.declared_state import DeclaredState
@@ -251,3 +253,19 @@ def check_nothing_missing(directory: str) -> None:
 
 def _is_query(name: str) -> bool:
     return name == "spark" or name.startswith("spark-")
+
+
+_FULL = re.compile(r"no space left|quota", re.IGNORECASE)
+
+
+def with_free_space(error: FlinkishError, job_dir: str) -> FlinkishError:
+    """The same error; one about missing space also says how many bytes are free at a local job directory. Spark says
+    neither which file it was writing nor on which disk."""
+    local = local_path(job_dir)
+    if local is not None and _FULL.search(error.what):
+        try:
+            free = shutil.disk_usage(local).free
+        except OSError:
+            return error
+        error.expected = f"space for the epoch's files; {free:,} bytes are free at {local}"
+    return error

@@ -20,6 +20,7 @@ from flinkish.jobmanager.directory.fencing import Claim, claim
 from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life, leaves_nothing_behind
+from flinkish.jobmanager.directory.probe import is_abandoned
 from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
 from flinkish.spark.session import is_remote
 
@@ -150,7 +151,7 @@ def _left_directories(directory: JobDirectory) -> list[str]:
     found = []
     for name in top:
         fallback = _FALLBACK_ROWS.fullmatch(name)
-        if _DELETED.fullmatch(name):
+        if _DELETED.fullmatch(name) or is_abandoned(name):
             found.append(name)
         elif _ROWS.fullmatch(name) and name not in needed and ("restored.json" in top or not begun):
             found.append(name)
