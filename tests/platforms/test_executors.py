@@ -139,3 +139,22 @@ def test_what_an_executor_lacks_is_said_before_the_first_epoch(
     (line,) = [line for line in said.splitlines() if "EnvironmentVersionError" in line]
     assert re.search(expected.format(python=python), line), said
     assert not (tmp_path / "job").exists()
+
+
+def test_a_job_directory_that_the_executors_do_not_share_is_refused_in_one_line_and_stays_empty(
+    tmp_path: Path, cluster: StandaloneCluster, driver: Path
+) -> None:
+    hidden, python = tmp_path / "hidden", tmp_path / "elsewhere"
+    hidden.mkdir()
+    # the workers run in a mount namespace of their own, in which the folder is another one, as on another machine
+    python.write_text(
+        f'#!/bin/sh\nexec unshare -rm sh -c \'mount -t tmpfs none {hidden} && exec python3 "$@"\' - "$@"\n'
+    )
+    python.chmod(0o755)
+    settings = {"flinkish.job.dir": str(hidden / "job")}
+    command = [str(driver), "-m", "flinkish.cli", "run", PROGRAM, "--", "--master", cluster.url]
+    with run(tmp_path, command, settings, str(python), PYTHONPATH=str(REPOSITORY)) as job:
+        said = job.end_with(ExitCode.FAILED, TIMEOUT_S)
+    (line,) = [line for line in said.splitlines() if "ConfigurationError" in line]
+    assert "do not have the job directory of the driver" in line and "flinkish.job.dir" in line, said
+    assert list((hidden / "job").iterdir()) == []
