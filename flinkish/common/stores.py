@@ -117,6 +117,19 @@ class Storage:
         except FileNotFoundError:
             return False
 
+    def modified_s(self, path: str) -> float | None:
+        """When a file was last written, in seconds since 1970 by the clock of the storage; None if that is not known.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        from pyarrow import fs
+
+        info = self.system.get_file_info(self.inside(path))
+        if info.type == fs.FileType.NotFound:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return None if info.mtime_ns is None else info.mtime_ns / 1e9
+
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory at this path."""
         from pyarrow import fs

@@ -33,7 +33,7 @@ from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
-from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, life_of, watch
+from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 
@@ -210,10 +210,12 @@ class JobDirectory:
 
     def refuse_if_owned(self, job_name: str, silence_s: float = SILENCE_S) -> Life:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
-        is watched for ``silence_s`` seconds for a sign of life."""
-        life = self.owner_life()
-        if life is Life.SILENT:
-            life = watch(lambda: self.read("owner.json"), silence_s)
+        is watched until it has been silent for ``silence_s`` seconds; an earlier attempt of this application of YARN is
+        not."""
+        owner = self.read("owner.json")
+        life = life_of(owner)
+        if life is Life.SILENT and not is_earlier_attempt(owner):
+            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s())
         if life is Life.ALIVE:
             owner = self.read("owner.json") or {}
             raise FencedError(
@@ -223,6 +225,19 @@ class JobDirectory:
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
             )
         return life
+
+    def _silent_for_s(self) -> float:
+        """For how many seconds the owner has been silent by the clock of the storage; 0 if that is not known."""
+        if self.is_local:
+            # a network file system may take such times from the machines' own clocks
+            return 0.0
+        written = posixpath.join(self.path, f".owner.json.{uuid.uuid4().hex}")
+        try:
+            self.storage.write(written, b"{}")
+            now_s, then_s = self.storage.modified_s(written), self.storage.modified_s(self._file("owner.json"))
+        finally:
+            self.storage.delete(written)
+        return 0.0 if now_s is None or then_s is None else max(0.0, now_s - then_s)
 
     def owner_life(self) -> Life:
         """What can be known, without waiting, of whether the driver that owns the directory is alive."""

@@ -1,13 +1,15 @@
 """Who owns a job directory, as its file owner.json says, and whether that driver is alive.
 
-Rule: clocks are never compared. A process of this machine is alive if the operating system knows it; one of another
-machine is alive if it renews its claim while it is watched. A wrong guess is a nuisance, never harmful: what keeps a
-driver from writing is the fencing table (`fencing.py`).
+Rule: clocks of different machines are never compared. A process of this machine is alive if the operating system knows
+it; one of another machine is alive if it renews its claim while it is watched, for as long as it has not been silent
+already by the clock of the storage. The earlier attempts of an application master of YARN have ended when it starts. A
+wrong guess is a nuisance, never harmful: what keeps a driver from writing is the fencing table (`fencing.py`).
 """
 
 from __future__ import annotations
 
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -22,6 +24,11 @@ RENEW_S = 10.0
 SILENCE_S = 35.0
 
 _POLL_S = 0.25
+
+#: The environment variable with the id of the container of YARN in which a process runs, and its form: the application,
+#: the number of the attempt, the container of the attempt.
+_CONTAINER = "CONTAINER_ID"
+_CONTAINER_FORM = re.compile(r"(container_(?:e\d+_)?\d+_\d+)_(\d+)_\d+")
 
 
 class Life(Enum):
@@ -43,6 +50,7 @@ def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -
         "started": process_start(os.getpid()),
         "renewals": renewals,
         "remote": remote,
+        "container": os.environ.get(_CONTAINER, ""),
         "renewed_s": time.time(),
     }
 
@@ -69,6 +77,14 @@ def life_of(owner: dict[str, Any] | None) -> Life:
         return Life.SILENT
     there = process_start(int(owner["pid"])) == owner.get("started") is not None
     return Life.ALIVE if there else Life.GONE
+
+
+def is_earlier_attempt(owner: dict[str, Any] | None) -> bool:
+    """Whether an owner was an earlier attempt of the application of YARN that this process is an attempt of: YARN
+    starts the next one when the earlier one has ended."""
+    theirs = _CONTAINER_FORM.fullmatch(str((owner or {}).get("container", "")))
+    ours = _CONTAINER_FORM.fullmatch(os.environ.get(_CONTAINER, ""))
+    return theirs is not None and ours is not None and theirs[1] == ours[1] and int(theirs[2]) < int(ours[2])
 
 
 def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:

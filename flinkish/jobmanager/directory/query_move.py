@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from flinkish.common.stores import Storage
+from flinkish.common.stores import Entry, Storage
 from flinkish.errors import OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.job_directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
@@ -26,6 +27,9 @@ _SUFFIX = re.compile(r"-owner-\d+$")
 _FIRST = ("commits", "offsets")
 
 _TRIES = 5
+
+#: How many files are copied at a time: each one is a request that waits for the store.
+_THREADS = 32
 
 
 def move_query_away(directory: JobDirectory) -> None:
@@ -106,9 +110,16 @@ def _copy_new(storage: Storage, source: str, target: str) -> None:
     a later commit may be missing."""
     commits_or_offsets = posixpath.basename(target.rstrip("/")) in _FIRST
     copied = {entry.name for entry in storage.list(target, recursive=True)}
-    for entry in storage.list(source, recursive=True):
-        if not entry.is_file or (not commits_or_offsets and entry.name.split("/")[0] in _FIRST):
-            continue
-        if entry.name not in copied:
-            with suppress(FileNotFoundError):
-                storage.copy(entry.path, posixpath.join(target, entry.name))
+    new = [
+        entry
+        for entry in storage.list(source, recursive=True)
+        if entry.is_file and entry.name not in copied and (commits_or_offsets or entry.name.split("/")[0] not in _FIRST)
+    ]
+
+    def copy(entry: Entry) -> None:
+        with suppress(FileNotFoundError):
+            storage.copy(entry.path, posixpath.join(target, entry.name))
+
+    with ThreadPoolExecutor(_THREADS, "flinkish-query-move") as pool:
+        for _ in pool.map(copy, new):
+            pass

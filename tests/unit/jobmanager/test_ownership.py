@@ -14,6 +14,7 @@ import pytest
 from flinkish.common.stores import LocalStorage, storage_of
 from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.owner import is_earlier_attempt
 from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 
 
@@ -265,3 +266,35 @@ def test_of_the_copies_that_takeovers_make_of_the_query_only_the_last_one_stays(
     assert (tmp_path / "spark-owner-3" / "offsets" / "0").exists()
     for directory in directories:
         directory.release()
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "is_earlier"),
+    [
+        ("container_e17_1410901177871_0001_01_000001", "container_e17_1410901177871_0001_02_000001", True),
+        ("container_1410901177871_0001_01_000001", "container_1410901177871_0001_12_000007", True),
+        ("container_1410901177871_0001_02_000001", "container_1410901177871_0001_01_000001", False),
+        ("container_1410901177871_0002_01_000001", "container_1410901177871_0001_02_000001", False),
+        ("container_1410901177871_0001_01_000001", "", False),
+        ("", "container_1410901177871_0001_02_000001", False),
+        (None, "container_1410901177871_0001_02_000001", False),
+    ],
+)
+def test_earlier_attempts_are_those_of_the_same_application_of_yarn(
+    theirs: str | None, ours: str, is_earlier: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTAINER_ID", ours)
+    assert is_earlier_attempt(None if theirs is None else {"container": theirs}) == is_earlier
+
+
+def test_the_next_attempt_of_an_application_of_yarn_watches_nobody_and_takes_the_query_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTAINER_ID", "container_1410901177871_0001_01_000001")
+    take(tmp_path).released.set()
+    on_another_machine(tmp_path)
+    monkeypatch.setenv("CONTAINER_ID", "container_1410901177871_0001_02_000001")
+    # it would be watched for longer than a test may take
+    directory = take(tmp_path, silence_s=10_000.0)
+    assert directory.query_location().path == str(tmp_path / "spark-owner-1")
+    directory.release()
