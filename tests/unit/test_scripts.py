@@ -299,11 +299,11 @@ def test_spark_gets_the_options_when_the_job_asks_for_a_session(checkout: Checko
 def test_cluster_mode_hands_the_job_itself_to_spark_submit(checkout: Checkout) -> None:
     checkout.stub_spark_home()
     job = checkout.job("")
-    spark = ("--deploy-mode", "cluster", "--packages", "a:b:1")
+    spark = ("--deploy-mode", "cluster", "--queue", "jobs")
     assert checkout.submit(job, "--x", "y", "--", *spark).returncode == 9
     options = checkout.log.read_text().splitlines()
     assert options[-3:] == [job, "--x", "y"]
-    assert follows(options, "--packages") == "a:b:1"
+    assert follows(options, "--queue") == "jobs"
 
 
 def test_a_spark_home_of_another_version_is_refused(checkout: Checkout) -> None:
