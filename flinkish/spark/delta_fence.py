@@ -19,7 +19,7 @@ from typing import Any
 
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import place
+from flinkish.common.stores import storage_of
 from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
 
 _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
@@ -48,38 +48,20 @@ class FencingLog:
 
     def __init__(self, table: str) -> None:
         self.table = table
-        self._place: tuple[Any, str] | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return FencingLog, (self.table,)
-
-    def _log(self) -> tuple[Any, str]:
-        if self._place is None:
-            system, root = place(self.table)
-            self._place = system, posixpath.join(root, "_delta_log")
-        return self._place
+        self._log = posixpath.join(table, "_delta_log")
 
     def file(self, version: int) -> str:
-        """The path of a version's file, as its file system takes it."""
-        return posixpath.join(self._log()[1], f"{version:020d}.json")
+        """The path of a version's file."""
+        return posixpath.join(self._log, f"{version:020d}.json")
 
     def has(self, *versions: int) -> list[bool]:
         """For each of these versions, whether its file exists."""
-        infos = self._log()[0].get_file_info([self.file(version) for version in versions])
-        return [bool(info.is_file) for info in infos]
+        storage = storage_of(self.table)
+        return [storage.exists(self.file(version)) for version in versions]
 
     def versions(self) -> list[int]:
         """All versions of which the log has files (commits or Delta checkpoints), in ascending order."""
-        from pyarrow import fs
-
-        system, log = self._log()
-        selector = fs.FileSelector(log, allow_not_found=True)
-        try:
-            found_files = system.get_file_info(selector)
-        except FileNotFoundError:
-            # pyarrow also raises this if another driver has made the directory between its two look-ups
-            found_files = system.get_file_info(selector)
-        names = (info.base_name for info in found_files)
+        names = (entry.name for entry in storage_of(self._log).list(self._log))
         return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
 
     def actions(self, version: int) -> list[dict[str, Any]]:
@@ -89,8 +71,7 @@ class FencingLog:
             FileNotFoundError: the version's file is gone.
             OperationError: the file is damaged.
         """
-        with self._log()[0].open_input_stream(self.file(version)) as stream:
-            data = stream.read()
+        data = storage_of(self.table).read(self.file(version))
         try:
             return actions_of(data)
         except ValueError as error:
