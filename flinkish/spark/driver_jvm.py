@@ -36,6 +36,8 @@ from flinkish.launch.spark_command import (
 
 #: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
+#: The properties of a JVM whose driver runs in the cluster (deploy mode ``cluster``), on YARN and on Kubernetes.
+_IN_CONTAINER = {"spark.submit.deployMode": "cluster", "spark.kubernetes.submitInDriver": "true"}
 #: The end of the class name of the class loader of ``spark-submit``, to which jars can be added.
 _OPEN_LOADER = "MutableURLClassLoader"
 #: The folders of drivers begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
@@ -278,6 +280,8 @@ def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
     loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
     context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
     location = context.getConfiguration().getConfigurationSource().getLocation()
-    if str(location).endswith(_SPARKS_LOGGING):
+    # the log of a driver in a cluster is that of its container, which the cluster collects
+    in_container = any(jvm.java.lang.System.getProperty(key) == value for key, value in _IN_CONTAINER.items())
+    if str(location).endswith(_SPARKS_LOGGING) and not in_container:
         jvm.java.lang.System.setProperty("flinkish.spark.log", str(command.home.spark_log))
         context.setConfigLocation(jvm.java.net.URI(Path(command.home.logging_file).as_uri()))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from flinkish.errors import (
+    ConfigurationError,
     ConnectionFailedError,
     CorruptStateError,
     EnvironmentVersionError,
@@ -64,6 +65,14 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         EnvironmentVersionError,
         "a machine of the cluster does not have the Python that the driver runs",
         "name one that each machine has: PYSPARK_PYTHON=/path/of/python in the environment of the driver",
+    ),
+    (
+        # Spark's daemon on an executor cannot make its socket; later tasks there fail at a path that it never had
+        r"\s*Error from python worker:\n(?:  [^\n]*\n)*?  OSError: AF_UNIX path too long|"
+        r"java\.lang\.NullPointerException\n(?:\s+at [^\n]*\n){0,5}?\s+at [\w./]*\.UnixDomainSocketAddress\.of\(",
+        ConfigurationError,
+        "the path of the socket of Spark's Python workers is too long for an executor's machine, which takes 107 bytes",
+        "set spark.python.unix.domain.socket.dir to a short directory that each machine has, such as /tmp",
     ),
     (
         r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"
