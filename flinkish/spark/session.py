@@ -208,6 +208,8 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
                 os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secret)
             with _while_the_jvm_starts():
                 SparkContext._ensure_initialized()
+        # a program of spark-submit is connected with its JVM here, without which PySpark knows no submitted setting
+        SparkContext._ensure_initialized()
         submitted = SparkConf()
         master = remote or own.get("spark.master") or submitted.get("spark.master", "local[*]") or "local[*]"
         if not running or master.startswith("local"):
@@ -222,7 +224,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
         for key, value in own.items():
             if key not in ("spark.master", *MERGED_SETTINGS):
                 builder = builder.config(key, value)
-        if running and SparkContext._jvm is not None:
+        if running:
             jars = make_the_most_of(SparkContext._jvm, own)
             builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
         session = builder.getOrCreate()

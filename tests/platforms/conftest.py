@@ -12,6 +12,7 @@ import pytest
 from tests.platforms.counting_proxy import CountingProxy
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server
+from tests.support.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +35,10 @@ def s3_proxy(s3: S3Server) -> Iterator[CountingProxy]:
     """A proxy before the S3 server that has counted no requests yet."""
     with CountingProxy(s3.port) as proxy:
         yield proxy
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running PostgreSQL, which the containers of YARN reach as well."""
+    with PostgresServer() as server:
+        yield server

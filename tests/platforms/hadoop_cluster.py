@@ -118,18 +118,21 @@ class HadoopCluster:
         if self._is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def application(self, name: str) -> dict[str, Any]:
-        """Returns what the ResourceManager says of the newest application of that name: its `id`, `state`,
-        `finalStatus`, `diagnostics` and so on; nothing if there is none."""
+    def applications(self) -> list[dict[str, Any]]:
+        """Returns what the ResourceManager says of all applications, the newest last: of each its `id`, `state`,
+        `finalStatus`, `diagnostics` and so on."""
         answer = self._ask("cluster/apps")["apps"] or {"app": []}
-        named = [each for each in answer["app"] if each["name"] == name]
-        return max(named, key=lambda each: each["startedTime"], default={})
+        return sorted(answer["app"], key=lambda each: int(each["startedTime"]))
 
-    def wait_for_end(self, name: str, timeout_s: float) -> dict[str, Any]:
+    def application(self, identifier: str) -> dict[str, Any]:
+        """Returns what the ResourceManager says of the application with that id."""
+        return dict(self._ask(f"cluster/apps/{identifier}")["app"])
+
+    def wait_for_end(self, identifier: str, timeout_s: float) -> dict[str, Any]:
         """Returns what the ResourceManager says of an application once it has ended."""
         ended = {"FINISHED", "FAILED", "KILLED"}
-        wait_until(lambda: self.application(name).get("state") in ended, timeout_s, f"the end of {name!r}")
-        return self.application(name)
+        wait_until(lambda: self.application(identifier)["state"] in ended, timeout_s, f"the end of {identifier}")
+        return self.application(identifier)
 
     def attempts(self, application: str) -> list[dict[str, Any]]:
         """Returns what the ResourceManager says of the attempts of the application with that id, in their order."""

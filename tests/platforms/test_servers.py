@@ -12,9 +12,9 @@ from tests.platforms.s3_server import S3Server
 pytestmark = pytest.mark.platforms
 
 
-def test_yarn_knows_no_application_that_was_never_submitted(hadoop: HadoopCluster) -> None:
+def test_a_new_cluster_has_run_nothing(hadoop: HadoopCluster) -> None:
     assert hadoop.uri.startswith("hdfs://localhost:")
-    assert hadoop.application("nobody's") == {}
+    assert hadoop.applications() == []
 
 
 def test_the_proxy_counts_the_requests_of_a_client(s3: S3Server, s3_proxy: CountingProxy) -> None:
