@@ -33,6 +33,7 @@ from flinkish.spark.driver_jvm import (
     make_the_most_of,
     submit_variables,
 )
+from flinkish.spark.object_stores import use_object_stores_of
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
@@ -124,6 +125,7 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
             where="Spark's setting spark.python.unix.domain.socket.dir",
             expected="a short directory, such as /tmp",
         ) from error
+    use_object_stores_of(session, is_remote(session))
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)
