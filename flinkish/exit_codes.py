@@ -20,7 +20,8 @@ code  meaning                                                                   
 program that calls ``sys.exit`` itself exits with the code that it passes.
 
 YARN, which starts an application master again that ends with any other code than 0, gets 0 from a driver in cluster
-mode where a supervisor is to leave the job alone (143 and 77).
+mode where a supervisor is to leave the job alone (143 and 77). With 1 the application has ended for YARN as well
+(`flinkish.spark.driver_jvm.end_application`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ExitCode(IntEnum):
 
 
 #: The environment variable that YARN's application masters have, and the drivers that they start.
-_OF_APPLICATION_MASTER = "SPARK_YARN_STAGING_DIR"
+OF_APPLICATION_MASTER = "SPARK_YARN_STAGING_DIR"
 
 
 def exit_code_of(
@@ -69,6 +70,6 @@ def exit_code_of(
         code = ExitCode.FAILED_FOR_NOW
     else:
         code = ExitCode.FAILED
-    if _OF_APPLICATION_MASTER in environment and code in (ExitCode.STOPPED, ExitCode.FENCED):
+    if OF_APPLICATION_MASTER in environment and code in (ExitCode.STOPPED, ExitCode.FENCED):
         return ExitCode.FINISHED
     return code

@@ -79,3 +79,23 @@ def test_in_cluster_mode_a_job_that_was_stopped_is_not_started_again(
     application = platform.newest_application()
     assert hadoop.application(application)["finalStatus"] == "SUCCEEDED", hadoop.logs(application)
     assert len(hadoop.attempts(application)) == 1
+
+
+def test_in_cluster_mode_a_failure_that_would_come_again_is_the_end_and_yarn_says_what_it_was(
+    tmp_path: Path, hadoop: HadoopCluster
+) -> None:
+    platform, program = Platform(tmp_path, hadoop), tmp_path / "divides.py"
+    program.write_text(
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).map(lambda n: n // 0).print()\n"
+        "env.execute('divides')\n"
+    )
+    options = {"flinkish.job.dir": f"{hadoop.uri}/jobs/divides", "restart-strategy.type": "none"}
+    with platform.run(program, options=options, spark=CLUSTER) as client:
+        client.end_with(1, PATIENCE_S)
+    application = platform.newest_application()
+    found = hadoop.application(application)
+    assert found["finalStatus"] == "FAILED", hadoop.logs(application)
+    assert "ZeroDivisionError" in found["diagnostics"]
+    assert len(hadoop.attempts(application)) == 1
