@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs all checks in a fresh checkout: creates .venv, then runs ruff, mypy and pytest. Continues after a failure and
 # exits with an error at the end.
-#   ./run-tests.sh [--unit | --slow] [pytest options]
-#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped
+#   ./run-tests.sh [--unit | --slow | --platforms] [pytest options]
+#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped;
+#     --platforms: only the tests against HDFS, YARN and S3, whose servers are downloaded at first (1 GB)
 set -eu
 
 # without CDPATH, which makes cd go elsewhere, and print where it went
@@ -16,6 +17,10 @@ if [ "${1:-}" = --unit ]; then
     shift
 elif [ "${1:-}" = --slow ]; then
     tests=(-m slow)
+    shift
+elif [ "${1:-}" = --platforms ]; then
+    # in one process, so that its servers run once
+    tests=(tests/platforms -m platforms -n 0)
     shift
 fi
 

@@ -15,7 +15,9 @@ import traceback
 from types import TracebackType
 
 from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
-from flinkish.exit_codes import exit_code_of
+from flinkish.exit_codes import ExitCode, exit_code_of
+
+_JVM = "flinkish.spark.driver_jvm"
 
 VARIABLE = "FLINKISH_FULL_TRACEBACK"
 
@@ -83,11 +85,19 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
     Has the signature of ``sys.excepthook``: a SystemExit that the hook raises is for Python the end of the program.
     Exceptions that are not flinkish's are shown as Python shows them. Nothing ends at an interactive prompt.
     """
+    _end_application(error)
     if not isinstance(error, FlinkishError):
         return sys.__excepthook__(kind, error, trace)
     print(text_of(error, trace), file=sys.stderr)
     if not hasattr(sys, "ps1"):
         sys.exit(exit_code_of(error))
+
+
+def _end_application(error: BaseException) -> None:
+    # looked up, not imported: without the module there is no Spark
+    jvm = sys.modules.get(_JVM)
+    if jvm is not None and exit_code_of(error) == ExitCode.FAILED:
+        jvm.end_application(redact(f"{type(error).__name__}: {error}"))
 
 
 def install() -> None:

@@ -18,10 +18,16 @@ code  meaning                                                                   
 
 75 is EX_TEMPFAIL of sysexits.h; 143 is the exit code that a shell reports for a process ended by SIGTERM (128 + 15). A
 program that calls ``sys.exit`` itself exits with the code that it passes.
+
+YARN, which starts an application master again that ends with any other code than 0, gets 0 from a driver in cluster
+mode where a supervisor is to leave the job alone (143 and 77). With 1 the application has ended for YARN as well
+(`flinkish.spark.driver_jvm.end_application`).
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from enum import IntEnum
 
 from flinkish.errors import FencedError, FlinkishError, ProgramError
@@ -38,21 +44,32 @@ class ExitCode(IntEnum):
     STOPPED = 143
 
 
-def exit_code_of(failure: BaseException | None, stopped: bool = False) -> ExitCode:
+#: The environment variable that YARN's application masters have, and the drivers that they start.
+OF_APPLICATION_MASTER = "SPARK_YARN_STAGING_DIR"
+
+
+def exit_code_of(
+    failure: BaseException | None, stopped: bool = False, environment: Mapping[str, str] = os.environ
+) -> ExitCode:
     """The exit code of a program. A failure of user code is retried by the restart strategy only: a supervisor that did
     the same could not be told how often.
 
     Args:
         failure: the exception that the program ended with; None if it ended without one.
         stopped: whether one of its jobs ended because it was stopped or cancelled from outside.
+        environment: the environment variables of the driver.
 
     >>> exit_code_of(None), exit_code_of(FencedError("another driver")), exit_code_of(KeyError("user"))
     (<ExitCode.FINISHED: 0>, <ExitCode.FENCED: 77>, <ExitCode.FAILED: 1>)
     """
     if failure is None:
-        return ExitCode.STOPPED if stopped else ExitCode.FINISHED
-    if isinstance(failure, FencedError):
-        return ExitCode.FENCED
-    if isinstance(failure, FlinkishError) and failure.retryable and not isinstance(failure, ProgramError):
-        return ExitCode.FAILED_FOR_NOW
-    return ExitCode.FAILED
+        code = ExitCode.STOPPED if stopped else ExitCode.FINISHED
+    elif isinstance(failure, FencedError):
+        code = ExitCode.FENCED
+    elif isinstance(failure, FlinkishError) and failure.retryable and not isinstance(failure, ProgramError):
+        code = ExitCode.FAILED_FOR_NOW
+    else:
+        code = ExitCode.FAILED
+    if OF_APPLICATION_MASTER in environment and code in (ExitCode.STOPPED, ExitCode.FENCED):
+        return ExitCode.FINISHED
+    return code

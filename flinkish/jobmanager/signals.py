@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
 
-from flinkish.exit_codes import ExitCode
+from flinkish.exit_codes import ExitCode, exit_code_of
 
 _STDERR = 2
 
@@ -81,7 +81,7 @@ def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callabl
         if asked.has_been_called():
             for job in jobs():
                 job.wait()
-            raise SystemExit(ExitCode.STOPPED)
+            raise SystemExit(exit_code_of(None, stopped=True))
     finally:
         for number, handler in before.items():
             # None: the handler was not installed from Python, and Python cannot restore it
@@ -135,7 +135,7 @@ def end_in_time(jobs: Sequence[Stoppable]) -> None:
             f"flinkish: job '{job.name}' has not ended within {timeout_s:g} s (flinkish.shutdown.timeout): {doing} was "
             f"not finished; {'the job is over' if is_over else _GOES_ON}\n"
         )
-    os._exit(ExitCode.STOPPED if over else ExitCode.FAILED_FOR_NOW)
+    os._exit(exit_code_of(None, stopped=True) if over else ExitCode.FAILED_FOR_NOW)
 
 
 def _say(text: str) -> None:

@@ -44,7 +44,7 @@ def run_main(main: Callable[[], object]) -> NoReturn:
     except SystemExit as exit_:
         # `sys.exit(main())` with None or 0 means that the program succeeded, not that its jobs were not stopped
         if exit_.code in (None, 0) and _stopped():
-            sys.exit(ExitCode.STOPPED)
+            sys.exit(exit_code_of(None, stopped=True))
         raise
     except BaseException as error:
         error.__traceback__ = _without_own_frames(error.__traceback__)

@@ -13,6 +13,7 @@ import pkgutil
 import re
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache, cached_property
@@ -26,7 +27,12 @@ from flinkish.launch.options import read_properties
 
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
-_SETTINGS = "FLINKISH_SETTINGS"
+#: The environment variable that holds settings as JSON, or the name of a file that does.
+SETTINGS = "FLINKISH_SETTINGS"
+#: The name of that file in the working directory of a driver in a cluster.
+SHIPPED_SETTINGS = "flinkish-settings.json"
+# files of settings are removed after this time, when no driver can be about to start with them
+_RETAINED_S = 24 * 3600.0
 
 
 class Home:
@@ -42,7 +48,7 @@ class Home:
         self._conf = Path(home, "conf") if home else None
         self._configuration = environment.get("FLINKISH_CONF")
         #: The settings of the command line (`settings_variable`), which win over those of the configuration's file.
-        self.settings: dict[str, str] = json.loads(environment.get(_SETTINGS) or "{}")
+        self.settings: dict[str, str] = _parsed(environment.get(SETTINGS) or "{}")
         # a FLINKISH_HOME that is not writable belongs to someone else, and nothing is written to it
         writable = bool(home) and os.access(str(home), os.W_OK)
         self._cache = Path(str(home), ".cache") if writable else Path.home() / ".cache" / "flinkish"
@@ -90,7 +96,29 @@ def settings_variable(settings: Mapping[str, str], environment: Mapping[str, str
     """The environment variable by which the settings of a command line reach the program (`Home.settings`), without a
     file or an argument that others could read. Settings that the environment has already remain below them."""
     above = {**Home(environment).settings, **settings}
-    return {_SETTINGS: json.dumps(above)} if above else {}
+    return {SETTINGS: json.dumps(above)} if above else {}
+
+
+def settings_file(home: Home) -> Path:
+    """A file in the cache with all settings of a program, for a driver on another machine: those of the configuration's
+    file, and above them those of the command line. Only this user can read it.
+
+    Raises:
+        ConfigurationError: the configuration's file cannot be read.
+    """
+    from flinkish.common.config_file import load_yaml  # a start on this machine does not need it
+
+    of_file = load_yaml(home.configuration_file).to_dict() if home.configuration_file else {}
+    text = json.dumps({**of_file, **home.settings}, sort_keys=True)
+    home.cache.mkdir(parents=True, exist_ok=True)
+    for path in home.cache.glob("settings-*.json"):
+        if time.time() - path.stat().st_mtime > _RETAINED_S:
+            path.unlink(missing_ok=True)
+    # not of the content: whoever reads a command line learns nothing of secrets in it
+    descriptor, path_text = tempfile.mkstemp(prefix="settings-", suffix=".json", dir=home.cache)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return Path(path_text)
 
 
 #: The properties of S3 that are handed over, without ``fs.s3a.``.
@@ -152,6 +180,20 @@ def default_spark_settings() -> dict[str, str]:
     """The settings of the ``spark-defaults.conf`` in this package."""
     data = pkgutil.get_data(__package__ or "", _DEFAULTS)
     return read_properties((data or b"").decode())
+
+
+def _parsed(settings: str) -> dict[str, str]:
+    if not settings.startswith("{"):
+        try:
+            settings = Path(settings).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(
+                f"the settings of the command line cannot be read: {error}",
+                where=f"the environment variable {SETTINGS}",
+                expected="JSON, or the path of a file of JSON, as the launcher sets it",
+            ) from error
+    parsed: dict[str, str] = json.loads(settings)
+    return parsed
 
 
 @cache

@@ -81,6 +81,16 @@ class SparkOptions:
         """The options without those of these names."""
         return SparkOptions(tuple(item for item in self.items if item[0] not in names))
 
+    def without_conf(self, key: str) -> SparkOptions:
+        """The options without each ``--conf key=value`` with this key."""
+        return SparkOptions(
+            tuple(
+                (name, value)
+                for name, value in self.items
+                if name != "--conf" or value is None or value.partition("=")[0].strip() != key
+            )
+        )
+
     def only(self, *names: str) -> SparkOptions:
         """The options of these names alone."""
         return SparkOptions(tuple(item for item in self.items if item[0] in names))

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from flinkish.launch import class_archive
 from flinkish.launch.archive import own_archive
-from flinkish.launch.home import Home, default_spark_settings
+from flinkish.launch.home import SETTINGS, SHIPPED_SETTINGS, Home, default_spark_settings, settings_file
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
 from flinkish.launch.packages import PACKAGES, path_of, resolve
-from flinkish.launch.spark_home import home_without_zip
+from flinkish.launch.spark_home import home_without_zip, spark_defaults
 
-_MERGED = ("--jars", "--packages", "--py-files", "--remote")
+_MERGED = ("--jars", "--packages", "--py-files", "--driver-class-path", "--remote")
 #: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
 MERGED_SETTINGS = ("spark.jars", PACKAGES, "spark.submit.pyFiles")
 #: The folder, or the zip, from which flinkish is imported.
@@ -33,6 +33,13 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _SHELL = "pyspark-shell"
 #: The option by which `is_complete` recognizes options that a SparkCommand has made.
 _COMPLETE = ("--conf", "spark.flinkish.launched=true")
+
+_MASTER = "spark.master"
+_CLASS_PATH = "spark.driver.extraClassPath"
+_SOCKETS = "spark.python.unix.domain.socket.dir"
+
+#: Spark's settings for environment variables of a driver in cluster mode, on YARN and on Kubernetes.
+_VARIABLES = ("spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
 
 #: The URLs of masters whose only executor is the driver's JVM.
 _ONE_JVM = re.compile(r"local(\[[^\]]*\])?")
@@ -64,11 +71,13 @@ class SparkCommand:
         named = spark.value("--properties-file")
         #: The settings of the properties file that is in force: the one that the user names, else the installation's.
         self._file_settings = self._own_settings if named is None else _settings_of(Path(named))
+        #: The settings of Spark's own installation, below all others.
+        self._platform_settings = _settings_of(spark_defaults(environment))
 
     def master(self) -> str:
         """The URL of Spark's master, such as ``local[*]``."""
-        named = self._spark.either("--master", "spark.master") or self._file_settings.get("spark.master")
-        return named or default_spark_settings().get("spark.master", "local[*]")
+        named = self._in_force("--master", _MASTER)
+        return named or default_spark_settings().get(_MASTER, "local[*]")
 
     def is_local(self) -> bool:
         """Whether the workers run on the driver's machine."""
@@ -81,7 +90,7 @@ class SparkCommand:
 
     def in_cluster_mode(self) -> bool:
         """Whether the driver runs in the cluster (deploy mode ``cluster``) and not in this process."""
-        return self._spark.either("--deploy-mode", "spark.submit.deployMode") == "cluster"
+        return self._in_force("--deploy-mode", "spark.submit.deployMode") == "cluster"
 
     def remote(self) -> str | None:
         """The address of the Spark Connect server; None if there is none."""
@@ -89,7 +98,13 @@ class SparkCommand:
 
     def packages(self) -> str:
         """The Maven packages of the settings (Delta Lake) and of the user, separated by commas."""
-        return comma_list(self._settings.get(PACKAGES), self._spark.either("--packages", PACKAGES))
+        return comma_list(self._settings.get(PACKAGES), self._in_force("--packages", PACKAGES))
+
+    def _in_force(self, option: str, key: str) -> str | None:
+        """The value of an option that is also a configuration key: the user's, else that of the properties file, else
+        the platform's."""
+        named = self._spark.either(option, key)
+        return self._file_settings.get(key, self._platform_settings.get(key)) if named is None else named
 
     def jars(self) -> list[str]:
         """The jar files of the packages. Spark's own resolution finds them, once for the same packages."""
@@ -107,25 +122,31 @@ class SparkCommand:
             result += self._own_file()
         result += self._settings_below_files()
         packages, jars = self.packages(), []
-        if packages and self.in_cluster_mode():
-            result += ["--packages", packages]
-        elif packages and not (self.remote() or "").startswith("sc:"):  # a server elsewhere has its own jars
+        if packages and not (self.remote() or "").startswith("sc:"):  # a server elsewhere has its own jars
             jars = self.jars()
-        if not self.in_cluster_mode():
-            # resolved above: keeps Spark from resolving them again and printing its report
-            user = SparkOptions((*user.items, ("--conf", f"{PACKAGES}=")))
-        if self.runs_in_one_jvm():
-            # the jars need not be copied then, and the archive of classes covers Delta's classes as well
-            class_path = user.either("--driver-class-path", "spark.driver.extraClassPath")
-            places = [*map(path_of, jars), *([class_path] if class_path else [])]
-            user, jars = user.without("--driver-class-path"), []
-            result += ["--driver-class-path", os.pathsep.join(places)] if places else []
-        jars_list = comma_list(jars, user.either("--jars", "spark.jars"))
-        if jars_list:
-            result += ["--jars", jars_list]
+        # the jars of an only executor need not be copied, and the archive of classes covers Delta's classes as well
+        on_class_path, copied = (jars, []) if self.runs_in_one_jvm() else ([], jars)
+        result += self._class_path(on_class_path)
+        jars_list = comma_list(copied, self._in_force("--jars", "spark.jars"))
+        result += ["--jars", jars_list] if jars_list else []
         zipped = str(own_archive(self.home.cache))
-        result += ["--py-files", comma_list(zipped, user.either("--py-files", "spark.submit.pyFiles"))]
-        return result + user.without(*_MERGED).tokens()
+        result += ["--py-files", comma_list(zipped, self._in_force("--py-files", "spark.submit.pyFiles"))]
+        # the packages are among the jars: keeps Spark from resolving them again and printing its report
+        result += [*user.without(*_MERGED).without_conf(_CLASS_PATH).tokens(), "--conf", f"{PACKAGES}="]
+        return result + (self._shipped_settings() if self.in_cluster_mode() else [])
+
+    def _class_path(self, jars: list[str]) -> list[str]:
+        """The option for the class path of the driver's JVM: these jars, and behind them whatever class paths the user
+        and the platform name, of which Spark would take the first alone."""
+        named = [self._spark.value("--driver-class-path"), self._spark.conf(_CLASS_PATH)]
+        named += [self._file_settings.get(_CLASS_PATH), self._platform_settings.get(_CLASS_PATH)]
+        entries = [*map(path_of, jars), *(entry for path in named if path for entry in path.split(os.pathsep))]
+        return ["--driver-class-path", os.pathsep.join(dict.fromkeys(entries))] if entries else []
+
+    def _shipped_settings(self) -> list[str]:
+        """Options that ship the settings of the program to a driver in the cluster, beside the user's own files."""
+        files = comma_list(f"{settings_file(self.home)}#{SHIPPED_SETTINGS}", self._in_force("--files", "spark.files"))
+        return ["--files", files, *_as_options({f"{prefix}{SETTINGS}": SHIPPED_SETTINGS for prefix in _VARIABLES})]
 
     def completed(self) -> SparkOptions:
         """The user's options, which another SparkCommand has made complete: without the settings for a local master if
@@ -142,25 +163,29 @@ class SparkCommand:
         chosen = default_spark_settings()
         if self.is_local():
             chosen |= local_settings(self.master(), self._environment)
-        above = {PACKAGES, *self._file_settings}
+            # the sockets lie in the folder of the driver, which only this user can enter
+            del chosen[_SOCKETS]
+        above = {PACKAGES, *self._file_settings, *(self._platform_settings.keys() & {_MASTER})}
         return _as_options({key: value for key, value in chosen.items() if key not in above})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:
         """Environment variables for the process that starts the JVM with these arguments. Log settings, and
         interpreters, that the environment already has are kept."""
         result = {SUBMIT_ARGUMENTS: submit_arguments(arguments)}
+        if self.in_cluster_mode():
+            # what spark-submit prints is all that is seen here of the driver: where it runs, and how it ends
+            return result
         for name, value in (
             ("LOG4J_CONFIGURATION_FILE", self.home.logging_file),
             ("FLINKISH_SPARK_LOG", str(self.home.spark_log)),
         ):
             if value is not None:
                 result[name] = self._environment.get(name, value)
-        if not self.in_cluster_mode():
-            # Spark runs the workers' Python beside the driver, too, where it plans Python data sources
-            own = {**own_python(), **({LOCAL_IP: LOOPBACK} if self.is_local() else {})}
-            named = self._spark.conf(WORKERS_PYTHON) or self._file_settings.get(WORKERS_PYTHON)
-            own |= {PYSPARK_PYTHON: named} if named else {}
-            result |= {name: self._environment.get(name, value) for name, value in own.items()}
+        # Spark runs the workers' Python beside the driver, too, where it plans Python data sources
+        own = {**own_python(), **({LOCAL_IP: LOOPBACK} if self.is_local() else {})}
+        named = self._spark.conf(WORKERS_PYTHON) or self._file_settings.get(WORKERS_PYTHON)
+        own |= {PYSPARK_PYTHON: named} if named else {}
+        result |= {name: self._environment.get(name, value) for name, value in own.items()}
         if self.runs_in_one_jvm():
             home = home_without_zip(self.home.cache, self._environment)
             options = class_archive.options(self.home.cache, {**self._environment, "SPARK_HOME": home})

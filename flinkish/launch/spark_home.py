@@ -25,6 +25,14 @@ def spark_home(environment: Mapping[str, str]) -> str:
     return environment.get("SPARK_HOME") or _installed()
 
 
+def spark_defaults(environment: Mapping[str, str]) -> Path | None:
+    """The path of the ``spark-defaults.conf`` of Spark's own installation, which a platform may have filled; it need
+    not exist. None if there is no Spark."""
+    home = spark_home(environment)
+    folder = environment.get("SPARK_CONF_DIR") or (os.path.join(home, "conf") if home else None)
+    return Path(folder, "spark-defaults.conf") if folder else None
+
+
 def home_without_zip(cache: Path, environment: Mapping[str, str]) -> str:
     """A folder below ``cache`` with links to the installed PySpark, without its zip; it is made if it does not exist.
     If the environment sets SPARK_HOME, PySpark is not installed, or the links cannot be made, the folder of

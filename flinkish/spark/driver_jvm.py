@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from flinkish.exit_codes import OF_APPLICATION_MASTER
 from flinkish.launch import class_archive
 from flinkish.launch.daemon import DRIVERS_OUTPUT
 from flinkish.launch.options import SparkOptions, as_properties
@@ -36,6 +37,9 @@ from flinkish.launch.spark_command import (
 
 #: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
+_APPLICATION_MASTER = "org.apache.spark.deploy.yarn.ApplicationMaster"
+#: The properties of a JVM whose driver runs in the cluster (deploy mode ``cluster``), on YARN and on Kubernetes.
+_IN_CONTAINER = {"spark.submit.deployMode": "cluster", "spark.kubernetes.submitInDriver": "true"}
 #: The end of the class name of the class loader of ``spark-submit``, to which jars can be added.
 _OPEN_LOADER = "MutableURLClassLoader"
 #: The folders of drivers begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
@@ -278,6 +282,32 @@ def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
     loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
     context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
     location = context.getConfiguration().getConfigurationSource().getLocation()
-    if str(location).endswith(_SPARKS_LOGGING):
+    # the log of a driver in a cluster is that of its container, which the cluster collects
+    in_container = any(jvm.java.lang.System.getProperty(key) == value for key, value in _IN_CONTAINER.items())
+    if str(location).endswith(_SPARKS_LOGGING) and not in_container:
         jvm.java.lang.System.setProperty("flinkish.spark.log", str(command.home.spark_log))
         context.setConfigLocation(jvm.java.net.URI(Path(command.home.logging_file).as_uri()))
+
+
+def end_application(message: str) -> None:
+    """End the application of this process on YARN as FAILED, so that YARN does not start it once more; its diagnostics
+    are ``message``. Nothing happens in a driver that is no application master.
+
+    Spark has no way to say that a failure would come again: it leaves an application master that has failed registered,
+    which is for YARN one that was lost.
+    """
+    from pyspark import SparkContext
+
+    jvm, staging = SparkContext._jvm, os.environ.get(OF_APPLICATION_MASTER)
+    if jvm is None or staging is None:
+        return
+    # if the internals of Spark are other ones, YARN starts the application once more
+    with suppress(Exception):
+        companion = jvm.java.lang.Class.forName(f"{_APPLICATION_MASTER}$")
+        field = companion.getDeclaredField(f"{_APPLICATION_MASTER.replace('.', '$')}$$master")
+        field.setAccessible(True)
+        failed = jvm.org.apache.hadoop.yarn.api.records.FinalApplicationStatus.FAILED
+        field.get(None).unregister(failed, message)
+        # as Spark does behind its own last word
+        path = jvm.org.apache.hadoop.fs.Path(staging)
+        path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration()).delete(path, True)

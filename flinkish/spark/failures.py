@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from flinkish.errors import (
+    ConfigurationError,
     ConnectionFailedError,
     CorruptStateError,
     EnvironmentVersionError,
@@ -80,6 +81,14 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "the Spark session has no Delta Lake, in which flinkish stores checkpoints, savepoints and history",
         "start Spark with Delta's jar and its two settings (spark.sql.extensions, spark.sql.catalog.spark_catalog), or "
         "let flinkish make the session",
+    ),
+    (
+        # Spark's daemon on an executor cannot make its socket; later tasks there fail at a path that it never had
+        r"\s*Error from python worker:\n(?:  [^\n]*\n)*?  OSError: AF_UNIX path too long|"
+        r"java\.lang\.NullPointerException\n(?:\s+at [^\n]*\n){0,5}?\s+at [\w./]*\.UnixDomainSocketAddress\.of\(",
+        ConfigurationError,
+        "the path of the socket of Spark's Python workers is too long for an executor's machine, which takes 107 bytes",
+        "set spark.python.unix.domain.socket.dir to a short directory that each machine has, such as /tmp",
     ),
     (
         r"py4j\.protocol\.Py4JNetworkError|Answer from Java side is empty|"

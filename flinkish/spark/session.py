@@ -118,7 +118,16 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
     if py4j.level == logging.NOTSET:
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
         py4j.setLevel(logging.WARNING)
-    session = _found_or_made(configuration, app_name, short_lived)
+    try:
+        session = _found_or_made(configuration, app_name, short_lived)
+    except OSError as error:
+        if "AF_UNIX path too long" not in str(error):
+            raise
+        raise ConfigurationError(
+            "the path of a socket between Spark and Python is too long for this machine, which takes 107 bytes",
+            where="Spark's setting spark.python.unix.domain.socket.dir",
+            expected="a short directory, such as /tmp",
+        ) from error
     use_object_stores_of(session, is_remote(session))
     ship_flinkish(session)
     if not is_remote(session):

@@ -19,6 +19,7 @@ from flinkish.errors import FinalOperationError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.packages import path_of, resolve
+from flinkish.launch.spark_command import SparkCommand
 from flinkish.spark.session import look_up_installed_sources
 from tests.support.processes import python_path
 
@@ -82,6 +83,18 @@ def test_jars_that_an_earlier_resolution_has_left_are_found_without_a_session(
     found = resolve(default_spark_settings()["spark.jars.packages"], SparkOptions(()), tmp_path)
     assert sorted(map(path_of, found)) == sorted(jars)
     assert "resolving" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_a_cluster_gets_deltas_jars_and_nothing_that_it_has_itself(
+    jars: list[str], deploy_mode: str, tmp_path: Path
+) -> None:
+    """``jars``: they are there."""
+    user = SparkOptions((("--master", "yarn"), ("--deploy-mode", deploy_mode), ("--jars", "mine.jar")))
+    options = SparkOptions.parse(SparkCommand({"FLINKISH_HOME": str(tmp_path)}, user).arguments())
+    *shipped, own = map(path_of, (options.value("--jars") or "").split(","))
+    assert sorted(shipped) == sorted(jars) and own == "mine.jar"
+    assert options.value("--packages") is None and options.conf("spark.jars.packages") == ""
 
 
 def test_a_job_runs_without_any_download_from_jars_that_are_given(jars: list[str], tmp_path: Path) -> None:

@@ -299,11 +299,11 @@ def test_spark_gets_the_options_when_the_job_asks_for_a_session(checkout: Checko
 def test_cluster_mode_hands_the_job_itself_to_spark_submit(checkout: Checkout) -> None:
     checkout.stub_spark_home()
     job = checkout.job("")
-    spark = ("--deploy-mode", "cluster", "--packages", "a:b:1")
+    spark = ("--deploy-mode", "cluster", "--queue", "jobs")
     assert checkout.submit(job, "--x", "y", "--", *spark).returncode == 9
     options = checkout.log.read_text().splitlines()
     assert options[-3:] == [job, "--x", "y"]
-    assert follows(options, "--packages") == "a:b:1"
+    assert follows(options, "--queue") == "jobs"
 
 
 def test_a_spark_home_of_another_version_is_refused(checkout: Checkout) -> None:
@@ -388,11 +388,19 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     assert ("FAILED before the tests: 'ruff check .'" in result.stdout) == (ruff == "1")
 
 
-def test_the_quick_part_of_the_tests_needs_no_spark(checkout: Checkout) -> None:
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ("--unit", "tests/unit -x"),
+        ("--slow", "-m slow -x"),
+        ("--platforms", "tests/platforms -m platforms -n 0 -x"),
+    ],
+)
+def test_a_part_of_the_tests_is_chosen_by_an_option(checkout: Checkout, option: str, expected: str) -> None:
     checkout.python(STUB_PYTHON)
-    checkout.run("run-tests.sh", "--unit", "-x")
+    checkout.run("run-tests.sh", option, "-x")
     pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
-    assert checkout.log.read_text().splitlines()[-1] == f"{pytest} tests/unit -x"
+    assert checkout.log.read_text().splitlines()[-1] == f"{pytest} {expected}"
 
 
 def test_ci_runs_the_one_test_command_and_nothing_else() -> None:

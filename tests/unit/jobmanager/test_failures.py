@@ -11,6 +11,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
 from flinkish.errors import (
+    ConfigurationError,
     ConnectionFailedError,
     EnvironmentVersionError,
     FencedError,
@@ -139,6 +140,41 @@ def test_failures_of_spark_are_told_apart(text: str, kind: type[FlinkishError], 
     assert type(translated) is kind
     assert said in str(translated) and text in str(translated) and WHERE in str(translated)
     assert translated.__cause__ is raised
+
+
+LOST_TASK = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
+    "3.0 (TID 16) (localhost executor 2): "
+)
+FIRST_TASK = """org.apache.spark.SparkException: 
+Error from python worker:
+  Traceback (most recent call last):
+    File "<frozen runpy>", line 198, in _run_module_as_main
+    File "/mnt/yarn/usercache/ann/container_1_01_000002/pyspark.zip/pyspark/daemon.py", line 127, in manager
+  OSError: AF_UNIX path too long
+PYTHONPATH was:
+  /opt/site-packages
+org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout.
+"""  # noqa: W291 (as Spark writes it)
+LATER_TASKS = """java.lang.NullPointerException
+\tat java.base/java.util.Objects.requireNonNull(Objects.java:209)
+\tat java.base/sun.nio.fs.UnixFileSystem.getPath(UnixFileSystem.java:263)
+\tat java.base/java.nio.file.Path.of(Path.java:147)
+\tat java.base/java.net.UnixDomainSocketAddress.of(UnixDomainSocketAddress.java:146)
+\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:167)
+"""
+
+
+@pytest.mark.parametrize("failure", [FIRST_TASK, LATER_TASKS])
+def test_a_socket_whose_path_is_too_long_on_an_executor_is_named_with_its_setting(failure: str) -> None:
+    translated = translate(PySparkException(LOST_TASK + failure), WHERE)
+    assert type(translated) is ConfigurationError
+    assert "spark.python.unix.domain.socket.dir" in str(translated) and "107 bytes" in str(translated)
+
+
+def test_another_null_pointer_is_no_socket() -> None:
+    other = LATER_TASKS.replace("java.net.UnixDomainSocketAddress.of", "java.net.InetSocketAddress.<init>")
+    assert type(translate(PySparkException(LOST_TASK + other), WHERE)) is OperationError
 
 
 @pytest.mark.parametrize(

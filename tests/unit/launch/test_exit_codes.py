@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flinkish import error_display, errors
-from flinkish.errors import FlinkishError, OperationError, UserCodeError
+from flinkish.errors import FencedError, FlinkishError, OperationError, UserCodeError
 from flinkish.exit_codes import exit_code_of
 from tests.support.processes import REPOSITORY
 
@@ -50,6 +50,22 @@ def test_each_class_of_errors_has_its_code(kind: type[FlinkishError]) -> None:
     error = kind.__new__(kind)
     expected = next((code for code, names in CODES.items() if kind.__name__ in names), 1)
     assert exit_code_of(error) == expected
+
+
+@pytest.mark.parametrize(
+    ("failure", "stopped", "code"),
+    [
+        (None, False, 0),
+        (None, True, 0),
+        (FencedError("another driver"), False, 0),
+        (OperationError("the disk is full"), False, 75),
+        (KeyError("user"), False, 1),
+    ],
+)
+def test_yarn_starts_a_driver_in_cluster_mode_again_only_where_that_helps(
+    failure: BaseException | None, stopped: bool, code: int
+) -> None:
+    assert exit_code_of(failure, stopped, {"SPARK_YARN_STAGING_DIR": "hdfs://host/user/ann/.sparkStaging/x"}) == code
 
 
 @pytest.mark.parametrize("start", STARTS)
