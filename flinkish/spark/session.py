@@ -36,11 +36,7 @@ from flinkish.spark.driver_jvm import (
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
-MIN_SPARK = (4, 0)
 
-#: A manager of checkpoint files that creates each log file once and atomically enough on a local file system, without
-#: starting a process to set permissions.
-_LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
@@ -314,14 +310,14 @@ class LostExecutors:
         return lost
 
 
-def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
+def query_settings(state_backend: str, partitions: int, batch_size: int, file_manager: str | None) -> dict[str, str]:
     """The Spark settings that a job's query needs.
 
     Args:
         state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
         partitions: the number of shuffle partitions.
         batch_size: the most rows of an Arrow batch.
-        local_files: the job directory is on a local file system.
+        file_manager: the class that manages the query's files (`local_file_manager`); None: Spark's own choice.
     """
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
@@ -334,12 +330,14 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.pollingDelay": "50ms",
         # version 2 names the files of a state after the run that wrote them; see `allow_epochs_that_do_not_run`
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+        # `QueryLog` reads version 1
+        "spark.sql.streaming.offsetLog.formatVersion": "1",
         "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
     if state_backend == "rocksdb":
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
-    if local_files:
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILE_MANAGER
+    if file_manager is not None:
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = file_manager
     return settings
 
 
