@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs all checks in a fresh checkout: creates .venv, then runs ruff, mypy and pytest. Continues after a failure and
 # exits with an error at the end.
-#   ./run-tests.sh [--unit | --slow] [pytest options]
-#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped
+#   ./run-tests.sh [--unit | --slow | --spark 4.0 | --spark 4.1] [pytest options]
+#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped;
+#     --spark: only the tests of the engine, of damage and of failures, with that Spark, in .venv-4.0 or .venv-4.1
 set -eu
 
 # without CDPATH, which makes cd go elsewhere, and print where it went
@@ -11,18 +12,28 @@ cd "$here"
 . "$here/conf/environment.sh"
 
 tests=()
+extras=test
 if [ "${1:-}" = --unit ]; then
     tests=(tests/unit)
     shift
 elif [ "${1:-}" = --slow ]; then
     tests=(-m slow)
     shift
+elif [ "${1:-}" = --spark ]; then
+    case "${2:-}" in
+    4.0 | 4.1) ;;
+    *) die "no tests for Spark '${2:-}'; expected --spark 4.0 or --spark 4.1; the ordinary run is for Spark 4.2" ;;
+    esac
+    venv="$here/.venv-$2"
+    extras="connect,spark${2/./},test-tools"
+    tests=(tests/integration/{engine,exactness,damage,trouble})
+    shift 2
 fi
 
 python="${FLINKISH_PYTHON:-python3}"
-if ! venv_has test; then check_python "$python"; fi
+if ! venv_has "$extras"; then check_python "$python"; fi
 check_java
-make_venv "$python" test
+make_venv "$python" "$extras"
 python="$venv/bin/python"
 # Spark starts its workers with this Python; by default it uses the python3 on the PATH
 export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"

@@ -26,9 +26,10 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
+from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
+from flinkish.launch.spark_version import spark_of_delta
 from flinkish.runtime.shipped_files import files_here
 
 if TYPE_CHECKING:
@@ -141,12 +142,19 @@ def _spark_run(
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
-    from flinkish.spark.session import get_session
+    from flinkish.spark.session import get_session, missing_delta
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     if session is None:
         session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
+    missing = missing_delta(spark) if settings.needs_delta or spark_of_delta() is None else ""
+    if missing:
+        settings = without_delta(settings, configuration, missing)
+        generator.without_changelog()
+        _LOG.warning(
+            "job '%s': %s: no checkpoints, no history, no restore of savepoints, no Delta tables", name, missing
+        )
     generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)

@@ -21,8 +21,8 @@ from flinkish.errors import EnvironmentVersionError
 MIN_SPARK = (4, 0)
 #: The versions of Spark that Delta Lake has a package for, in the version that ``spark-defaults.conf`` names.
 _DELTAS_SPARKS = ((4, 0), (4, 1), (4, 2))
-#: Delta Lake's settings, which make a session fail where its classes are missing.
-DELTA_SETTINGS = ("spark.sql.extensions", "spark.sql.catalog.spark_catalog")
+#: The settings that name classes of Delta Lake, without which a session fails in what it does with its catalog.
+EXTENSIONS, CATALOG = "spark.sql.extensions", "spark.sql.catalog.spark_catalog"
 
 #: The versions of PySpark whose keyed state does not work with pyarrow 26 and later, which no longer takes a float for
 #: a number of rows.

@@ -19,6 +19,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
+import pyarrow
+
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
@@ -26,8 +28,16 @@ from flinkish.launch.home import default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
+from flinkish.launch.spark_version import (
+    CATALOG,
+    EXTENSIONS,
+    check_pyarrow,
+    fits_spark,
+    no_package_of_delta,
+)
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
+    has_delta,
     jvm_is_running,
     make_archive_after_this_program,
     make_the_most_of,
@@ -104,8 +114,9 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
 
     Raises:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
-        EnvironmentVersionError: Python or Java is too old.
+        EnvironmentVersionError: Python, Java or Spark is too old, or pyarrow too new for it.
     """
+    check_pyarrow(pyarrow.__version__)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
@@ -203,15 +214,18 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
             named = own.get(WORKERS_PYTHON) or submitted.get(WORKERS_PYTHON)
             os.environ.setdefault(PYSPARK_PYTHON, named or sys.executable)
         builder = builder.remote(remote) if remote else builder.master(master)
-        for key, value in _session_settings(master).items():
+        chosen, jvm = _session_settings(master), SparkContext._jvm
+        if running and jvm is not None:
+            jars = make_the_most_of(jvm, own)
+            builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
+        if jvm is not None and not has_delta(jvm):
+            chosen = {key: value for key, value in chosen.items() if key not in (EXTENSIONS, CATALOG)}
+        for key, value in chosen.items():
             if not submitted.contains(key):
                 builder = builder.config(key, value)
         for key, value in own.items():
             if key not in ("spark.master", *MERGED_SETTINGS):
                 builder = builder.config(key, value)
-        if running and SparkContext._jvm is not None:
-            jars = make_the_most_of(SparkContext._jvm, own)
-            builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
         session = builder.getOrCreate()
     if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
         make_archive_after_this_program(own)
@@ -268,6 +282,23 @@ def settings_of_long_lived_sessions() -> dict[str, str]:
 def is_remote(spark: Any) -> bool:
     """Whether this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def missing_delta(spark: Any) -> str:
+    """Why a session has no Delta Lake, or one of another Spark, and what to do; empty if it has, and for a session of
+    Spark Connect, whose JVM cannot be asked."""
+    if is_remote(spark):
+        return ""
+    version = str(spark.version)
+    try:
+        # as a query looks for it: also among the jars that were added to the session
+        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+        delta = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf())
+    except Exception:
+        return f"the Spark session has no Delta Lake ({no_package_of_delta(version)})"
+    code = delta.getProtectionDomain().getCodeSource()
+    jar = "" if code is None else str(code.getLocation())
+    return "" if fits_spark(jar, version) else f"{jar} is not made for Spark {version} ({no_package_of_delta(version)})"
 
 
 def may_run_on_other_machines(spark: Any) -> bool:

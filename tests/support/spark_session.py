@@ -13,7 +13,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from flinkish.launch.spark_home import home_without_zip
-from flinkish.launch.spark_version import DELTA_SETTINGS, file_manager_of
+from flinkish.launch.spark_version import CATALOG, EXTENSIONS, file_manager_of
 from flinkish.spark.session import settings_of_long_lived_sessions
 from tests.support.ivy import cache_folder
 from tests.support.processes import python_path
@@ -67,7 +67,11 @@ def session_settings(folder: Path) -> dict[str, str]:
         **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }
-    return settings if spark_jars() else {key: value for key, value in settings.items() if key not in DELTA_SETTINGS}
+    return (
+        settings
+        if spark_jars()
+        else {key: value for key, value in settings.items() if key not in (EXTENSIONS, CATALOG)}
+    )
 
 
 def home_of_sessions() -> str:
