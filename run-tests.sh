@@ -3,7 +3,8 @@
 # exits with an error at the end.
 #   ./run-tests.sh [--unit | --slow | --spark 4.0 | --spark 4.1] [pytest options]
 #     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped;
-#     --spark: only the tests of the engine, of damage and of failures, with that Spark, in .venv-4.0 or .venv-4.1
+#     --spark: with that Spark, in .venv-4.0 or .venv-4.1, only the tests of the engine, of exactness, of damage and of
+#     trouble
 set -eu
 
 # without CDPATH, which makes cd go elsewhere, and print where it went
@@ -52,9 +53,11 @@ check() {
     echo "== $*"
     "$python" -m "$@" || failed="$failed '$*'"
 }
-check ruff check .
-check ruff format --check .
-check mypy --strict flinkish
+if [ "$extras" = test ]; then
+    check ruff check .
+    check ruff format --check .
+    check mypy --strict flinkish
+fi
 
 if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"

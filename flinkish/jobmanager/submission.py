@@ -29,7 +29,7 @@ from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
-from flinkish.launch.spark_version import spark_of_delta
+from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.shipped_files import files_here
 
 if TYPE_CHECKING:
@@ -65,9 +65,14 @@ def submit(
         session: the Spark session to run in; None: the active one, or else a local one.
 
     Raises:
-        FlinkishError: the program or the configuration is wrong, or the job's directory or savepoint cannot be used.
+        FlinkishError: there is no PySpark, the program or the configuration is wrong, or the job's directory or
+            savepoint cannot be used.
     """
     configuration.validate()
+    in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
+    if not in_minicluster:
+        # before any module imports PySpark
+        spark_version()
     program = SubmittedProgram(graph, configuration, job_name, chaining)
     offer(program)
     replay = requested_replay()
@@ -81,7 +86,6 @@ def submit(
     needed = dependencies_of(configuration)
     if needed.jars_of_flink:
         note_not_needed(", ".join(needed.jars_of_flink), "flinkish has connectors and formats of its own, in Python")
-    in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
     if in_minicluster:
         # it keeps no directory, so that nothing follows from one
         configuration = Configuration(configuration)

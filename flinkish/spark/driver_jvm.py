@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.launch import class_archive
-from flinkish.launch.daemon import DRIVERS_OUTPUT
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
     LOCAL_IP,
@@ -64,6 +63,9 @@ def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> 
         settings: the program's own settings for Spark, which win over those of its start.
         short_lived: whether the JVM is to start fast rather than to run Spark's own code fast.
     """
+    # it imports PySpark, without which the modules that import this one work in the minicluster
+    from flinkish.launch.daemon import DRIVERS_OUTPUT
+
     given, command = submitted_options(os.environ), _command(settings)
     # with a server's address in the environment, the JVM would not take a master
     variables: dict[str, str | None] = {"SPARK_REMOTE": None}

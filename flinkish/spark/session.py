@@ -34,6 +34,7 @@ from flinkish.launch.spark_version import (
     check_pyarrow,
     fits_spark,
     no_package_of_delta,
+    spark_version,
 )
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
@@ -116,6 +117,7 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
         EnvironmentVersionError: Python, Java or Spark is too old, or pyarrow too new for it.
     """
+    spark_version()
     check_pyarrow(pyarrow.__version__)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
