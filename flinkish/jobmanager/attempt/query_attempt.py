@@ -28,10 +28,11 @@ from flinkish.jobmanager.attempt.query_inputs import (
     input_is_read,
     keep_packing,
     known_sources,
+    planned_position,
     source_positions,
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
-from flinkish.jobmanager.attempt.run_plan import QueryRun, plan_runs, waits_for_records
+from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs, waits_for_records
 from flinkish.jobmanager.directory.free_space import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -45,7 +46,6 @@ from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
-from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress
 from flinkish.spark.addressing import partitions_of
@@ -285,6 +285,8 @@ class QueryAttempt:
             self._query = self._start(run, deployment)
             self._observer.query_started()
             self._follow(self._query)
+            if not (self._ends or self.ended):
+                check_end(self.spark, run, where)
         except Exception as error:
             if not self._was_stopped(error):
                 raise with_free_space(translate(error, where), self.directory) from error
@@ -317,7 +319,8 @@ class QueryAttempt:
         allow_epochs_that_do_not_run(self.spark)
         options = run.options
         if not plans_with_start():
-            options = replace(options, begins_at=self._planned_position(), frozen=run.available_now)
+            begins_at = planned_position(self.job, self.location)
+            options = replace(options, begins_at=begins_at, frozen=run.available_now)
         with settings_in_force(self.spark, settings):
             frame = build_plan(self.spark, self.job, self.sources, deployment, options, self.directory.path)
             writer = (
@@ -331,13 +334,6 @@ class QueryAttempt:
             else:
                 writer = writer.trigger(processingTime=f"{run.interval_ms} milliseconds")
             return writer.start()
-
-    def _planned_position(self) -> dict[str, Any]:
-        """The offset of the split sources at which the next epoch to be planned begins: the end of the newest planned
-        one, which Spark runs before it asks for another."""
-        log = QueryLog(self.location.path)
-        planned = log.planned()
-        return offset_of(log.positions(planned[-1])[0] if planned else None, f"job '{self.job.name}'")
 
     def _epoch_function(self, deployment: Deployment) -> EpochFunction:
         return EpochFunction(deployment, self.directory.path, self.directory.token)

@@ -100,6 +100,14 @@ def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[
     return all(progress.all_assigned and not progress.open for progress in read)
 
 
+def planned_position(job: JobDescriptor, location: QueryLocation) -> dict[str, Any]:
+    """The offset of the split sources at which the next epoch to be planned begins: the end of the newest planned one,
+    which Spark runs before it asks for another."""
+    log = QueryLog(location.path)
+    planned = log.planned()
+    return offset_of(log.positions(planned[-1])[0] if planned else None, f"job '{job.name}'")
+
+
 def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
     """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
 
