@@ -24,6 +24,7 @@ from xml.etree import ElementTree
 from flinkish.common.storage import check_private, make_private
 from flinkish.errors import ConfigurationError
 from flinkish.launch.options import read_properties
+from flinkish.launch.spark_version import spark_of_delta
 
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
@@ -33,6 +34,8 @@ SETTINGS = "FLINKISH_SETTINGS"
 SHIPPED_SETTINGS = "flinkish-settings.json"
 # files of settings are removed after this time, when no driver can be about to start with them
 _RETAINED_S = 24 * 3600.0
+#: Stands for the version of Spark in the name of Delta's package.
+_SPARK = "{spark}"
 
 
 class Home:
@@ -177,9 +180,11 @@ def s3_settings_without_spark(environment: Mapping[str, str]) -> dict[str, dict[
 
 
 def default_spark_settings() -> dict[str, str]:
-    """The settings of the ``spark-defaults.conf`` in this package."""
-    data = pkgutil.get_data(__package__ or "", _DEFAULTS)
-    return read_properties((data or b"").decode())
+    """The settings of the ``spark-defaults.conf`` in this package, with Delta Lake's package for the installed Spark;
+    without that setting if Delta has none."""
+    data, spark = pkgutil.get_data(__package__ or "", _DEFAULTS), spark_of_delta()
+    settings = read_properties((data or b"").decode().replace(_SPARK, spark or _SPARK))
+    return {key: value for key, value in settings.items() if _SPARK not in value}
 
 
 def _parsed(settings: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ import shlex
 import site
 import sys
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from flinkish.launch import class_archive
@@ -19,7 +20,8 @@ from flinkish.launch.archive import own_archive
 from flinkish.launch.home import SETTINGS, SHIPPED_SETTINGS, Home, default_spark_settings, settings_file
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
 from flinkish.launch.packages import PACKAGES, path_of, resolve
-from flinkish.launch.spark_home import home_without_zip, spark_defaults
+from flinkish.launch.spark_home import holds_delta, home_without_zip, is_shipped_with_delta, settings_of_platform
+from flinkish.launch.spark_version import CATALOG, EXTENSIONS
 
 _MERGED = ("--jars", "--packages", "--py-files", "--driver-class-path", "--remote")
 #: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
@@ -72,7 +74,7 @@ class SparkCommand:
         #: The settings of the properties file that is in force: the one that the user names, else the installation's.
         self._file_settings = self._own_settings if named is None else _settings_of(Path(named))
         #: The settings of Spark's own installation, below all others.
-        self._platform_settings = _settings_of(spark_defaults(environment))
+        self._platform_settings = settings_of_platform(environment)
 
     def master(self) -> str:
         """The URL of Spark's master, such as ``local[*]``."""
@@ -97,8 +99,24 @@ class SparkCommand:
         return self._spark.value("--remote") or self._environment.get("SPARK_REMOTE")
 
     def packages(self) -> str:
-        """The Maven packages of the settings (Delta Lake) and of the user, separated by commas."""
-        return comma_list(self._settings.get(PACKAGES), self._in_force("--packages", PACKAGES))
+        """The Maven packages of the settings (Delta Lake, unless there is one without it) and of the user, separated by
+        commas."""
+        own = self._settings.get(PACKAGES)
+        if own == default_spark_settings().get(PACKAGES) and self._has_delta:
+            own = None
+        return comma_list(own, self._in_force("--packages", PACKAGES))
+
+    @cached_property
+    def _has_delta(self) -> bool:
+        """Whether Spark has Delta Lake without flinkish's package: the platform has put it among Spark's jars, or it is
+        among the packages and jars of the user or of the platform's settings."""
+        jars = (self._in_force("--jars", "spark.jars") or "").split(",")
+        class_path = (self._in_force("--driver-class-path", _CLASS_PATH) or "").split(os.pathsep)
+        return (
+            is_shipped_with_delta(self._environment)
+            or ":delta-spark" in (self._in_force("--packages", PACKAGES) or "")
+            or any(holds_delta(entry.strip()) for entry in (*jars, *class_path) if entry.strip())
+        )
 
     def _in_force(self, option: str, key: str) -> str | None:
         """The value of an option that is also a configuration key: the user's, else that of the properties file, else
@@ -166,6 +184,12 @@ class SparkCommand:
             # the sockets lie in the folder of the driver, which only this user can enter
             del chosen[_SOCKETS]
         above = {PACKAGES, *self._file_settings, *(self._platform_settings.keys() & {_MASTER})}
+        if PACKAGES in self._settings or self._has_delta:
+            # the platform's catalog stays, and its extensions stay beside that of Delta
+            chosen[EXTENSIONS] = comma_list(self._platform_settings.get(EXTENSIONS), chosen[EXTENSIONS])
+            above |= {CATALOG} & self._platform_settings.keys()
+        else:
+            above |= {EXTENSIONS, CATALOG}
         return _as_options({key: value for key, value in chosen.items() if key not in above})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:

@@ -41,6 +41,10 @@ _PACKING = {
 _MIN_PARTITIONS = "spark.sql.files.minPartitionNum"
 
 
+#: How a position begins in the progress of PySpark before 4.2, which shows it as Python shows a dict.
+_NO_JSON = "{'"
+
+
 def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptions) -> dict[str, str]:
     """The settings for packing files that the job directory began with; a new directory begins with the defaults.
 
@@ -96,6 +100,14 @@ def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[
     return all(progress.all_assigned and not progress.open for progress in read)
 
 
+def planned_position(job: JobDescriptor, location: QueryLocation) -> dict[str, Any]:
+    """The offset of the split sources at which the next epoch to be planned begins: the end of the newest planned one,
+    which Spark runs before it asks for another."""
+    log = QueryLog(location.path)
+    planned = log.planned()
+    return offset_of(log.positions(planned[-1])[0] if planned else None, f"job '{job.name}'")
+
+
 def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
     """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
 
@@ -109,8 +121,10 @@ def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | N
         # the next batch starts where this one ended, even if it has nothing to read
         if batch in (epoch, epoch + 1):
             edge = "endOffset" if batch == epoch else "startOffset"
-            return [_text(source[edge]) for source in progress["sources"]]
-    # its last progress is that of another epoch
+            ends = [_text(source[edge]) for source in progress["sources"]]
+            if not any(end is not None and end.startswith(_NO_JSON) for end in ends):
+                return ends
+    # its last progress is that of another epoch, or says it in Python's words
     return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
 
 

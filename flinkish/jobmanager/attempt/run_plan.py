@@ -15,12 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from flinkish.core.source import Source, SplitSource
+from flinkish.errors import FinalOperationError, SparkLostError
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions, frame_sources
+from flinkish.spark.session import is_remote
 
 #: A limit this large counts as none.
 _UNLIMITED = 2**50
@@ -39,6 +42,8 @@ class QueryRun:
     interval_ms: int = 0
     #: whether epochs of this run announce the end of the sources that Spark reads
     announces_end: bool = False
+    #: whether an epoch of this run must say that the input has ended, before the run ends by itself
+    reaches_end: bool = False
 
 
 def plan_runs(
@@ -66,11 +71,33 @@ def plan_runs(
         run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
         return [run if frame_sources(sources) else _on_request(run, job)]
     if not frame_sources(sources):
-        return [
-            _on_request(QueryRun(base, all_read or settings.epoch_interval_ms == 0, settings.epoch_interval_ms), job)
-        ]
-    ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True)
+        interval_ms = settings.epoch_interval_ms
+        return [_on_request(QueryRun(base, all_read or interval_ms == 0, interval_ms, reaches_end=not all_read), job)]
+    ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True, reaches_end=True)
     return [ending] if end_announced or _unbounded_epochs(job) else [QueryRun(base, True), ending]
+
+
+def check_end(spark: Any, run: QueryRun, where: str) -> None:
+    """Check a query that has ended without an exception, though nobody has ended it here and nothing has said that the
+    input has ended. Spark reports the same when somebody else stops a query, or when its JVM shuts down.
+
+    Raises:
+        SparkLostError: Spark has been shut down.
+        FinalOperationError: somebody else has stopped the query.
+    """
+    if not is_remote(spark) and spark.sparkContext._jsc.sc().isStopped():
+        raise SparkLostError(
+            "Spark was shut down while the job ran",
+            where=where,
+            hint="start the same job again in a new driver; it goes on from the last committed epoch",
+        )
+    if run.reaches_end or not run.available_now:
+        raise FinalOperationError(
+            "the query was stopped, and not by flinkish",
+            where=where,
+            expected="jobs to be stopped by `flinkish stop` or `flinkish cancel`, or by their JobClient",
+            hint="start the same job again; it goes on from the last committed epoch",
+        )
 
 
 def waits_for_records(sources: Mapping[int, Source]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.errors import FlinkishError, IncompatibleJobError
+from flinkish.errors import FlinkishError, IncompatibleJobError, OperationError
 from flinkish.runtime.phases import Phase, set_hook
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
@@ -159,6 +161,40 @@ def test_the_last_epoch_stays_the_last_one_when_it_runs_again(
     assert failed
     assert sorted(collected.rows["out"]) == sorted(WINDOWS.items())
     assert (job_dir / "ended.json").exists()
+
+
+@pytest.mark.parametrize("interval", ["0 ms", "10 ms"])
+def test_a_query_that_somebody_else_stops_is_not_taken_for_the_end_of_its_job(
+    spark: SparkSession, tmp_path: Path, files: Path, interval: str
+) -> None:
+    """As a notebook does that cancels its cell, and Spark itself when its JVM shuts down."""
+    with collecting() as collected:
+        env = environment(
+            tmp_path / "job", flinkish__epoch__max_records_per_source=8, flinkish__epoch__interval=interval
+        )
+        windows_of_lines(env, files, collected)
+
+        def stop(at: Phase, details: dict[str, Any]) -> None:
+            if at is Phase.PLANNED and details["epoch"] == 1:
+                (query,) = spark.streams.active
+                # from a thread of its own, since it waits for this epoch
+                threading.Thread(target=query.stop, daemon=True).start()
+                time.sleep(2)
+
+        set_hook(stop)
+        try:
+            # Spark says nothing of the stop, unless a call into its JVM is interrupted by it
+            with pytest.raises(OperationError, match="the query was stopped, and not by flinkish|InterruptedException"):
+                env.execute("stopped")
+        finally:
+            set_hook(None)
+        assert not (tmp_path / "job" / "ended.json").exists()
+        env = environment(
+            tmp_path / "job", flinkish__epoch__max_records_per_source=8, flinkish__epoch__interval=interval
+        )
+        windows_of_lines(env, files, collected)
+        env.execute("stopped")
+    assert sorted(collected.rows["out"]) == sorted(WINDOWS.items())
 
 
 def test_a_job_with_an_interval_ends_though_its_last_epoch_was_committed_before_it_failed(
