@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from flinkish.core.source import SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
@@ -26,6 +27,10 @@ class EpochFigures:
     watermark_ms: int | None
     #: every source has ended
     end_of_input: bool
+    #: those of ``records_in`` that flinkish has read itself, split by split
+    split_records_in: int = 0
+    #: how long the epoch has taken in ms, until its sinks have committed it; 0: an earlier run has prepared it
+    duration_ms: int = 0
     #: sink uid -> number of committed records
     sink_records: dict[str, int] = field(default_factory=dict)
     #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"" if they are unchanged
@@ -62,6 +67,7 @@ def sum_up(
     for commit in commits:
         sink_records[job.sink(commit.sink).uid] += commit.records
     sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
+    read_by_splits = {vertex.id for vertex in job.vertices if isinstance(vertex.source, SplitSource)}
     watermarks = [
         task.watermark_ms
         for task in all_tasks
@@ -72,6 +78,7 @@ def sum_up(
         time_ms=time_ms,
         records_in=sum(task.records_in for task in all_tasks if task.vertex in sources),
         records_out=sum(sink_records.values()),
+        split_records_in=sum(task.records_in for task in all_tasks if task.vertex in read_by_splits),
         watermark_ms=min(watermarks, default=None),
         end_of_input=bool(sources) and all(_ended(job, vertex, all_tasks) for vertex in sources),
         sink_records=sink_records,

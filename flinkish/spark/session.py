@@ -355,6 +355,26 @@ def allow_epochs_that_do_not_run(spark: Any) -> None:
     spark.conf.set("spark.sql.streaming.stateStore.commitValidation.enabled", "false")
 
 
+#: The local property of a thread of Spark that holds the description of its jobs.
+_DESCRIPTION = "spark.job.description"
+
+
+@contextmanager
+def described_jobs(session: Any, description: str) -> Iterator[None]:
+    """Give all Spark jobs that this thread begins inside the context a description, which Spark's UI shows for each job
+    and its stages. Under Spark Connect there is none: a client cannot set it."""
+    if is_remote(session):
+        yield
+        return
+    context = session.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
+
+
 #: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.
 _starting = threading.RLock()
 

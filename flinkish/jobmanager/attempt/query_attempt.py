@@ -56,6 +56,7 @@ from flinkish.spark.session import (
     query_settings,
     settings_in_force,
 )
+from flinkish.spark.split_source import show_records_in_progress
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -133,6 +134,8 @@ class QueryAttempt:
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
         self._executors: LostExecutors | None = None
+        #: whether Spark's progress can be made to count records
+        self._spark_counts_records = True
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
@@ -178,7 +181,19 @@ class QueryAttempt:
         StopQuery if the epoch was given up."""
         self._running.gate.go_through()
         self.directory.check_owner(self.job.name)
+        self._show_records(report)
         self._tell(report)
+
+    def _show_records(self, report: EpochReport) -> None:
+        if not self._spark_counts_records:
+            return
+        try:
+            show_records_in_progress(self.spark, report)
+        except Exception as error:
+            self._spark_counts_records = False
+            _log.info(
+                "job '%s': numInputRows of Spark's progress counts buffers: %s", self.job.name, escaped(str(error))
+            )
 
     def _epoch_running(self, progress: EpochProgress) -> None:
         self._observer.epoch_running(progress)
