@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.input_gate import WHOLE_SOURCE
+from flinkish.runtime.input_gate import WHOLE_SOURCE, vertex_of
 from flinkish.runtime.report import TaskReport
 
 
@@ -37,11 +37,33 @@ class EpochFigures:
     accumulators: bytes = b""
 
 
+class SilentSplit(NamedTuple):
+    """A split that holds the watermark back because nothing comes from it."""
+
+    source_uid: str
+    source_name: str
+    #: its name, or ``?`` if no split of the source has ever sent anything
+    split: str
+    silent_ms: int
+
+
 @dataclass(frozen=True)
 class EpochReport(EpochFigures):
     """The figures of one epoch of a job, and the reports of its tasks."""
 
     tasks: tuple[TaskReport, ...] = field(default=(), kw_only=True)
+
+    def silent_splits(self, job: JobDescriptor) -> list[SilentSplit]:
+        """The splits of sources that hold the watermark back because nothing comes from them."""
+        longest: dict[str, int] = {}
+        for task in self.tasks:
+            for origin, silent_ms in task.silent_splits.items():
+                longest[origin] = max(silent_ms, longest.get(origin, 0))
+        found = []
+        for origin, silent_ms in sorted(longest.items()):
+            vertex = job.vertex(vertex_of(origin))
+            found.append(SilentSplit(vertex.head.uid, vertex.head.name, origin.partition("/")[2], silent_ms))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The report as a dict of plain values."""

@@ -282,3 +282,11 @@ def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
     if file is not None and str(location).endswith(_SPARKS_LOGGING):
         jvm.java.lang.System.setProperty("flinkish.spark.log", str(command.home.spark_log))
         context.setConfigLocation(jvm.java.net.URI(Path(file).as_uri()))
+
+
+def log_files(jvm: Any) -> list[str]:
+    """The files that Spark's JVM logs to, as its logging is configured; [] if it writes to the console only."""
+    loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
+    context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
+    appenders = context.getConfiguration().getAppenders().values()
+    return [str(one.getFileName()) for one in appenders if one.getClass().getSimpleName().endswith("FileAppender")]

@@ -29,6 +29,7 @@ from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKE
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
     jvm_is_running,
+    log_files,
     make_archive_after_this_program,
     make_the_most_of,
     submit_variables,
@@ -281,6 +282,18 @@ def may_run_on_other_machines(spark: Any) -> bool:
         return not str(spark.conf.get("spark.master", "local")).startswith("local")
     except Exception:
         return False
+
+
+def where_to_look(spark: Any, directory: str) -> str:
+    """Where a job on this session can be watched, in one line for people: Spark's UI, the log files of its JVM and the
+    job directory."""
+    places: list[str] = []
+    # a client of Spark Connect sees neither, and a platform may hide the JVM from programs
+    with suppress(Exception):
+        ui = spark.sparkContext.uiWebUrl
+        places.append(f"Spark's UI {ui}" if ui else "Spark's UI is off (spark.ui.enabled)")
+        places += [f"log {file}" for file in log_files(spark.sparkContext._jvm)]
+    return ", ".join([*places, f"job directory {directory}"])
 
 
 #: The reason for which Spark removes an executor that it has ended itself, as dynamic allocation does.
