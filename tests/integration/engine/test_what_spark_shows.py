@@ -16,10 +16,11 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from flinkish.common import Encoder, Row, Types, WatermarkStrategy
+from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.delta import DeltaSink
 from flinkish.datastream.connectors.file_system import FileSink
+from flinkish.datastream.formats.parquet import ParquetBulkWriters
 from flinkish.jobmanager.client import RunClient
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.test_describe import eventually
@@ -81,7 +82,7 @@ def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tm
     counts = numbers.key_by(lambda n: n % 3).map(lambda n: Row(key=n % 3, n=n), COUNT).name("count").uid("count")
     counts.sink_to(DeltaSink(str(tmp_path / "table"))).uid("table").name("table")
     counts.sink_to(lambda frame, epoch: frame.write.mode("append").parquet(written)).uid("function").name("write")
-    files = FileSink.for_row_format(str(tmp_path / "files"), Encoder.simple_string_encoder()).build()
+    files = FileSink.for_bulk_format(str(tmp_path / "files"), ParquetBulkWriters.for_row_type(COUNT)).build()
     counts.filter(lambda row: row.key == 0).name("zero").sink_to(files).uid("files").name("files")
     with listening(spark) as progress:
         client = env.execute_async("shown")
@@ -97,6 +98,7 @@ def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tm
     metrics = client.describe().metrics
     assert (metrics["records_in"], metrics["records_out"]) == (30 * len(reports), 70 * len(reports))
     assert [rows for rows in progress.rows if rows] == [30] * len(reports)
+    assert spark.read.parquet(str(tmp_path / "files")).count() == 10 * len(reports), "bulk files are a plain folder"
     jobs, stages = descriptions(spark, "shown")
     assert jobs == stages
     assert jobs > {
