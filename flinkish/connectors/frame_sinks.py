@@ -164,8 +164,10 @@ class DeltaSink(DataFrameSink):
         _check_row(input_type, where, "DeltaSink")
 
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
+        return _last_transaction(session, self._table.location(session), _application(context))
+
+    def prepare(self, session: Any) -> None:
         self._demands.location = self._table.location(session)
-        return _last_transaction(session, self._demands.location, _application(context))
 
     def check_columns(self, columns: Any, where: str) -> None:
         self._demands.check(columns, where)
@@ -231,8 +233,7 @@ class DeltaMergeSink(DataFrameSink):
         return f"Delta table {self._table}"
 
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
-        self._demands.location = self._table.location(session)
-        return _last_transaction(session, self._demands.location, _application(context))
+        return _last_transaction(session, self._table.location(session), _application(context))
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
@@ -245,6 +246,9 @@ class DeltaMergeSink(DataFrameSink):
                 where=where,
                 expected=f"one of {', '.join(names)}",
             )
+
+    def prepare(self, session: Any) -> None:
+        self._demands.location = self._table.location(session)
 
     def check_columns(self, columns: Any, where: str) -> None:
         self._demands.check(columns, where)

@@ -28,6 +28,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
     input_is_read,
     keep_packing,
     known_sources,
+    prepare_sinks,
     source_positions,
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
@@ -213,6 +214,7 @@ class QueryAttempt:
         try:
             self._forget_earlier_stops()
             check_committed(self.spark, self.job, self.directory)
+            prepare_sinks(self.spark, self.job)
             self._take_earlier_reports()
             self._run_queries()
             if self.ended:
