@@ -29,6 +29,10 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
 
 
+#: whether `show_uncaught` was called
+_shown = False
+
+
 def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
     """The text that is shown for an uncaught error.
 
@@ -85,6 +89,8 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
     Has the signature of ``sys.excepthook``: a SystemExit that the hook raises is for Python the end of the program.
     Exceptions that are not flinkish's are shown as Python shows them. Nothing ends at an interactive prompt.
     """
+    global _shown
+    _shown = True
     _end_application(error)
     if not isinstance(error, FlinkishError):
         return sys.__excepthook__(kind, error, trace)
@@ -98,6 +104,11 @@ def _end_application(error: BaseException) -> None:
     jvm = sys.modules.get(_JVM)
     if jvm is not None and exit_code_of(error) == ExitCode.FAILED:
         jvm.end_application(redact(f"{type(error).__name__}: {error}"))
+
+
+def was_shown() -> bool:
+    """Whether an uncaught error was shown in this process, by `show_uncaught` or by Python itself."""
+    return _shown or getattr(sys, "last_value", None) is not None
 
 
 def install() -> None:

@@ -28,6 +28,9 @@ class BulkWriter(abc.ABC):
 class BulkWriterFactory(abc.ABC):
     """Creates bulk writers in the workers. Subclass it in plain Python; it must be picklable."""
 
+    #: the end of the names of the files, by which readers know the format, such as ``.parquet``
+    file_suffix: str = ""
+
     @abc.abstractmethod
     def create(self) -> BulkWriter:
         """A new writer for one file."""

@@ -177,6 +177,8 @@ class Row:
                 expected=f"one of {', '.join(self._fields)}",
                 hint="output_type=Types.ROW_NAMED(...) gives records names",
             ) from None
+        except AttributeError:
+            raise _without_names(name) from None
 
     def __getattr__(self, item: str) -> Any:
         if item.startswith("_"):
@@ -186,9 +188,7 @@ class Row:
         except (IndexError, ValueError):
             raise AttributeError(f"the Row has no field {item!r}; it has {', '.join(self._fields)}") from None
         except AttributeError:
-            raise AttributeError(
-                f"the Row has no field names, so no field {item!r}; output_type=Types.ROW_NAMED(...) gives names"
-            ) from None
+            raise _without_names(item) from None
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = getattr(self, "_fields", None)
@@ -228,6 +228,13 @@ class Row:
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def _without_names(name: str) -> AttributeError:
+    """The error for a field that is asked for by name in a Row that has only positions; PyFlink's class of error."""
+    return AttributeError(
+        f"the Row has no field names, so no field {name!r}; output_type=Types.ROW_NAMED(...) gives names"
+    )
 
 
 def _create_row(fields: list[str] | None, values: Sequence[Any], row_kind: RowKind = RowKind.INSERT) -> Row:

@@ -1,13 +1,17 @@
-"""``DeltaSource``: reads a Delta table as a stream of Rows."""
+"""``DeltaSource``, which reads a Delta table as a stream of Rows, and what a Delta table is called (`DeltaTable`)."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.delta_commit import described_table
 from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
+from flinkish.common.typeinfo.spark_ddl import quoted
 from flinkish.connectors.column_decoder import ColumnDecoder
 from flinkish.connectors.spark_types import type_of_schema
 from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
@@ -17,37 +21,107 @@ from flinkish.errors import ProgramError, SavepointError
 _STARTS = ("startingversion", "startingtimestamp")
 
 
+#: One to three parts of a name in Spark's catalogs; a part in backquotes may have any characters.
+_TABLE_NAME = re.compile(r"(?:\w+|`(?:[^`]|``)+`)(?:\.(?:\w+|`(?:[^`]|``)+`)){0,2}")
+
+
+@dataclass(frozen=True)
+class DeltaTable:
+    """A Delta table, by its path or by its name in a catalog of Spark, such as those of Unity Catalog and Glue.
+
+    Args:
+        path: path or URI of the table; "": the table has a name.
+        name: ``catalog.schema.table``, ``schema.table`` or ``table``; the rest is what the session has then.
+
+    Raises:
+        ProgramError: none of the two is given, or both, or the name is none.
+    """
+
+    path: str
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.path) == bool(self.name):
+            raise ProgramError(
+                "a Delta table without a path and a name" if not self.name else f"{self.path} and {self.name}",
+                where="DeltaSource, DeltaSink",
+                expected="either the path of the table, or table='catalog.schema.table'",
+            )
+        if self.name and _TABLE_NAME.fullmatch(self.name) is None:
+            raise ProgramError(
+                f"{self.name!r} is no name of a table",
+                where="DeltaSource, DeltaSink",
+                expected="catalog.schema.table, with parts of other characters in backquotes",
+                hint="a path is the first argument",
+            )
+
+    def __str__(self) -> str:
+        return self.path or self.name
+
+    def read(self, session: Any) -> Any:
+        """The rows of the table as a DataFrame of this session."""
+        reader = session.read.format("delta")
+        return reader.load(self.path) if self.path else reader.table(self.name)
+
+    def read_stream(self, reader: Any) -> Any:
+        """The rows of the table as a streaming DataFrame. ``reader``: Delta's DataStreamReader."""
+        return reader.load(self.path) if self.path else reader.table(self.name)
+
+    def write(self, writer: Any) -> None:
+        """Write a DataFrame to the table. ``writer``: Delta's DataFrameWriter."""
+        if self.path:
+            writer.save(self.path)
+        else:
+            writer.saveAsTable(self.name)
+
+    def location(self, session: Any) -> str | None:
+        """The path of the table; None if there is no table of that name."""
+        from pyspark.errors import AnalysisException
+
+        if self.path:
+            return self.path
+        try:
+            return str(session.sql(f"DESCRIBE DETAIL {self.name}").select("location").collect()[0][0])
+        except AnalysisException:
+            return None
+
+
 class DeltaSource(DataFrameSource):
     """Reads the rows of a Delta table: first the rows that it has, then the rows that are appended to it.
 
     Args:
         path: path or URI of the table.
-        type_info: a ROW_NAMED of the columns to read; None: all columns, with the types of the table's schema (read by
-            Spark when the type is needed, which requires an active session).
+        type_info: a ROW_NAMED of the columns to read; None: all columns, with the types of the table's schema. It is
+            read from the table's log; for a table with a name, and where the log cannot be read from here, by Spark,
+            which requires an active session when the source is added to the program.
         bounded: whether the source ends when it has read everything that is there.
         options: further options of Delta's reader (``ignoreDeletes``, ``skipChangeCommits``, ``startingVersion``, ...).
+        table: instead of ``path``, the name of the table in a catalog of Spark: ``catalog.schema.table``.
 
     Restore: exact if the savepoint's epoch ended with a whole version of the table. A savepoint taken in the middle of
     a version (a large one that is read over several epochs) is refused. An update or delete in the table fails the job,
     unless the options say otherwise.
 
     Raises:
-        ProgramError: the type is no ROW; or, when the job starts, there is no such table or it lacks a column.
+        ProgramError: the type is no ROW, or it is not known and there is no session; or, when the job starts, there is
+            no such table or it lacks a column.
         SavepointError: when the job starts, the savepoint was taken in the middle of a version.
     """
 
     def __init__(
         self,
-        path: str,
+        path: str = "",
         type_info: TypeInformation | None = None,
         bounded: bool = False,
         options: Mapping[str, str] | None = None,
+        *,
+        table: str = "",
     ) -> None:
+        self._table = DeltaTable(path, table)
         if type_info is not None and not isinstance(type_info, RowTypeInfo):
             raise ProgramError(
-                f"the type {type_info!r} has no columns", where=f"DeltaSource {path}", expected="Types.ROW_NAMED"
+                f"the type {type_info!r} has no columns", where=f"DeltaSource {self._table}", expected="Types.ROW_NAMED"
             )
-        self._path = path
         self._type_info = type_info
         self._bounded = bounded
         self._options = dict(options or {})
@@ -62,10 +136,26 @@ class DeltaSource(DataFrameSource):
 
     def _row_type(self) -> RowTypeInfo:
         if self._type_info is None:
-            from pyspark.sql import SparkSession
-
-            self._type_info = type_of_schema(self._checked(lambda: _read_schema(SparkSession.active(), self._path)))
+            self._type_info = type_of_schema(self._schema())
         return self._type_info
+
+    def _schema(self) -> Any:
+        """The schema of the table, as Spark has it."""
+        from pyspark.sql import SparkSession
+        from pyspark.sql.types import StructType
+
+        described = described_table(self._table.path) if self._table.path else None
+        if described is not None:
+            return StructType.fromJson(json.loads(described["schemaString"]))
+        session = SparkSession.getActiveSession()
+        if session is None:
+            raise ProgramError(
+                "the columns of the Delta table are not known before there is a Spark session",
+                where=f"DeltaSource {self._table}",
+                expected="type_info=Types.ROW_NAMED(...), or an active session",
+                hint="correct the path if there is no such table",
+            )
+        return self._checked(lambda: self._table.read(session).schema)
 
     @property
     def begins_anew(self) -> bool:
@@ -74,7 +164,7 @@ class DeltaSource(DataFrameSource):
         return "latest" not in map(str.lower, starts)
 
     def decoder(self) -> RecordDecoder:
-        return ColumnDecoder(self._row_type(), f"DeltaSource {self._path}")
+        return ColumnDecoder(self._row_type(), f"DeltaSource {self._table}")
 
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
         options = self._options
@@ -85,8 +175,18 @@ class DeltaSource(DataFrameSource):
         reader = spark.readStream.format("delta").option("maxBytesPerTrigger", str(limits.max_bytes))
         for key, value in options.items():
             reader = reader.option(key, value)
-        names = [f"`{name.replace('`', '``')}`" for name in self._row_type().get_field_names()]
-        return self._checked(lambda: reader.load(self._path).select(*names))
+        frame = self._checked(lambda: self._table.read_stream(reader))
+        names = self._row_type().get_field_names()
+        there = {name.lower() for name in frame.columns}
+        missing = [name for name in names if name.lower() not in there]
+        if missing:
+            raise ProgramError(
+                f"the Delta table has no column {', '.join(map(repr, missing))}",
+                where=f"DeltaSource {self._table}",
+                expected=f"some of {', '.join(frame.columns)}",
+                hint="correct the names in type_info, or leave it out to read all columns",
+            )
+        return self._checked(lambda: frame.select(*map(quoted, names)))
 
     def _checked(self, action: Any) -> Any:
         from pyspark.errors import AnalysisException
@@ -96,14 +196,10 @@ class DeltaSource(DataFrameSource):
         except AnalysisException as error:
             raise ProgramError(
                 f"the Delta table cannot be read: {str(error).splitlines()[0]}",
-                where=f"DeltaSource {self._path}",
+                where=f"DeltaSource {self._table}",
                 expected="a Delta table with the declared columns",
-                hint="create the table first, or correct path and names",
+                hint="create the table first, or correct the path or the name",
             ) from error
-
-
-def _read_schema(spark: Any, path: str) -> Any:
-    return spark.read.format("delta").load(path).schema
 
 
 @dataclass(frozen=True)

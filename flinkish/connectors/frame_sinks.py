@@ -15,6 +15,7 @@ from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import no_columns
 from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
+from flinkish.connectors.delta_source import DeltaTable
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
 from flinkish.errors import ProgramError, TypeMismatchError
@@ -23,18 +24,20 @@ from flinkish.errors import ProgramError, TypeMismatchError
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
-class _Table:
+class _Demands:
     """What a Delta table demands of the rows that are written to it, as far as its log says so.
 
     The log is read once, and again before rows are refused, since the table may have been altered.
 
     Args:
-        path: path or URI of the table, which need not exist.
+        table: the table, which need not exist.
         partition_by: columns by which the table is partitioned if the sink creates it.
     """
 
-    def __init__(self, path: str, partition_by: Sequence[str]) -> None:
-        self._path = path
+    def __init__(self, table: DeltaTable, partition_by: Sequence[str]) -> None:
+        self._table = table
+        #: where its log is; None: not known
+        self.location: str | None = table.path or None
         self._declared = frozenset(name.lower() for name in partition_by)
         self._is_read = False
         self._partitions = self._declared
@@ -54,14 +57,14 @@ class _Table:
         misfit = self._misfit(columns)
         if misfit is not None:
             raise TypeMismatchError(
-                f"the record {misfit[0]!r:.300} cannot be written to the Delta table {self._path}: {misfit[1]}",
+                f"the record {misfit[0]!r:.300} cannot be written to the Delta table {self._table}: {misfit[1]}",
                 where=where,
                 expected=misfit[2],
                 hint="mend or filter such records before the sink, or alter the table",
             )
 
     def _read(self) -> None:
-        described = described_table(self._path)
+        described = None if self.location is None else described_table(self.location)
         self._is_read = True
         self._partitions, self._required = self._declared, frozenset()
         if described is not None:
@@ -101,6 +104,7 @@ class DeltaSink(DataFrameSink):
 
     Args:
         path: path or URI of the table.
+        table: instead of ``path``, the name of the table in a catalog of Spark: ``catalog.schema.table``.
         mode: only ``append``, since any other mode would undo what an earlier epoch wrote.
         partition_by: columns to partition a new table by.
         options: further options of Delta's writer, such as ``mergeSchema``.
@@ -113,31 +117,39 @@ class DeltaSink(DataFrameSink):
 
     def __init__(
         self,
-        path: str,
+        path: str = "",
         mode: str = "append",
         partition_by: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
+        *,
+        table: str = "",
     ) -> None:
+        self._table = DeltaTable(path, table)
         if mode != "append":
-            raise ProgramError(f"the mode '{mode}'", where=f"DeltaSink {path}", expected="append")
-        self._path = path
-        self._table = _Table(path, partition_by)
+            raise ProgramError(f"the mode '{mode}'", where=f"DeltaSink {self._table}", expected="append")
+        self._demands = _Demands(self._table, partition_by)
         self._partition_by = list(partition_by)
         self._options = dict(options or {})
 
     @property
     def _destination(self) -> str:
-        return f"Delta table {self._path}"
+        return f"Delta table {self._table}"
 
     @staticmethod
     def merge(
-        path: str, key_columns: Sequence[str], delete_when: str | None = None, partition_by: Sequence[str] = ()
+        path: str = "",
+        key_columns: Sequence[str] = (),
+        delete_when: str | None = None,
+        partition_by: Sequence[str] = (),
+        *,
+        table: str = "",
     ) -> DeltaMergeSink:
         """A sink that inserts or updates (Delta's ``MERGE``) one row per key. A Row of kind DELETE deletes the row of
         its key, and one of kind UPDATE_BEFORE has no effect.
 
         Args:
             path: path or URI of the table.
+            table: instead of ``path``, the name of the table in a catalog of Spark: ``catalog.schema.table``.
             key_columns: fields that identify the row; None is a key value like any other.
             delete_when: a condition of Spark SQL over the fields (``"amount IS NULL"``); a record that meets it
                 deletes the row of its key. None: no row is deleted.
@@ -146,34 +158,37 @@ class DeltaSink(DataFrameSink):
         Raises:
             ProgramError: no key column, or one that is named twice.
         """
-        return DeltaMergeSink(path, key_columns, delete_when, partition_by)
+        return DeltaMergeSink(DeltaTable(path, table), key_columns, delete_when, partition_by)
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
 
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
-        return _last_transaction(session, self._path, _application(context))
+        return _last_transaction(session, self._table.location(session), _application(context))
+
+    def prepare(self, session: Any) -> None:
+        self._demands.location = self._table.location(session)
 
     def check_columns(self, columns: Any, where: str) -> None:
-        self._table.check(columns, where)
+        self._demands.check(columns, where)
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
 
-        writer = frame.write.format("delta").mode("append")
-        if self._partition_by:
-            writer = writer.partitionBy(*self._partition_by)
         options = {
             **self._options,
             "txnAppId": _application(context),
             "txnVersion": str(context.epoch),
         }
         try:
-            writer.options(**options).save(self._path)
+            if self._table.name:
+                # Spark does not pass the options on to Delta when it creates a table by its name
+                _create(self._table, frame, self._partition_by)
+            self._table.write(_partitioned(frame.write, self._partition_by).mode("append").options(**options))
         except AnalysisException as error:
             raise ProgramError(
-                f"the Delta table refuses the rows: {str(error).splitlines()[0]}",
-                where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
+                f"the Delta table refuses the rows: {_why_refused(self._table, frame, error)}",
+                where=f"DeltaSink '{context.sink_uid}' into {self._table}, epoch {context.epoch}",
                 expected="rows of the table's schema",
                 hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}; "
                 + how_to_skip(context),
@@ -195,18 +210,18 @@ class DeltaMergeSink(DataFrameSink):
     takes_changes = True
 
     def __init__(
-        self, path: str, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]
+        self, table: DeltaTable, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]
     ) -> None:
         if not key_columns or len(set(key_columns)) < len(key_columns):
             raise ProgramError(
                 f"the key columns {list(key_columns)}",
-                where=f"DeltaSink {path}",
+                where=f"DeltaSink {table}",
                 expected="at least one name, each of them once",
             )
-        self._path = path
+        self._table = table
         self._keys = list(key_columns)
         self._delete_when = delete_when
-        self._table = _Table(path, partition_by)
+        self._demands = _Demands(table, partition_by)
         self._partition_by = list(partition_by)
 
     @property
@@ -215,10 +230,10 @@ class DeltaMergeSink(DataFrameSink):
 
     @property
     def _destination(self) -> str:
-        return f"Delta table {self._path}"
+        return f"Delta table {self._table}"
 
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
-        return _last_transaction(session, self._path, _application(context))
+        return _last_transaction(session, self._table.location(session), _application(context))
 
     def check_type(self, input_type: TypeInformation, where: str) -> None:
         _check_row(input_type, where, "DeltaSink")
@@ -232,8 +247,11 @@ class DeltaMergeSink(DataFrameSink):
                 expected=f"one of {', '.join(names)}",
             )
 
+    def prepare(self, session: Any) -> None:
+        self._demands.location = self._table.location(session)
+
     def check_columns(self, columns: Any, where: str) -> None:
-        self._table.check(columns, where)
+        self._demands.check(columns, where)
 
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         from pyspark.errors import AnalysisException
@@ -250,21 +268,19 @@ class DeltaMergeSink(DataFrameSink):
         view = f"flinkish_{zlib.crc32(_application(context).encode())}"
         table = f"{view}_table"
         try:
-            # creates an empty table, or does nothing if the table exists
-            writer = records.limit(0).write.format("delta").mode("ignore")
-            (writer.partitionBy(*self._partition_by) if self._partition_by else writer).save(self._path)
+            _create(self._table, records, self._partition_by)
             # Spark's SQL takes no relative path in the place of a table, as its readers and writers do
-            target = session.read.format("delta").load(self._path)
+            target = self._table.read(session)
             target.createOrReplaceTempView(table)
             missing = set(records.columns) - set(target.columns)
             if missing:
-                raise self._refused(context, f"it has no column '{min(missing)}'")
+                raise self._refused(context, f"it has no column '{min(missing)}' ({', '.join(target.columns)})")
             self._last_of_each_key(frame).createOrReplaceTempView(view)
             for key, value in settings.items():
                 session.conf.set(key, value)
             session.sql(self._statement(records.columns, view, table)).collect()
         except AnalysisException as error:
-            raise self._refused(context, _text_of(error)) from error
+            raise self._refused(context, _why_refused(self._table, records, error)) from error
         finally:
             for key in settings:
                 session.conf.unset(key)
@@ -274,7 +290,7 @@ class DeltaMergeSink(DataFrameSink):
     def _refused(self, context: CommitContext, why: str) -> ProgramError:
         return ProgramError(
             f"the Delta table refuses the rows: {why}",
-            where=f"DeltaSink '{context.sink_uid}' into {self._path}, epoch {context.epoch}",
+            where=f"DeltaSink '{context.sink_uid}' into {self._table}, epoch {context.epoch}",
             expected="a table with a column for each field, and a condition that Spark understands",
             hint=f"alter the table, or the condition for what is deleted; {how_to_skip(context)}",
         )
@@ -361,12 +377,14 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[\w-]+)?\.(?:parquet|json)")
 
 
-def _last_transaction(session: Any, path: str, application: str) -> int | None:
+def _last_transaction(session: Any, path: str | None, application: str) -> int | None:
     """The last version of an application that a Delta table has committed; None if there is none. Delta's API for
     Python does not say it, so it is read from the table's log: its last complete checkpoint and the commits behind."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
+    if path is None:
+        return None
     # a path may hold characters that mean something in a pattern
     log = posixpath.join(re.sub(r"[]\[{}*?\\]", r"\\\g<0>", path), "_delta_log")
     try:
@@ -386,6 +404,35 @@ def _last_transaction(session: Any, path: str, application: str) -> int | None:
             own = actions.where(functions.col("txn.appId") == application).agg(functions.max("txn.version"))
             versions += [row[0] for row in own.collect() if row[0] is not None]
     return max(versions, default=None)
+
+
+def _partitioned(writer: Any, columns: Sequence[str]) -> Any:
+    """Delta's writer, with the columns by which a new table is partitioned."""
+    writer = writer.format("delta")
+    return writer.partitionBy(*columns) if columns else writer
+
+
+def _create(table: DeltaTable, frame: Any, partition_by: Sequence[str]) -> None:
+    """Create an empty table with the columns of a DataFrame, or do nothing if the table exists."""
+    table.write(_partitioned(frame.limit(0).write, partition_by).mode("ignore"))
+
+
+def _why_refused(table: DeltaTable, frame: Any, error: Exception) -> str:
+    """Why a table refuses the rows of a DataFrame: the columns in which they differ, and what Spark says."""
+    try:
+        fields = {field.name.lower(): field for field in table.read(frame.sparkSession).schema.fields}
+    except Exception:
+        return _text_of(error)
+    names = ", ".join(field.name for field in fields.values())
+    differences = []
+    for field in frame.schema.fields:
+        there = fields.get(field.name.lower())
+        if there is None:
+            differences.append(f"it has no column {field.name!r} ({names})")
+        elif there.dataType != field.dataType:
+            kinds = there.dataType.simpleString(), field.dataType.simpleString()
+            differences.append(f"the column {there.name!r} is {kinds[0]} in the table and {kinds[1]} in the rows")
+    return "; ".join([*differences, _text_of(error)])
 
 
 def _text_of(error: Exception) -> str:

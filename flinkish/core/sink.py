@@ -192,6 +192,10 @@ class DataFrameSink(Sink):
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         """Write one epoch's records (``context.subtask`` is 0). May be called again with the same epoch."""
 
+    def prepare(self, session: Any) -> None:  # noqa: B027 - optional
+        """Find out with a Spark session what the tasks must know of the destination, such as where a table lies. Called
+        in the driver, before the sink is sent to the tasks of an attempt."""
+
     def last_committed_epoch(self, session: Any, context: CommitContext) -> int | None:
         """The same as :meth:`Committer.last_committed_epoch`, asked with a Spark session."""
         return None

@@ -8,10 +8,12 @@ generated uids.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from flinkish import error_display
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import core, execution
 from flinkish.common.typeinfo import TypeInformation
@@ -30,6 +32,8 @@ class Program:
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
         #: slot sharing group -> its registered resources, as plans show them
         self.slot_sharing_groups: dict[str, str] = {}
+        #: whether the program has asked for its plan, which may be all that it is for
+        self.is_explained = False
         #: dotted name under which a class was stored -> the class that takes its place, in all jobs of the environment
         self.class_aliases: dict[str, type] = {}
 
@@ -57,6 +61,17 @@ class Program:
         if node.source is None:
             self._roots.append(node)
         return node
+
+    def say_if_not_executed(self) -> None:
+        """Write a line to stderr if there are operators that were neither executed nor explained. To be called when
+        nobody can execute them any more. Nothing is written after an error, which has been shown, nor in tests."""
+        if self.empty or self.is_explained or error_display.was_shown() or "pytest" in sys.modules:
+            return
+        print(
+            f"flinkish: {len(_with_upstream(self._roots))} operators, the last of them '{self._roots[-1].name}', were "
+            "added to an environment and never executed; call env.execute() at the end of the program",
+            file=sys.stderr,
+        )
 
     @property
     def empty(self) -> bool:

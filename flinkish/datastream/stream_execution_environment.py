@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +89,11 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         if configuration is not None:
             merged.add_all(configuration)
         merged.validate()
-        return StreamExecutionEnvironment(merged)
+        env = StreamExecutionEnvironment(merged)
+        if hasattr(sys.modules["__main__"], "__file__"):
+            # a program, and no notebook: when its environment is gone, at the latest at the end of the process
+            weakref.finalize(env, env._program.say_if_not_executed)
+        return env
 
     # --- sources ------------------------------------------------------------------------------------------------
 
@@ -205,10 +211,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def get_execution_plan(self) -> str:
         """The plan of the program so far in Flink's JSON form. The program is not changed."""
+        self._program.is_explained = True
         return plan_json(self._checked_graph())
 
     def explain(self) -> str:
         """The plan of the program so far as a table for people. The program is not changed. Not in PyFlink."""
+        self._program.is_explained = True
         return explain(self._checked_graph(), chaining=self.is_chaining_enabled())
 
     def close(self) -> None:

@@ -272,6 +272,8 @@ class AvroBulkWriters:
 
 
 class _AvroFileWriterFactory(BulkWriterFactory):
+    file_suffix = ".avro"
+
     def __init__(self, schema: AvroSchema) -> None:
         check_instance(
             schema, AvroSchema, "the schema is", "AvroBulkWriters.for_generic_record()", "AvroSchema.parse_string(json)"

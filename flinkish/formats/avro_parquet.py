@@ -235,6 +235,8 @@ class AvroParquetWriters:
 
 
 class _AvroParquetFactory(BulkWriterFactory):
+    file_suffix = ParquetFileWriter.file_suffix
+
     def __init__(self, columns: AvroColumns) -> None:
         self._columns = columns
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.configuration import Configuration
@@ -26,6 +26,9 @@ _RECORDS_AT_A_TIME = 10_000
 class ColumnFileWriter(BulkWriter):
     """Writes records to a file of columns in memory. Records are held until there are enough of them to be converted.
     ``to_table`` converts a list of records to a table."""
+
+    #: the end of the names of the files
+    file_suffix: ClassVar[str]
 
     def __init__(self, to_table: Callable[[list[Any]], pa.Table]) -> None:
         import pyarrow as pa
@@ -77,6 +80,7 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
         super().__init__(row_type)
         self._writer = writer
         self._where = where
+        self.file_suffix = writer.file_suffix
         # made here only so that an error in the type is raised before the job starts
         RecordWriter(row_type, where)
         self._check_columns()
@@ -109,6 +113,8 @@ class ColumnFileWriterFactory(RowDataBulkWriterFactory):
 class ParquetFileWriter(ColumnFileWriter):
     """Writes records to a Parquet file in memory."""
 
+    file_suffix = ".parquet"
+
     def open_file(self, stream: Any, schema: Any) -> Any:
         from pyarrow import parquet
 
@@ -140,6 +146,8 @@ class ParquetBulkWriters:
 
 
 class _OrcWriter(ColumnFileWriter):
+    file_suffix = ".orc"
+
     def open_file(self, stream: Any, schema: Any) -> Any:
         from pyarrow import orc
 

@@ -259,6 +259,8 @@ class _CsvFileWriter(BulkWriter):
 
 
 class _CsvFileWriterFactory(RowDataBulkWriterFactory):
+    file_suffix = ".csv"
+
     def __init__(self, schema: CsvSchema) -> None:
         super().__init__(schema._row_type)
         self._schema = schema

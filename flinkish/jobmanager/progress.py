@@ -1,4 +1,5 @@
-"""The progress of a running job as text: epoch, records in and out, rate, watermark.
+"""The progress of a running job as text: where to look, then for each epoch its time and duration, records in and out,
+rate, watermark and lag, the last checkpoint and the number of restarts.
 
 Rule: progress goes to stderr, because stdout belongs to the job's own ``print``. On a terminal one line is redrawn;
 elsewhere (a log file) lines come at most every two seconds, and the last epoch's line is always among them. Progress is
@@ -12,16 +13,18 @@ import shutil
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_report import EpochReport, SilentSplit
 from flinkish.runtime.task_progress import EpochProgress
 
 #: The least time between two lines where the line is not redrawn.
@@ -35,13 +38,20 @@ RATE_WINDOW_MS = 10_000
 ENVIRONMENT = "FLINKISH_PROGRESS"
 
 
-def progress_for(mode: str, job: JobDescriptor) -> JobObserver:
+def progress_for(
+    mode: str,
+    job: JobDescriptor,
+    where_to_look: Callable[[], str] | None = None,
+    checkpoints: Callable[[], Sequence[CheckpointDescription]] = tuple,
+) -> JobObserver:
     """The observer that shows a job's progress on stderr, or one that shows nothing.
 
     Args:
         mode: the value of ``flinkish.progress``: ``always``, ``never``, or ``auto``, which is the value of the
             environment variable ``FLINKISH_PROGRESS`` or, without it, ``always`` except inside pytest.
         job: the job whose progress is shown; its name begins each line.
+        where_to_look: gives the line that is shown at the start; None: there is no such line.
+        checkpoints: gives the last checkpoints, the oldest first.
 
     Raises:
         ConfigurationError: the environment variable has another value than ``always`` or ``never``.
@@ -55,7 +65,8 @@ def progress_for(mode: str, job: JobDescriptor) -> JobObserver:
     stream = sys.stderr
     # a job's own output would be mixed with a progress line that is not ended yet
     prints = any(isinstance(sink.sink, PrintSink) for sink in job.sinks)
-    return ProgressLine(job.name, stream, SystemClock(), renewing=stream.isatty() and not prints)
+    renewing = stream.isatty() and not prints
+    return ProgressLine(job, stream, SystemClock(), renewing, where_to_look=where_to_look, checkpoints=checkpoints)
 
 
 class NoProgress(JobObserver):
@@ -68,22 +79,40 @@ class ProgressLine(JobObserver):
     It is called from the thread that runs epochs and from the one that ends the job.
     """
 
-    def __init__(self, name: str, stream: TextIO, clock: Clock, renewing: bool, columns: int | None = None) -> None:
-        self._name = name
+    def __init__(
+        self,
+        job: JobDescriptor,
+        stream: TextIO,
+        clock: Clock,
+        renewing: bool,
+        columns: int | None = None,
+        where_to_look: Callable[[], str] | None = None,
+        checkpoints: Callable[[], Sequence[CheckpointDescription]] = tuple,
+    ) -> None:
+        self._job = job
         self._stream: TextIO | None = stream
         self._clock = clock
         self._renewing = renewing
         self._columns = columns
+        self._where_to_look = where_to_look
+        self._checkpoints = checkpoints
         self._lock = threading.Lock()
         self._started_ms = clock.now_ms()
         #: (time in ms, records in so far) at the ends of the last epochs
         self._history: deque[tuple[int, int]] = deque([(self._started_ms, 0)])
-        self._epochs = self._in = self._out = 0
+        self._epochs = self._in = self._out = self._restarts = 0
         self._shown_ms: int | None = None
         #: line of the last epoch as long as it is not shown yet
         self._pending: str | None = None
         #: number of characters of the line that is redrawn
         self._drawn = 0
+
+    def attempt_started(self, attempt: int) -> None:
+        """Say where to look when the job begins to run, and count how often it was restarted."""
+        with self._lock:
+            self._restarts = attempt
+            if not attempt and self._where_to_look is not None:
+                self._write(f"{self._job.name}: {self._where_to_look()}\n")
 
     def epoch_done(self, report: EpochReport) -> None:
         """Count the epoch, and show it unless the last line was shown too recently."""
@@ -98,9 +127,11 @@ class ProgressLine(JobObserver):
             self._history.append((now_ms, self._in))
             while len(self._history) > 2 and self._history[1][0] <= now_ms - RATE_WINDOW_MS:
                 self._history.popleft()
+            silent, took = report.silent_splits(self._job), f"{report.duration_ms / 1000:,.1f} s"
             self._pending = (
-                f"{self._name}: epoch {report.epoch:,} | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
-                f" | watermark {watermark_text(report.watermark_ms)}"
+                f"{self._job.name}: epoch {report.epoch:,} at {_time_of_day(now_ms)} in {took}"
+                f" | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
+                f"{self._tail(report.watermark_ms, now_ms, silent)}"
             )
             if self._is_time(now_ms):
                 self._show_pending()
@@ -115,12 +146,30 @@ class ProgressLine(JobObserver):
             committed_ms, committed = self._history[-1]
             elapsed_ms = min(max(now_ms - committed_ms, 1), max(progress.running_ms, 1))
             self._pending = (
-                f"{self._name}: epoch {progress.epoch:,} running for {progress.running_ms / 1000:,.0f} s"
+                f"{self._job.name}: epoch {progress.epoch:,} at {_time_of_day(now_ms)}"
+                f" running for {progress.running_ms / 1000:,.0f} s"
                 f" | in {committed:,} + {progress.records_in:,} | out {self._out:,} + {progress.records_out:,}"
                 f" | {progress.records_in * 1000 // elapsed_ms:,}/s"
-                f" | watermark {watermark_text(progress.watermark_ms)}"
+                f"{self._tail(progress.watermark_ms, now_ms)}"
             )
             self._show_pending()
+
+    def _tail(self, watermark_ms: int | None, now_ms: int, silent: Sequence[SilentSplit] = ()) -> str:
+        """The end of a line: the watermark with what holds it back, its lag, the last checkpoint, and restarts, as far
+        as there are any."""
+        text = f" | watermark {watermark_text(watermark_ms)}"
+        if silent:
+            more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
+            text += f", held back by {silent[0].split} of {silent[0].source_name}{more}"
+        if watermark_ms is not None:
+            text += f" | lag {_duration_text(now_ms - watermark_ms)}"
+        checkpoints = self._checkpoints()
+        completed = [one for one in checkpoints if one.status == "COMPLETED"]
+        if completed:
+            text += f" | checkpoint {completed[-1].id}, {_duration_text(now_ms - _completed_ms(completed[-1]))} ago"
+        elif checkpoints:
+            text += " | checkpoint none"
+        return text + (f" | restarts {self._restarts:,}" if self._restarts else "")
 
     def _is_time(self, now_ms: int) -> bool:
         """Whether a line may be shown now, which then counts as shown."""
@@ -141,7 +190,7 @@ class ProgressLine(JobObserver):
             elapsed_ms = max(self._clock.now_ms() - self._started_ms, 0)
             epochs = f"{self._epochs:,} epoch{'s'[: self._epochs != 1]}"
             self._write(
-                f"{self._name}: {status.name.lower()} after {epochs} and {elapsed_ms / 1000:,.1f} s,"
+                f"{self._job.name}: {status.name.lower()} after {epochs} and {elapsed_ms / 1000:,.1f} s,"
                 f" records in {self._in:,}, out {self._out:,}\n"
             )
 
@@ -170,6 +219,27 @@ class ProgressLine(JobObserver):
         except (OSError, ValueError):
             # the terminal or pipe is gone (ValueError: closed); the job does not end because nobody watches it
             self._stream = None
+
+
+def _completed_ms(checkpoint: CheckpointDescription) -> int:
+    return checkpoint.trigger_time_ms + (checkpoint.duration_ms or 0)
+
+
+def _time_of_day(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, timezone.utc):%H:%M:%S}Z"
+
+
+def _duration_text(duration_ms: int) -> str:
+    """A duration in the largest unit of which it has two, or in seconds.
+
+    >>> _duration_text(-5), _duration_text(1_500), _duration_text(119_000), _duration_text(7_200_000)
+    ('0.0 s', '1.5 s', '119 s', '2 h')
+    """
+    seconds = max(duration_ms, 0) / 1000
+    for unit, size_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size_s:
+            return f"{seconds / size_s:,.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def watermark_text(watermark_ms: int | None) -> str:

@@ -114,7 +114,7 @@ def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
     from flinkish.jobmanager.progress import progress_for
-    from flinkish.jobmanager.task_logs import SlowCalls
+    from flinkish.jobmanager.task_logs import SilentSplits, SlowCalls
     from flinkish.minicluster import MiniCluster
     from flinkish.runtime.task_progress import ProgressReporter, WorkerProgress
 
@@ -131,7 +131,7 @@ def _minicluster_run(
 
     run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
-    run.observers += [run.record, SlowCalls(job), progress_for(settings.progress, job)]
+    run.observers += [run.record, SilentSplits(job), SlowCalls(job), progress_for(settings.progress, job)]
     return run
 
 
@@ -206,7 +206,8 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
-    from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
+    from flinkish.jobmanager.task_logs import SilentSplits, SlowCalls, TaskLogs
+    from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
     if not temporary and settings.history_enabled:
@@ -214,7 +215,11 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
     run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
     run.read_totals()
-    run.observers += [run.record, TaskLogs(job), SlowCalls(job), progress_for(settings.progress, job)]
+    shown = f"{directory.path}{' (temporary)' if temporary else ''}"
+    progress = progress_for(
+        settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
+    )
+    run.observers += [run.record, TaskLogs(job), SilentSplits(job), SlowCalls(job), progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:

@@ -1,4 +1,5 @@
-"""Captures a program at its call of ``execute``, for callers that want the program itself instead of running it."""
+"""Captures a program at its call of ``execute``, for callers that want the program itself instead of running it, and
+sends a job the way that it has to the workers of Spark."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 from flinkish.common.configuration import Configuration
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph
+from flinkish.runtime.deployment import JobDescriptor
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,14 @@ def captured(main: Callable[[], Any]) -> SubmittedProgram:
     finally:
         _Capture.on = before
     raise ProgramError("the program has ended without calling execute()", expected="a call of env.execute()")
+
+
+def arrived_in_worker(job: JobDescriptor) -> JobDescriptor:
+    """The job graph as a worker of Spark gets it: all functions, sources and sinks are pickled and unpickled.
+
+    Raises:
+        UnserializableFunctionError: a function cannot be pickled; the error names its operator.
+    """
+    from flinkish.spark.worker import deploy
+
+    return deploy(job, partitions=1).unpickled_job()

@@ -12,6 +12,7 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task_log import log_in_driver
 from flinkish.runtime.task_progress import EpochProgress, TaskProgress
 
+_JOB_LOG = logging.getLogger("flinkish.JobMaster")
 _TASK_LOG = logging.getLogger("flinkish.Task")
 
 
@@ -35,6 +36,35 @@ class TaskLogs(JobObserver):
         from flinkish.spark.driver_jvm import wait_for_output_of_workers
 
         wait_for_output_of_workers()
+
+
+class SilentSplits(JobObserver):
+    """Warns of splits of sources, such as partitions of Kafka, that hold the watermark back because nothing comes from
+    them: once, and then each time that a split has been silent twice as long."""
+
+    def __init__(self, job: JobDescriptor) -> None:
+        self._job = job
+        #: (uid of the source, split) -> for how long it had been silent when it was warned of, in ms
+        self._warned: dict[tuple[str, str], int] = {}
+
+    def epoch_done(self, report: EpochReport) -> None:
+        """Warn of the silent splits that the tasks have reported."""
+        for one in report.silent_splits(self._job):
+            warned_ms = self._warned.get((one.source_uid, one.split), 0)
+            if warned_ms <= one.silent_ms < 2 * warned_ms:
+                continue
+            self._warned[one.source_uid, one.split] = one.silent_ms
+            what = "any split" if one.split == "?" else f"split '{one.split}'"
+            _JOB_LOG.warning(
+                "job '%s': the watermark is held back since nothing has come from %s of '%s' (uid %s) for %d s, while "
+                "others go on: windows and event-time timers wait for it; if it may be silent, give the source a "
+                "WatermarkStrategy with .with_idleness(Duration.of_seconds(...))",
+                self._job.name,
+                what,
+                one.source_name,
+                one.source_uid,
+                one.silent_ms // 1000,
+            )
 
 
 class SlowCalls(JobObserver):

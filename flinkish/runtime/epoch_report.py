@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
+from flinkish.core.source import SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.input_gate import WHOLE_SOURCE
+from flinkish.runtime.input_gate import WHOLE_SOURCE, vertex_of
 from flinkish.runtime.report import TaskReport
 
 
@@ -26,10 +27,24 @@ class EpochFigures:
     watermark_ms: int | None
     #: every source has ended
     end_of_input: bool
+    #: those of ``records_in`` that flinkish has read itself, split by split
+    split_records_in: int = 0
+    #: how long the epoch has taken in ms, until its sinks have committed it; 0: an earlier run has prepared it
+    duration_ms: int = 0
     #: sink uid -> number of committed records
     sink_records: dict[str, int] = field(default_factory=dict)
     #: the job's accumulators as of the end of the epoch (runtime/accumulated.py); b"" if they are unchanged
     accumulators: bytes = b""
+
+
+class SilentSplit(NamedTuple):
+    """A split that holds the watermark back because nothing comes from it."""
+
+    source_uid: str
+    source_name: str
+    #: its name, or ``?`` if no split of the source has ever sent anything
+    split: str
+    silent_ms: int
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,18 @@ class EpochReport(EpochFigures):
     """The figures of one epoch of a job, and the reports of its tasks."""
 
     tasks: tuple[TaskReport, ...] = field(default=(), kw_only=True)
+
+    def silent_splits(self, job: JobDescriptor) -> list[SilentSplit]:
+        """The splits of sources that hold the watermark back because nothing comes from them."""
+        longest: dict[str, int] = {}
+        for task in self.tasks:
+            for origin, silent_ms in task.silent_splits.items():
+                longest[origin] = max(silent_ms, longest.get(origin, 0))
+        found = []
+        for origin, silent_ms in sorted(longest.items()):
+            vertex = job.vertex(vertex_of(origin))
+            found.append(SilentSplit(vertex.head.uid, vertex.head.name, origin.partition("/")[2], silent_ms))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The report as a dict of plain values."""
@@ -62,6 +89,7 @@ def sum_up(
     for commit in commits:
         sink_records[job.sink(commit.sink).uid] += commit.records
     sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
+    read_by_splits = {vertex.id for vertex in job.vertices if isinstance(vertex.source, SplitSource)}
     watermarks = [
         task.watermark_ms
         for task in all_tasks
@@ -72,6 +100,7 @@ def sum_up(
         time_ms=time_ms,
         records_in=sum(task.records_in for task in all_tasks if task.vertex in sources),
         records_out=sum(sink_records.values()),
+        split_records_in=sum(task.records_in for task in all_tasks if task.vertex in read_by_splits),
         watermark_ms=min(watermarks, default=None),
         end_of_input=bool(sources) and all(_ended(job, vertex, all_tasks) for vertex in sources),
         sink_records=sink_records,

@@ -60,7 +60,7 @@ class EpochSteps(ABC):
         if sized:
             work_ms = work_of(self.job, report.tasks)
             self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms))
-        return report
+        return replace(report, duration_ms=round((ended_s - begun_s) * 1000))
 
     # ------------------------------------------------------------------ before the barrier
 

@@ -68,6 +68,9 @@ class TaskReport:
     commit_requested: bool = False
     #: in an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
     stream_watermarks: dict[str, int] = field(default_factory=dict)
+    #: splits of sources that hold the watermark back since nothing comes from them (runtime/task_header.py): origin ->
+    #: the time in ms since it was active
+    silent_splits: dict[str, int] = field(default_factory=dict)
     #: how long the task has worked on the epoch, in ms: from its first record to the barrier, without `open`
     work_ms: float = 0.0
     #: lines that user functions have logged

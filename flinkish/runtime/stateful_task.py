@@ -23,7 +23,7 @@ from flinkish.runtime.deployment import (
     JobDescriptor,
     VertexDescriptor,
 )
-from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
+from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, vertex_of
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -36,7 +36,7 @@ from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.steps import CACHED, LOOKED_UP, LargeRecords, Records, Step, Stretch, WatermarkStep
-from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task_header import TaskHeader, silent_origins
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState
 
@@ -381,4 +381,11 @@ class StatefulTask(Task, TaskLife):
             restored_files=files,
             restored_bytes=size_bytes,
             declared=self._declarations.new(),
+            silent_splits=self._silent_splits(result.header),
         )
+
+    def _silent_splits(self, after: TaskHeader) -> dict[str, int]:
+        """The splits of sources that hold the watermark back, unless idleness is detected for them anyway."""
+        waited_for = {one.vertex for one in self.vertex.inputs if one.from_source and one.idle_timeout_ms is None}
+        silent = silent_origins(after.origins, after.processing_time_ms) if waited_for else {}
+        return {origin: silent_ms for origin, silent_ms in silent.items() if vertex_of(origin) in waited_for}

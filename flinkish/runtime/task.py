@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operator_listener import OperatorListener
-from flinkish.runtime.operators.sink_writer import SinkWriterOperator, encode_committables
+from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
@@ -117,8 +117,8 @@ class Task:
     def _emit(self, vertex: int, subtask: int, data: bytes) -> None:
         self._rows.append((vertex, subtask, data))
 
-    def _sink_emit(self, sink_id: int) -> Callable[[list[Any]], None]:
-        def emit(committables: list[Any]) -> None:
+    def _sink_emit(self, sink_id: int) -> SinkEmit:
+        def emit(committables: list[Any], records: int) -> None:
             header = BufferHeader(
                 BufferKind.COMMITTABLES,
                 sink_vertex(sink_id),
@@ -127,7 +127,7 @@ class Task:
                 self._origin,
                 self._part,
                 self._sink_sequence,
-                len(committables),
+                records,
             )
             self._sink_sequence += 1
             data = encode(header, encode_committables(self._time_ms, committables, self.job.classes))

@@ -3,10 +3,11 @@ when needed."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
@@ -22,6 +23,34 @@ class OriginProgress(NamedTuple):
     idle: bool = False
     #: processing time of the last epoch in which the origin had records
     last_active_ms: int = 0
+
+
+#: How long an origin must have been silent before it counts as one that holds the watermark back, in ms.
+SILENT_MS = 30_000
+#: The most silent origins that a task names.
+_MOST_NAMED = 10
+
+
+def silent_origins(origins: Mapping[str, OriginProgress], now_ms: int) -> dict[str, int]:
+    """The origins that hold the watermark of a subtask back because nothing comes from them, each with the time in ms
+    since it was active; those with the lowest watermarks first, and not more than a message can name.
+
+    Such an origin is neither idle nor at its end, no other active one has a lower watermark, some have higher ones, and
+    it has been silent for `SILENT_MS`.
+
+    >>> silent_origins({"0/a": OriginProgress(0, 5, False, 0), "0/b": OriginProgress(0, 9, False, 40_000)}, 40_000)
+    {'0/a': 40000}
+    """
+    active = [
+        (progress.watermark_ms, name, now_ms - progress.last_active_ms)
+        for name, progress in origins.items()
+        if not progress.idle and progress.watermark_ms < MAX_WATERMARK_MS
+    ]
+    lowest_ms = min(active)[0] if active else MAX_WATERMARK_MS
+    if all(watermark_ms == lowest_ms for watermark_ms, _, _ in active):
+        return {}
+    silent = sorted((name, ms) for watermark_ms, name, ms in active if watermark_ms == lowest_ms and ms >= SILENT_MS)
+    return dict(silent[:_MOST_NAMED])
 
 
 @dataclass(frozen=True)

@@ -318,3 +318,11 @@ def end_application(message: str) -> None:
         # as Spark does behind its own last word
         path = jvm.org.apache.hadoop.fs.Path(staging)
         path.getFileSystem(jvm.org.apache.hadoop.conf.Configuration()).delete(path, True)
+
+
+def log_files(jvm: Any) -> list[str]:
+    """The files that Spark's JVM logs to, as its logging is configured; [] if it writes to the console only."""
+    loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
+    context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
+    appenders = context.getConfiguration().getAppenders().values()
+    return [str(one.getFileName()) for one in appenders if one.getClass().getSimpleName().endswith("FileAppender")]

@@ -42,6 +42,7 @@ from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
     has_delta,
     jvm_is_running,
+    log_files,
     make_archive_after_this_program,
     make_the_most_of,
     submit_variables,
@@ -373,6 +374,18 @@ def may_run_on_other_machines(spark: Any) -> bool:
         return False
 
 
+def where_to_look(spark: Any, directory: str) -> str:
+    """Where a job on this session can be watched, in one line for people: Spark's UI, the log files of its JVM and the
+    job directory."""
+    places: list[str] = []
+    # a client of Spark Connect sees neither, and a platform may hide the JVM from programs
+    with suppress(Exception):
+        ui = spark.sparkContext.uiWebUrl
+        places.append(f"Spark's UI {ui}" if ui else "Spark's UI is off (spark.ui.enabled)")
+        places += [f"log {file}" for file in log_files(spark.sparkContext._jvm)]
+    return ", ".join([*places, f"job directory {directory}"])
+
+
 def query_settings(state_backend: str, partitions: int, batch_size: int, file_manager: str | None) -> dict[str, str]:
     """The Spark settings that a job's query needs.
 
@@ -458,6 +471,26 @@ def check_session(spark: Any, where: str) -> None:
             expected="a session in which spark.conf.set can change settings of Spark SQL (not serverless compute)",
             hint="run the job on a cluster (on Databricks: classic compute)",
         ) from error
+
+
+#: The local property of a thread of Spark that holds the description of its jobs.
+_DESCRIPTION = "spark.job.description"
+
+
+@contextmanager
+def described_jobs(session: Any, description: str) -> Iterator[None]:
+    """Give all Spark jobs that this thread begins inside the context a description, which Spark's UI shows for each job
+    and its stages. Under Spark Connect there is none: a client cannot set it."""
+    if is_remote(session):
+        yield
+        return
+    context = session.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
 
 
 #: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.

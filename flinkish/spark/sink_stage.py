@@ -17,6 +17,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
+from flinkish.runtime.buffer import decode
 from flinkish.runtime.changelog_files import has_list, write_changes, write_parts
 from flinkish.runtime.committing import (
     CommitReport,
@@ -26,7 +27,7 @@ from flinkish.runtime.committing import (
     commit_of,
     commits_on_driver,
 )
-from flinkish.runtime.deployment import SinkDescriptor
+from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
@@ -36,6 +37,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.spark.session import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked
 
 #: (sink, subtask, its buffers): the committables of one subtask of a sink, which are committed together.
@@ -43,6 +45,9 @@ Target = tuple[int, int, list[bytes]]
 
 #: Commits the targets of sinks that commit in the driver.
 DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
+
+#: The most characters of a description: the tables of Spark's UI show it in each row.
+_MAX_DESCRIPTION = 300
 
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
 _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
@@ -148,7 +153,8 @@ class _SparkEpoch(EpochSteps):
         return found
 
     def _run_tasks(self, epoch: int) -> Iterable[tuple[int, bytes]]:
-        result = self._frame.toArrow()
+        with described_jobs(self._frame.sparkSession, description_of_epoch(self.job, epoch)):
+            result = self._frame.toArrow()
         return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
 
     def _forget_times(self) -> None:
@@ -204,13 +210,18 @@ class _SparkEpoch(EpochSteps):
         reports.extend(self._commit_on_driver(commit, on_driver))
         for sink_id, subtasks in sorted(frames.items()):
             self._write_frame(session, commit, job.sink(sink_id), subtasks)
+            # the sink does not say how many records it has written
+            records = sum(decode(data).header.records for buffers in subtasks for data in buffers)
+            reports.append(CommitReport(sink_id, 0, records))
         return reports
 
     def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:
         function = CommitFunction(
             self._deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
         )
-        result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
+        names = [self.job.sink(number).name for number in dict.fromkeys(target[0] for target in targets)]
+        with described_jobs(session, self._description_of_commit(prepared.epoch, names)):
+            result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
         return [CommitReport(**row) for row in result.to_pylist()]
 
     def _write_frame(
@@ -222,10 +233,24 @@ class _SparkEpoch(EpochSteps):
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()
         try:
-            sink.sink.write_frame(records, commit.context(sink, 0))
+            with described_jobs(session, self._description_of_commit(commit.epoch, [sink.name])):
+                sink.sink.write_frame(records, commit.context(sink, 0))
         except failures_of_user_code() as error:
             raise commit_failure(error, f"sink '{sink.name}'", commit.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=commit.epoch)
+
+    def _description_of_commit(self, epoch: int, sinks: Sequence[str]) -> str:
+        return _shortened(f"{self.job.name}: epoch {epoch}, commit of {', '.join(sinks)}")
+
+
+def description_of_epoch(job: JobDescriptor, epoch: int) -> str:
+    """What Spark's UI shows of the Spark job that runs the tasks of an epoch: name, epoch, and the operators of each
+    vertex, such as ``clicks: epoch 9, Source: clicks -> Filter | Sum``."""
+    return _shortened(f"{job.name}: epoch {epoch}, {' | '.join(vertex.name for vertex in job.vertices)}")
+
+
+def _shortened(description: str) -> str:
+    return description if len(description) <= _MAX_DESCRIPTION else f"{description[: _MAX_DESCRIPTION - 3]}..."
 
 
 def _commit_here(commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:

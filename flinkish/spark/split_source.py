@@ -28,6 +28,7 @@ from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
+from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
@@ -259,3 +260,18 @@ def source_rows(spark: Any, query: SourceQuery) -> Any:
     # a class that is in no module is pickled as a whole, with its attributes
     register_data_source(spark, type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
     return spark.readStream.format(source_name(query)).load()
+
+
+def show_records_in_progress(spark: Any, report: EpochReport) -> None:
+    """Have Spark's progress of the query (``numInputRows``, the rates, every StreamingQueryListener) count the records
+    that the data source has read in an epoch. Spark itself counts the source's rows, which are buffers.
+
+    To be called by the thread that runs the epoch, before Spark makes the progress. Spark takes the number of rows from
+    a metric of the first leaf of the epoch's plan, and nothing else reads it. Where Spark's inner classes are others,
+    this raises whatever py4j raises, and the progress counts buffers.
+    """
+    query = spark.streams.get(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+    leaf = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves().head()
+    metric = leaf.metrics().get("numOutputRows")
+    if metric.isDefined():
+        metric.get().set(report.split_records_in)

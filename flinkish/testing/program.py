@@ -8,7 +8,7 @@ parallelism. What each operator has received and emitted is recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -22,7 +22,7 @@ from flinkish.errors import ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.jobmanager.settings import job_settings
-from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
+from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_worker, captured
 from flinkish.minicluster import MiniCluster, Passage, Passed, Recorder, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
@@ -83,10 +83,14 @@ class ProgramTestHarness:
         clock: gives each epoch its processing time; None: a new clock.
         max_records_per_epoch: the most records that each source reads in one epoch; None: as the program is configured.
         state_directory: directory for the files of large keyed state; "": keyed state stays in memory.
+        pickle_functions: whether functions and sources are pickled and unpickled, as on their way to the workers of
+            Spark, so that what Spark would refuse fails here. Functions then cannot leave anything in variables of the
+            test. Needs PySpark, but neither a session nor Java.
 
     Raises:
         ProgramError: the program is wrong, or has no source or sink of a name in ``sources`` or ``sinks``.
         SavepointError: the program cannot take in all of ``restored``.
+        UnserializableFunctionError: with ``pickle_functions``, a function cannot be pickled.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class ProgramTestHarness:
         clock: ManualClock | None = None,
         max_records_per_epoch: int | None = None,
         state_directory: str = "",
+        pickle_functions: bool = False,
     ) -> None:
         submitted = captured(program) if callable(program) else _submitted(program)
         submitted.configuration.validate()
@@ -108,6 +113,9 @@ class ProgramTestHarness:
         generator = JobGraphGenerator(submitted.graph, settings, submitted.chaining)
         generator.with_shipped_files(files_here(dependencies_of(submitted.configuration)))
         job = generator.generate(JobID().to_hex_string(), submitted.name)
+        if pickle_functions:
+            # sinks commit what the test looks at
+            job = replace(arrived_in_worker(job), sinks=job.sinks)
         self.clock = clock or ManualClock()
         self._store = StateStore(keyed_state=state_directory)
         if restored is not None:

@@ -50,8 +50,11 @@ class FileSink(WriterSink, SupportsPreprocessing):
     the job directory and the sink, so that runs, jobs and sinks that share a base path leave each other's files alone.
 
     Guarantee: exactly once, for readers that ignore files whose names begin with a dot. A subtask without records in an
-    epoch writes no file. Buckets are by the hour of processing time, as in Flink, unless another BucketAssigner is
-    given.
+    epoch writes no file.
+
+    With a row format, buckets are by the hour of processing time, as in Flink, unless another BucketAssigner is given.
+    With a bulk format, files lie in the base path itself unless a BucketAssigner is given, and have the suffix of the
+    format (``.parquet``) unless another one is given: readers such as ``spark.read.parquet`` take the folder as it is.
 
     >>> from flinkish.common.serialization import Encoder
     >>> sink = (FileSink.for_row_format("/data/out", Encoder.simple_string_encoder())
@@ -88,7 +91,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:
         """Builder of a sink whose files are written by a bulk writer from all records of a subtask and epoch, such as
-        Parquet files.
+        Parquet files. Unlike in Flink, they lie in the base path itself unless a BucketAssigner is given.
 
         Raises:
             TypeError: ``writer_factory`` is no BulkWriterFactory.
@@ -125,8 +128,12 @@ class FileSink(WriterSink, SupportsPreprocessing):
             self._base_path = base_path
             self._content = content
             self._file_config = OutputFileConfig()
-            self._bucket_assigner = BucketAssigner.date_time_bucket_assigner()
+            self._bucket_assigner = self._default_bucket_assigner()
             self._part_size: int | None = None
+
+        @staticmethod
+        def _default_bucket_assigner() -> BucketAssigner:
+            return BucketAssigner.date_time_bucket_assigner()
 
         def with_bucket_check_interval(self: B, interval: int) -> B:
             """Has no effect, and warns of that: files end with their epoch."""
@@ -167,6 +174,10 @@ class FileSink(WriterSink, SupportsPreprocessing):
     class BulkFormatBuilder(BaseBuilder):
         """Builder of a sink whose files are written by a bulk writer."""
 
+        @staticmethod
+        def _default_bucket_assigner() -> BucketAssigner:
+            return BucketAssigner.base_path_bucket_assigner()
+
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
             """Accepts OnCheckpointRollingPolicy only, as in Flink: the file of a bulk writer ends with its epoch.
 
@@ -181,6 +192,13 @@ class FileSink(WriterSink, SupportsPreprocessing):
                     hint="leave it out: files end with their epoch",
                 )
             return self
+
+        def build(self) -> FileSink:
+            assert isinstance(self._content, BulkWriterFactory)
+            config = self._file_config
+            if not config.part_suffix:
+                self._file_config = OutputFileConfig(config.part_prefix, self._content.file_suffix)
+            return super().build()
 
 
 class StreamingFileSink(FileSink):

@@ -30,6 +30,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
     keep_packing,
     known_sources,
     planned_position,
+    prepare_sinks,
     source_positions,
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
@@ -59,6 +60,7 @@ from flinkish.spark.session import (
     query_settings,
     settings_in_force,
 )
+from flinkish.spark.split_source import show_records_in_progress
 from flinkish.spark.worker import Deployment, deploy, numbers_announced
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -136,6 +138,8 @@ class QueryAttempt:
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
         self._executors: LostExecutors | None = None
+        #: whether Spark's progress can be made to count records
+        self._spark_counts_records = True
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
@@ -184,7 +188,19 @@ class QueryAttempt:
         StopQuery if the epoch was given up."""
         self._running.gate.go_through()
         self.directory.check_owner(self.job.name)
+        self._show_records(report)
         self._tell(report)
+
+    def _show_records(self, report: EpochReport) -> None:
+        if not self._spark_counts_records:
+            return
+        try:
+            show_records_in_progress(self.spark, report)
+        except Exception as error:
+            self._spark_counts_records = False
+            _log.info(
+                "job '%s': numInputRows of Spark's progress counts buffers: %s", self.job.name, escaped(str(error))
+            )
 
     def _epoch_running(self, progress: EpochProgress) -> None:
         self._observer.epoch_running(progress)
@@ -203,6 +219,7 @@ class QueryAttempt:
         watch.start()
         try:
             check_committed(self.spark, self.job, self.directory)
+            prepare_sinks(self.spark, self.job)
             self._take_earlier_reports()
             self._run_queries()
             if self.ended:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.directory.damaged_files import missing_file
@@ -132,6 +133,13 @@ def _text(offset: Any) -> str | None:
     if offset is None or offset == "null":
         return None
     return offset if isinstance(offset, str) else json.dumps(offset)
+
+
+def prepare_sinks(spark: Any, job: JobDescriptor) -> None:
+    """Let the sinks that take DataFrames find out what their tasks must know, before the job is sent to the tasks."""
+    for sink in job.sinks:
+        if isinstance(sink.sink, DataFrameSink):
+            sink.sink.prepare(spark)
 
 
 def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> None:

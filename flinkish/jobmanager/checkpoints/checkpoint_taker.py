@@ -219,13 +219,15 @@ class CheckpointTaker(JobObserver):
         checkpoint tries again."""
         assert self._writer is not None
         try:
-            with tagged_jobs(self._session, self._tag):
+            with tagged_jobs(
+                self._session, self._tag, f"{self._run.name}: clean-up after the checkpoint of epoch {epoch}"
+            ):
                 self._writer.clean(self._settings.num_retained, epoch)
             subsume_claimed(self._run.directory, len(self.directory.completed()), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
         try:
-            with tagged_jobs(self._session, self._tag):
+            with tagged_jobs(self._session, self._tag, f"{self._run.name}: merge of checkpointed changes"):
                 self._writer.merge()
         except Exception as error:
             level = logging.DEBUG if self._closed else logging.WARNING
@@ -236,7 +238,8 @@ class CheckpointTaker(JobObserver):
         writer = self._writer = self._writer or CheckpointWriter(
             self._session, self.directory, self._check, self._ledger
         )
-        with tagged_jobs(self._session, self._tag):
+        description = f"{self._run.name}: checkpoint {pending.id} of epoch {pending.epoch}"
+        with tagged_jobs(self._session, self._tag, description):
             for left in reversed(range(_TRIES)):
                 try:
                     done = writer.write(attempt, pending, self._barriers.of(pending.epoch))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.spark.data_files import VERIFY_PAGES
-from flinkish.spark.session import is_remote
+from flinkish.spark.session import described_jobs, is_remote
 
 #: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
 POOL = "flinkish-checkpoints"
@@ -43,12 +43,13 @@ def gentle_tasks(session: Any) -> int:
 
 
 @contextmanager
-def tagged_jobs(session: Any, tag: str) -> Iterator[None]:
-    """Give all Spark jobs of this thread the tag, and let them give way to those of epochs."""
+def tagged_jobs(session: Any, tag: str, description: str) -> Iterator[None]:
+    """Give all Spark jobs of this thread the tag and the description, and let them give way to those of epochs."""
     session.addTag(tag)
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
     try:
-        yield
+        with described_jobs(session, description):
+            yield
     finally:
         session.removeTag(tag)

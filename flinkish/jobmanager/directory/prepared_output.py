@@ -178,13 +178,14 @@ class WaitingEpoch:
             for committable in committables:
                 keep = []
                 for _ in _values(committable):
-                    number, count = number + 1, count + 1
+                    number += 1
                     keep.append(number not in (numbers or ()))
                 left += _kept(committable, keep)
+                count += sum(keep)
             if len(left) == len(committables) and all(a is b for a, b in zip(left, committables, strict=True)):
                 yield encode(*buffer)
             elif left:
-                header = buffer.header._replace(kind=BufferKind.COMMITTABLES, records=len(left))
+                header = buffer.header._replace(kind=BufferKind.COMMITTABLES, records=count)
                 yield encode(header, encode_committables(time_ms, left))
 
 

@@ -35,6 +35,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.state.savepoint_rows import WATERMARK, from_text
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.plan import PlanOptions
+from flinkish.spark.session import described_jobs
 from flinkish.spark.worker import deploy
 
 _FILE = "restored.json"
@@ -115,7 +116,8 @@ def _restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
 ) -> dict[str, Any]:
     manifest = read_manifest(savepoint)
-    report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
+    with described_jobs(spark, f"{program.job.name}: restore from {savepoint}"):
+        report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
         raise _incompatible(report, program.job)

@@ -18,6 +18,7 @@ from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
+from flinkish.spark.session import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses
 
@@ -53,7 +54,8 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
     path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     with run.savepoints.taking(epoch, path) as learned:
         try:
-            manifest = _write(run, attempt, epoch, path)
+            with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
+                manifest = _write(run, attempt, epoch, path)
         except Exception as error:
             with contextlib.suppress(Exception):
                 delete_directory(path)

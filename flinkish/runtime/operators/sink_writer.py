@@ -16,8 +16,8 @@ from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
 
-#: Called with a batch of committables.
-SinkEmit = Callable[[list[Any]], None]
+#: Called with a batch of committables and the number of records that were written since the last call.
+SinkEmit = Callable[[list[Any], int], None]
 
 #: A buffer has at most so many committables. Pickle remembers all objects that it has written, so in a pickle of a
 #: hundred times as many, each takes five times as long.
@@ -35,7 +35,7 @@ class SinkWriterOperator(StreamOperator):
         self._writer: SinkWriter | None = writer
         self._max_batch = max_batch
         #: number of records written so far
-        self.records = self._taken = 0
+        self.records = self._taken = self._sent = 0
         self._held: list[Any] = []
         #: set by the task before `open`
         self.emit: SinkEmit | None = None
@@ -68,7 +68,8 @@ class SinkWriterOperator(StreamOperator):
         assert self.emit is not None
         held, self._held = self._held, []
         for begin in range(0, len(held), self._max_batch):
-            self.emit(held[begin : begin + self._max_batch])
+            written, self._sent = self.records - self._sent, self.records
+            self.emit(held[begin : begin + self._max_batch], written)
 
     def take_count(self) -> int:
         """The number of records written since the last call."""

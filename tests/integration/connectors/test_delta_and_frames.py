@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +124,67 @@ def test_a_merge_deletes_the_rows_of_deletions(spark: SparkSession, tmp_path: Pa
 
 def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkSession, tmp_path: Path) -> None:
     DeltaSink(str(tmp_path / "out")).write_frame(frame_of(spark, ("a", 1)), context(0))
-    with pytest.raises(ProgramError, match="refuses the rows.*epoch 1.*mergeSchema"):
+    with pytest.raises(
+        ProgramError, match=r"refuses the rows: it has no column 'other' \(user, n\).*epoch 1.*mergeSchema"
+    ):
         DeltaSink(str(tmp_path / "out")).write_frame(spark.range(1).toDF("other"), context(1))
+    with pytest.raises(ProgramError, match="the column 'n' is bigint in the table and array<bigint> in the rows"):
+        DeltaSink(str(tmp_path / "out")).write_frame(spark.sql("SELECT 'a' AS user, array(1L) AS n"), context(1))
     assert table(spark, tmp_path / "out") == [("a", 1)]
+
+
+@pytest.fixture
+def named(spark: SparkSession) -> Iterator[str]:
+    """The name of a table that is not there yet."""
+    name = f"spark_catalog.default.t{uuid.uuid4().hex}"
+    yield name
+    spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_a_table_is_written_once_and_read_by_its_name(spark: SparkSession, tmp_path: Path, named: str) -> None:
+    appending = DeltaSink(table=named, partition_by=["user"])
+    assert appending.last_committed_epoch(spark, context(0)) is None, "there is no table"
+    for epoch, row in ((0, ("a", 1)), (0, ("a", 1)), (1, ("b", 2)), (1, ("b", 2))):
+        appending.write_frame(frame_of(spark, row), context(epoch))
+    merging = DeltaSink.merge(table=named, key_columns=["user"])
+    for _ in range(2):
+        merging.write_frame(frame_of(spark, ("b", 7)), context(0, uid="merge"))
+    assert sorted(tuple(row) for row in spark.read.table(named).collect()) == [("a", 1), ("b", 7)]
+    assert spark.sql(f"DESCRIBE DETAIL {named}").collect()[0]["partitionColumns"] == ["user"]
+    assert appending.last_committed_epoch(spark, context(0)) == 1
+    assert merging.last_committed_epoch(spark, context(0, uid="merge")) == 0
+    with pytest.raises(ProgramError, match=rf"it has no column 'other' \(user, n\).*into {named}, epoch 3"):
+        appending.write_frame(spark.range(1).toDF("other"), context(3))
+    with pytest.raises(
+        ProgramError, match=rf"has no column 'no', 'or' .DeltaSource {named}.; expected some of user, n;"
+    ):
+        wrong = Types.ROW_NAMED(["no", "USER", "or"], [Types.INT()] * 3)
+        DeltaSource(table=named, type_info=wrong).load(spark, SourceLimits(), None)
+
+    env = environment(tmp_path / "job", parallelism__default="1")
+    stored = env.from_source(DeltaSource(table=named, bounded=True), WatermarkStrategy.no_watermarks(), "stored")
+    with pytest.raises(
+        TypeMismatchError, match=f"cannot be written to the Delta table {named}: in the partition column"
+    ):
+        stored.map(lambda row: Row(user="", n=row.n), ROW).sink_to(DeltaSink(table=named)).uid("again")
+        env.execute("by name")
+
+
+def test_the_columns_of_a_table_by_path_are_known_without_a_session(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    frame_of(spark, ("a", 1)).write.format("delta").save(path)
+    code = (
+        "from flinkish.datastream.connectors.delta import DeltaSource\n"
+        f"print(DeltaSource({path!r}).produced_type)\n"
+        "try:\n    DeltaSource(table='no.session.here').produced_type\n"
+        "except Exception as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "RowTypeInfo(user: String, n: Long)",
+        "the columns of the Delta table are not known before there is a Spark session [DeltaSource no.session.here]; "
+        "expected type_info=Types.ROW_NAMED(...), or an active session; correct the path if there is no such table",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,13 @@ def test_an_attribute_that_is_no_field_says_what_fields_there_are(row: Row, mess
     assert str(raised.value).startswith(message)
 
 
+def test_a_name_in_brackets_that_is_no_field_says_what_fields_there_are() -> None:
+    with pytest.raises(ValueError, match=r"the Row has no field 'price' \[Row\[...\]\]; expected one of id, name"):
+        _ = Row(id=1, name="a")["price"]
+    with pytest.raises(AttributeError, match="the Row has no field names, so no field 'price'"):
+        _ = Row(1, "a")["price"]
+
+
 def test_in_looks_at_names_if_there_are_any_and_else_at_values():
     assert "a" in Row(a=1) and 1 not in Row(a=1)
     assert 1 in Row(1)

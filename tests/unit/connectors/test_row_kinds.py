@@ -66,7 +66,7 @@ def written(sink: Sink, values: list[Any]) -> list[Any]:
     """The committables of an epoch with these records."""
     factory = SinkWriterFactory(sink, ROW, "sink 'Sink: s'")
     operator, emitted = factory.create(), list[Any]()
-    operator.emit = emitted.extend
+    operator.emit = lambda committables, records: emitted.extend(committables)
     operator.process_batch(values[:1], None)
     operator.process_batch(values[1:], None)
     operator.snapshot_state()

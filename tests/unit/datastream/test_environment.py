@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +303,57 @@ def test_a_failed_job_raises_what_user_code_raised() -> None:
     env.from_collection([0]).map(lambda n: 1 // n)
     with pytest.raises(ProgramError, match="ZeroDivisionError"):
         env.execute()
+
+
+_PROGRAM = """
+import sys
+from flinkish.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+numbers = env.from_collection([1, 2, 3])
+if sys.argv[1] != "source":
+    numbers.map(str).print()
+if sys.argv[1] == "explained":
+    env.explain()
+if sys.argv[1] == "closed":
+    env.close()
+if sys.argv[1] == "failed":
+    raise ValueError("x")
+if sys.argv[1] == "executed":
+    env.execute()
+"""
+
+
+_BY_LAUNCHER = ["-m", "flinkish.launch.driver"]
+
+
+@pytest.mark.parametrize(
+    ("command", "ending"),
+    [
+        ([], "no execute"),
+        (_BY_LAUNCHER, "no execute"),
+        ([], "source"),
+        ([], "explained"),
+        ([], "closed"),
+        ([], "failed"),
+        (_BY_LAUNCHER, "failed"),
+        ([], "executed"),
+    ],
+)
+def test_a_program_that_ends_without_execute_says_so(tmp_path: Path, command: list[str], ending: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    variables = {**os.environ, "FLINKISH_SETTINGS": '{"execution.target": "minicluster", "flinkish.progress": "never"}'}
+    done = subprocess.run(
+        [sys.executable, *command, str(program), ending], capture_output=True, text=True, timeout=120, env=variables
+    )
+    assert done.returncode == (ending == "failed")
+    said = [line for line in done.stderr.splitlines() if line.startswith("flinkish: ")]
+    assert said == (
+        [
+            "flinkish: 3 operators, the last of them 'Sink: Print to Std. Out', were added to an environment and never "
+            "executed; call env.execute() at the end of the program"
+        ]
+        if ending == "no execute"
+        else []
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from flinkish.common import Row, Types, WatermarkStrategy
 from flinkish.common.bulk_writer import BulkWriterFactory
 from flinkish.common.serialization import Encoder
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.datastream.formats.orc import OrcBulkWriters
 from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
@@ -37,8 +38,7 @@ ROWS = [Row(f"n{i}", None if i == 3 else i, ["a"] * (i % 3), datetime.date(2024,
 
 def sink(folder: Path, factory: BulkWriterFactory) -> FileSink:
     built = FileSink.for_bulk_format(str(folder), factory)
-    built.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())
-    return built.with_bucket_assigner(BucketAssigner.base_path_bucket_assigner()).build()
+    return built.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 
 
 def write(folder: Path, factory: BulkWriterFactory, rows: list[Row], row_type: Any, **settings: str) -> list[Path]:
@@ -59,19 +59,55 @@ def dictionaries(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("make", "read"),
+    ("make", "suffix", "read"),
     [
-        (ParquetBulkWriters.for_row_type, pyarrow.parquet.read_table),
-        (OrcBulkWriters.for_row_type, pyarrow.orc.read_table),
+        (ParquetBulkWriters.for_row_type, ".parquet", pyarrow.parquet.read_table),
+        (OrcBulkWriters.for_row_type, ".orc", pyarrow.orc.read_table),
     ],
 )
 def test_files_of_columns_hold_the_rows_of_a_subtask_and_epoch(
-    tmp_path: Path, make: Callable[[Any], BulkWriterFactory], read: Callable[[Any], Any]
+    tmp_path: Path, make: Callable[[Any], BulkWriterFactory], suffix: str, read: Callable[[Any], Any]
 ) -> None:
     files = write(tmp_path / "out", make(ROW_TYPE), ROWS, ROW_TYPE, flinkish__epoch__max_records_per_source="20")
-    assert [file.name.rsplit("-", 2)[1:] for file in files] == [[f"{s}", f"{e}"] for s in range(2) for e in range(3)]
+    assert [file.name.rsplit("-", 2)[1:] for file in files] == [
+        [f"{subtask}", f"{epoch}{suffix}"] for subtask in range(2) for epoch in range(3)
+    ]
     found = [row for file in files for row in read(file).to_pylist()]
     assert sorted(found, key=lambda row: int(row["name"][1:])) == dictionaries(ROWS)
+
+
+def test_a_folder_of_bulk_files_has_buckets_and_other_suffixes_only_if_asked(tmp_path: Path) -> None:
+    factory = ParquetBulkWriters.for_row_type(ROW_TYPE)
+    by_day = BucketAssigner.date_time_bucket_assigner("yyyy", "UTC")
+    builders = {
+        "plain": FileSink.for_bulk_format(str(tmp_path / "plain"), factory),
+        "year": FileSink.for_bulk_format(str(tmp_path / "year"), factory).with_bucket_assigner(by_day),
+        "named": FileSink.for_bulk_format(str(tmp_path / "named"), factory).with_output_file_config(
+            OutputFileConfig("rows", ".pq")
+        ),
+        "prefixed": FileSink.for_bulk_format(str(tmp_path / "prefixed"), factory).with_output_file_config(
+            OutputFileConfig.builder().with_part_prefix("rows").build()
+        ),
+    }
+    env = new_environment()
+    rows = env.from_collection(ROWS, ROW_TYPE)
+    for builder in builders.values():
+        rows.sink_to(builder.build())
+    env.execute("writing")
+    found = {
+        name: [str(file.relative_to(tmp_path / name)) for file in (tmp_path / name).rglob("*") if file.is_file()]
+        for name in builders
+    }
+    patterns = {
+        "plain": r"part-[^/]*\.parquet",
+        "year": r"\d{4}/part-[^/]*\.parquet",
+        "named": r"rows-[^/]*\.pq",
+        "prefixed": r"rows-[^/]*\.parquet",
+    }
+    for name, pattern in patterns.items():
+        (file,) = found[name]
+        assert re.fullmatch(pattern, file), file
+    assert pyarrow.parquet.read_table(tmp_path / "plain").num_rows == len(ROWS)
 
 
 def test_parquet_files_that_were_written_are_read(tmp_path: Path) -> None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import sys
 from io import StringIO
+from typing import Any
 
 import pytest
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError
+from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
 from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.report import TaskReport
 from flinkish.runtime.task_progress import EpochProgress
 
 JOB = JobDescriptor("00" * 16, "clicks", (), ())
 START_MS = 1_700_000_000_000
 
 
-def epoch(number: int, records_in: int = 0, records_out: int = 0, watermark_ms: int | None = None) -> EpochReport:
-    return EpochReport(number, START_MS, records_in, records_out, watermark_ms, end_of_input=False)
+def epoch(
+    number: int, records_in: int = 0, records_out: int = 0, watermark_ms: int | None = None, **more: Any
+) -> EpochReport:
+    return EpochReport(number, START_MS, records_in, records_out, watermark_ms, end_of_input=False, **more)
 
 
 class Screen(StringIO):
@@ -42,7 +47,16 @@ class Watch:
     def __init__(self, renewing: bool, columns: int = 200) -> None:
         self.clock = ManualClock(START_MS)
         self.screen = Screen()
-        self.line = ProgressLine("clicks", self.screen, self.clock, renewing, columns)
+        self.checkpoints: list[CheckpointDescription] = []
+        self.line = ProgressLine(
+            JOB,
+            self.screen,
+            self.clock,
+            renewing,
+            columns,
+            lambda: "log /l, job directory /j",
+            lambda: self.checkpoints,
+        )
 
     def epoch(self, after_ms: int, report: EpochReport) -> None:
         self.clock.advance(after_ms)
@@ -53,12 +67,56 @@ class Watch:
         self.line.epoch_running(EpochProgress(number, running_ms, records_in, records_out, START_MS, ()))
 
 
-def test_a_line_says_epoch_records_in_and_out_rate_and_watermark() -> None:
+def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_lag() -> None:
     watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 50_000, 1_000, START_MS + 123))
+    watch.epoch(1_000, epoch(0, 50_000, 1_000, START_MS + 123, duration_ms=840))
     assert watch.screen.lines()[0] == (
-        "clicks: epoch 0 | in 50,000 | out 1,000 | 50,000/s | watermark 2023-11-14T22:13:20.123Z"
+        "clicks: epoch 0 at 22:13:21Z in 0.8 s | in 50,000 | out 1,000 | 50,000/s"
+        " | watermark 2023-11-14T22:13:20.123Z | lag 0.9 s"
     )
+
+
+def test_the_first_line_says_where_to_look_and_comes_once() -> None:
+    for renewing in (False, True):
+        watch = Watch(renewing)
+        watch.line.attempt_started(0)
+        watch.line.attempt_started(1)
+        watch.epoch(1_000, epoch(0))
+        assert watch.screen.lines()[:2] == [
+            "clicks: log /l, job directory /j",
+            "clicks: epoch 0 at 22:13:21Z in 0.0 s | in 0 | out 0 | 0/s | watermark none | restarts 1",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "shown"),
+    [
+        ([], []),
+        (["PENDING"], ["checkpoint none"]),
+        (["FAILED"], ["checkpoint none"]),
+        (["COMPLETED", "FAILED", "PENDING"], ["checkpoint 1, 4 min ago"]),
+        (["COMPLETED", "COMPLETED"], ["checkpoint 2, 4 min ago"]),
+    ],
+)
+def test_the_last_completed_checkpoint_is_shown_with_its_age(statuses: list[str], shown: list[str]) -> None:
+    watch = Watch(renewing=False)
+    watch.checkpoints += [
+        CheckpointDescription(number, 0, status, START_MS, 60_000) for number, status in enumerate(statuses, 1)
+    ]
+    watch.epoch(300_000, epoch(0))
+    assert watch.screen.lines()[0].split(" | ")[5:] == shown
+
+
+def test_a_split_that_holds_the_watermark_back_is_named() -> None:
+    source = VertexDescriptor(0, "Source: clicks", 0, (OperatorDescriptor("u", "Source: clicks", None),), 1, 1)  # type: ignore[arg-type]
+    line = ProgressLine(JobDescriptor("00" * 16, "clicks", (source,), ()), screen := Screen(), ManualClock(0), False)
+    for silent, shown in (
+        ({"0/clicks-3": 31_000}, "watermark none, held back by clicks-3 of Source: clicks"),
+        ({"0/clicks-3": 31_000, "0/clicks-4": 1}, "watermark none, held back by clicks-3 of Source: clicks and 1 more"),
+    ):
+        line.epoch_done(epoch(0, tasks=(TaskReport(1, 0, silent_splits=silent),)))
+        line.job_done(JobStatus.FINISHED)
+        assert screen.lines()[-3].split(" | ")[-1] == shown
 
 
 def test_records_are_those_of_the_run_and_the_rate_is_that_of_the_last_ten_seconds() -> None:
@@ -83,7 +141,7 @@ def test_in_a_log_there_is_at_most_one_line_in_two_seconds() -> None:
     watch = Watch(renewing=False)
     for number in range(50):
         watch.epoch(100, epoch(number, 1))
-    assert [line.split(" | ")[0] for line in watch.screen.lines()[:-1]] == [
+    assert [line.split(" at ")[0] for line in watch.screen.lines()[:-1]] == [
         "clicks: epoch 0",
         "clicks: epoch 20",
         "clicks: epoch 40",
@@ -96,10 +154,11 @@ def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_com
     watch.epoch(5_000, epoch(0, 4_000, 100))
     watch.running(30_000, 1, 20_000, 1_000_000, 2_500)
     assert watch.screen.lines()[:-1] == [
-        "clicks: epoch 0 running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s | watermark 2023-11-14T22:13:20.000Z",
-        "clicks: epoch 0 | in 4,000 | out 100 | 400/s | watermark none",
-        "clicks: epoch 1 running for 20 s | in 4,000 + 1,000,000 | out 100 + 2,500 | 50,000/s"
-        " | watermark 2023-11-14T22:13:20.000Z",
+        "clicks: epoch 0 at 22:13:25Z running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s"
+        " | watermark 2023-11-14T22:13:20.000Z | lag 5.0 s",
+        "clicks: epoch 0 at 22:13:30Z in 0.0 s | in 4,000 | out 100 | 400/s | watermark none",
+        "clicks: epoch 1 at 22:14:00Z running for 20 s | in 4,000 + 1,000,000 | out 100 + 2,500 | 50,000/s"
+        " | watermark 2023-11-14T22:13:20.000Z | lag 40 s",
     ]
 
 
@@ -118,7 +177,7 @@ def test_the_last_epoch_is_shown_when_the_job_ends_however_young_the_line_before
     watch.epoch(100, epoch(1, 1, 1))
     watch.line.job_done(JobStatus.FINISHED)
     lines = watch.screen.lines()
-    assert lines[1].startswith("clicks: epoch 1 | in 2 |")
+    assert " in 0.0 s | in 2 |" in lines[1]
     assert lines[2:] == ["clicks: finished after 2 epochs and 1.1 s, records in 2, out 2", ""]
 
 
@@ -133,7 +192,9 @@ def test_on_a_terminal_one_line_renews_itself() -> None:
     watch = Watch(renewing=True)
     watch.epoch(1_000, epoch(0, 1_000_000, 1, START_MS))
     watch.epoch(1_000, epoch(1, 1, 1))
-    assert watch.screen.lines() == ["clicks: epoch 1 | in 1,000,001 | out 2 | 500,000/s | watermark none"]
+    assert watch.screen.lines() == [
+        "clicks: epoch 1 at 22:13:22Z in 0.0 s | in 1,000,001 | out 2 | 500,000/s | watermark none"
+    ]
     watch.line.job_done(JobStatus.FINISHED)
     assert len(watch.screen.lines()) == 3
 
@@ -144,13 +205,13 @@ def test_on_a_terminal_quick_epochs_are_drawn_ten_times_a_second_and_the_last_on
         watch.epoch(10, epoch(number))
     assert watch.screen.getvalue().count("\r") == 10
     watch.line.job_done(JobStatus.FINISHED)
-    assert watch.screen.lines()[0].startswith("clicks: epoch 99 |")
+    assert watch.screen.lines()[0].startswith("clicks: epoch 99 at")
 
 
 def test_a_line_never_wraps() -> None:
     watch = Watch(renewing=True, columns=20)
     watch.epoch(1_000, epoch(0, 1_000_000))
-    assert watch.screen.lines() == ["clicks: epoch 0 | i"]
+    assert watch.screen.lines() == ["clicks: epoch 0 at"]
 
 
 def test_a_job_without_epochs_says_how_it_ended() -> None:
@@ -167,7 +228,7 @@ def test_a_terminal_that_has_gone_does_not_disturb_the_job() -> None:
     for stream in (Broken(), StringIO()):
         if not isinstance(stream, Broken):
             stream.close()
-        line = ProgressLine("clicks", stream, ManualClock(), renewing=False)
+        line = ProgressLine(JOB, stream, ManualClock(), renewing=False)
         line.epoch_done(epoch(0))
         line.job_done(JobStatus.FINISHED)
 
@@ -205,7 +266,7 @@ def test_a_clock_that_is_set_back_neither_silences_the_line_nor_spoils_its_rate(
     watch.epoch(1_000, epoch(0, 10))
     watch.epoch(-3_600_000, epoch(1, 10))
     watch.epoch(2_000, epoch(2, 10))
-    assert [line.split(" | ")[0] for line in watch.screen.lines() if line] == [
+    assert [line.split(" at ")[0] for line in watch.screen.lines() if line] == [
         "clicks: epoch 0",
         "clicks: epoch 1",
         "clicks: epoch 2",

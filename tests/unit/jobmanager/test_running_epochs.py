@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -72,7 +73,7 @@ def test_a_job_in_this_process_shows_its_running_epoch_and_names_a_call_that_doe
     first = warnings[0].getMessage()
     assert first.startswith("a call of operator 'slow' (uid slow), record 150 has not returned for 0.")
     assert "seen.wait(TIMEOUT_S)" in first
-    assert "a slow job: epoch 0 running for 0 s | in 0 + 150 |" in capsys.readouterr().err
+    assert re.search(r"^a slow job: epoch 0 at \S+ running for 0 s \| in 0 \+ 150 \|", capsys.readouterr().err, re.M)
 
 
 JOB = JobDescriptor(

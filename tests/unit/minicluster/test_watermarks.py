@@ -11,6 +11,7 @@ from flinkish.common import Time
 from flinkish.common.time import Duration
 from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.jobmanager.task_logs import SilentSplits
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
@@ -51,6 +52,43 @@ def test_a_split_that_gives_nothing_holds_back_until_it_is_idle(silent: list[Any
     assert seen[-1] >= 12
     # the epoch of a split that spoke in the first one: its silence began then
     assert seen[10] >= 9
+
+
+@pytest.mark.parametrize(
+    ("silent", "idleness", "named"),
+    [
+        ([], None, ["1"]),
+        ([("b", 1, 5)], None, ["1"]),
+        ([("b", 1, 5)], Duration.of_seconds(20), []),
+        (steady(50), None, []),
+    ],
+)
+def test_a_silent_split_that_holds_the_watermark_back_is_reported_and_warned_of(
+    silent: list[Any], idleness: Duration | None, named: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    env = environment()
+    strategy = bounded() if idleness is None else bounded().with_idleness(idleness)
+    sums(env, env.from_source(list_source(steady(50), silent, endless=True), strategy, "numbers").uid("numbers"))
+    job, clock = job_of(env), ManualClock(1_000)
+    cluster, warnings = MiniCluster(job, clock, StateStore(), 1), SilentSplits(job)
+    found = []
+    for _ in range(14):
+        report = cluster.run_epoch()
+        warnings.epoch_done(report)
+        found.append([(one.source_name, one.split, one.silent_ms) for one in report.silent_splits(job)])
+        clock.advance(10_000)
+    cluster.dispose()
+    assert found[:3] == [[]] * 3, "20 seconds are not enough"
+    assert found[3:] == [[("Source: numbers", split, ms) for split in named] for ms in range(30_000, 140_000, 10_000)]
+    assert [record.getMessage().split(" for ")[1].split(",")[0] for record in caplog.records] == [
+        f"{seconds} s" for seconds in (30, 60, 120) if named
+    ]
+    if named:
+        assert caplog.records[0].getMessage() == (
+            "job 'a job': the watermark is held back since nothing has come from split '1' of 'Source: numbers' (uid "
+            "numbers) for 30 s, while others go on: windows and event-time timers wait for it; if it may be silent, "
+            "give the source a WatermarkStrategy with .with_idleness(Duration.of_seconds(...))"
+        )
 
 
 def test_a_split_whose_records_are_filtered_out_is_not_idle() -> None:

@@ -22,7 +22,7 @@ PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 
 def operator(sink: Sink | None = None) -> tuple[SinkWriterOperator, list[Any]]:
     made, emitted = SinkWriterFactory(sink or FunctionSink(print), PAIR, "sink 's'").create(), list[Any]()
-    made.emit = emitted.append
+    made.emit = lambda committables, records: emitted.append(committables)
     return made, emitted
 
 
@@ -37,6 +37,16 @@ def test_records_of_an_epoch_arrive_as_columns_at_the_barrier() -> None:
     (batch,) = batches_of(committables)
     assert batch.to_pylist() == [{"k": "a", "n": 1}, {"k": "b", "n": 2}, {"k": "c", "n": None}]
     assert writer.take_count() == 3
+
+
+def test_what_a_sink_gets_says_of_how_many_records_it_was_made() -> None:
+    (writer, _), counts = operator(), list[int]()
+    writer.emit = lambda committables, records: counts.append(records)
+    writer.process_batch([("a", 1)] * MAX_RECORDS, None)
+    writer.process_batch([("b", 1)] * 3, None)
+    writer.snapshot_state()
+    writer.snapshot_state()
+    assert counts == [MAX_RECORDS, 3]
 
 
 def test_many_records_go_on_their_way_before_the_barrier() -> None:

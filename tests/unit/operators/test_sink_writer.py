@@ -19,7 +19,7 @@ class Passing(SinkWriter):
 def sent(writer: SinkWriter, batches: list[list[Any]], max_batch: int = MAX_BATCH) -> tuple[list[Any], list[Any]]:
     """What is sent before the barrier, and at it."""
     operator, buffers = SinkWriterOperator(writer, max_batch), list[Any]()
-    operator.emit = buffers.append
+    operator.emit = lambda committables, records: buffers.append(committables)
     for batch in batches:
         operator.process_batch(batch, None)
     before = len(buffers)

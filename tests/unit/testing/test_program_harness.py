@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeCo
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import ProgramError, SavepointError, UserCodeError
+from flinkish.errors import ProgramError, SavepointError, UnserializableFunctionError, UserCodeError
 from flinkish.runtime.state.savepoint_rows import to_text
 from flinkish.testing import (
     CrashOnce,
@@ -437,3 +439,40 @@ def test_splits_have_watermarks_of_their_own_and_records_with_and_without_time_k
 def test_marks_that_contradict_each_other_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ProgramError, match=message):
         make()
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_functions_that_spark_could_not_send_fail_where_they_are_pickled(pickled: bool) -> None:
+    lock, seen = threading.Lock(), list[int]()
+
+    def locked(value: int) -> int:
+        with lock:
+            return value
+
+    def remembered(value: int) -> int:
+        seen.append(value)
+        return value
+
+    def program(function: Callable[[int], int]) -> StreamExecutionEnvironment:
+        env = StreamExecutionEnvironment.get_execution_environment()
+        source = TestingSource(1, CrashOnce(), 2, End())
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+        numbers.map(function).name("mapped").uid("m").sink_to(TestingSink()).uid("sink")
+        return env
+
+    refused = (
+        pytest.raises(
+            UnserializableFunctionError, match=r"sent to the workers: .*lock.*operator 'mapped' \(uid m\).*open"
+        )
+        if pickled
+        else nullcontext()
+    )
+    with refused:
+        ProgramTestHarness(program(locked), pickle_functions=pickled).close()
+    sink = TestingSink()
+    with ProgramTestHarness(program(remembered), pickle_functions=pickled, sinks={"sink": sink}) as harness:
+        with pytest.raises(SimulatedCrash):
+            harness.run()
+        harness.run()
+        assert [record.value for record in harness.emitted("m")] == sink.values == [1, 2]
+    assert seen == ([] if pickled else [1, 1, 2])
