@@ -165,7 +165,6 @@ class _SparkEpoch(EpochSteps):
         if inline:
             names.append(write_changes(changelog, epoch, inline))
         if names or has_list(changelog, epoch):
-            self._fence.check()
             write_parts(changelog, epoch, names)
 
     def _keep_reached(self, reached: Watermarks) -> None:

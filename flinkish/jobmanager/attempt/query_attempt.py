@@ -45,7 +45,7 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions, build_plan
@@ -64,8 +64,8 @@ _log = logging.getLogger("flinkish.JobMaster")
 _POLL_S = 0.02
 #: The same under Spark Connect, where each check is a request to the server.
 _REMOTE_POLL_S = 0.1
-#: Seconds between two checks of whether this driver still owns the job, besides those of each epoch.
-_CHECK_OWNER_S = 1.0
+#: Seconds between two looks at the clock and at the executors.
+_LOOK_S = 1.0
 
 
 class AttemptObserver(Protocol):
@@ -174,10 +174,8 @@ class QueryAttempt:
         return self._running.given_up
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Report an epoch that is done but for Spark's own commit. Raises FencedError if the job has another owner, and
-        StopQuery if the epoch was given up."""
+        """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self._running.gate.go_through()
-        self.directory.check_owner(self.job.name)
         self._tell(report)
 
     def _epoch_running(self, progress: EpochProgress) -> None:
@@ -328,18 +326,22 @@ class QueryAttempt:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
 
     def _follow(self, query: Any) -> None:
-        checked = time.monotonic()
+        looked = asked = time.monotonic()
+        ask_s = interval_s(self.location.path)
         while query.isActive:
             if self._stop.is_set() or self._failure is not None or self._set_back or self._is_over():
                 self._end(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
-            if time.monotonic() - checked > _CHECK_OWNER_S:
-                self.directory.check_owner(self.job.name)
+            if time.monotonic() - looked > _LOOK_S:
                 self._look_at_clock()
-                self._failure = self._failure or self._running.overdue(self.location, self._committed)
                 self._look_at_executors()
-                checked = time.monotonic()
+                looked = time.monotonic()
+            if time.monotonic() - asked > ask_s:
+                # besides the checks of each epoch: these are requests where the directory is not local
+                self.directory.check_owner(self.job.name)
+                self._failure = self._failure or self._running.overdue(self.location, self._committed)
+                asked = time.monotonic()
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         self._running.await_end(query, must_go_on=not self._stop.is_set())
         self._look_for_commits(query)
