@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish import __version__
 from flinkish.commands import add_commands
+from flinkish.common.storage import absolute
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
@@ -176,7 +177,7 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
 def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapping[str, str]) -> None:
     """Replace this process by the program, which carries out the replay where it would execute its job."""
     request = ReplayRequest(
-        os.path.abspath(arguments.job_dir) if "://" not in arguments.job_dir else arguments.job_dir,
+        absolute(arguments.job_dir),
         arguments.epoch,
         arguments.subtask,
         arguments.pdb,

@@ -17,9 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.durable_files import create_durably
 from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import place
+from flinkish.common.stores import storage_of
 
 #: The version of Delta's writers that the tables made here ask for.
 PLAIN_WRITER_VERSION = 2
@@ -79,9 +78,10 @@ def publish(file: str, actions: list[dict[str, Any]]) -> None:
 
     Raises:
         FileExistsError: another writer has committed this version; nothing was changed.
-        OSError: with one of `durable_files.NO_LINKS`: the file system has no hard links; or the storage fails.
+        OSError: with one of `stores.NO_LINKS`: the file system has no hard links; or the storage fails.
     """
-    create_durably(file, "".join(json.dumps(action) + "\n" for action in actions).encode(), only_by_link=True)
+    data = "".join(json.dumps(action) + "\n" for action in actions).encode()
+    storage_of(file).create(file, data, only_by_link=True)
 
 
 def append_info(now_ms: int, **more: Any) -> dict[str, Any]:
@@ -130,20 +130,22 @@ def described_table(table: str) -> dict[str, Any] | None:
     """The newest ``metaData`` action of the log of a table, which has its schema and partition columns; None if there
     is no table, or if it cannot be read from here.
     """
-    from pyarrow import ArrowException, fs, parquet
+    import pyarrow as pa
+    from pyarrow import ArrowException, parquet
 
+    log = posixpath.join(table, "_delta_log")
     try:
-        system, log = place(posixpath.join(table, "_delta_log"))
-        files = [info.base_name for info in system.get_file_info(fs.FileSelector(log, allow_not_found=True))]
+        storage = storage_of(log)
+        files = [entry.name for entry in storage.list(log)]
         checkpoints = [name for name in files if ".checkpoint." in name and name.endswith(".parquet")]
         summed_up = max((name[:20] for name in checkpoints), default="")
         for name in sorted((name for name in files if name[20:] == ".json" and name[:20] > summed_up), reverse=True):
-            with system.open_input_stream(f"{log}/{name}") as stream:
-                for line in stream.read().splitlines():
-                    if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
-                        return dict(action["metaData"])
+            for line in storage.read(f"{log}/{name}").splitlines():
+                if b'"metaData"' in line and "metaData" in (action := json.loads(line)):
+                    return dict(action["metaData"])
         for name in sorted(name for name in checkpoints if name[:20] == summed_up):
-            column = parquet.read_table(f"{log}/{name}", columns=["metaData"], filesystem=system).column("metaData")
+            data = pa.BufferReader(storage.read(f"{log}/{name}"))
+            column = parquet.read_table(data, columns=["metaData"]).column("metaData")
             found = column.drop_null().to_pylist()
             if found:
                 return dict(found[0])

@@ -1,7 +1,8 @@
-"""Which file system a path belongs to (a plain path or ``file:`` is local, any other scheme is one of pyarrow's), what
-a name may stand for that was read from a stored file, and who may write to a directory.
+"""Which file system a path belongs to and how Spark names it, what a name may stand for that was read from a stored
+file, and who may write to a directory.
 
-Rule upheld here: this is the only place that decides these, for the driver and for the workers.
+Rule upheld here: this is the only module that looks at the scheme of a path, for the driver and for the workers. A path
+without a scheme is local, whatever the default file system of Spark is.
 """
 
 from __future__ import annotations
@@ -12,27 +13,140 @@ import posixpath
 import re
 import stat
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
-from flinkish.errors import FinalOperationError
+from flinkish.errors import ConfigurationError, FinalOperationError
+
+#: Set on the machines of Databricks, where Spark does not read what is mounted there by the path of the mount.
+DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
+
+#: Schemes that stand for Amazon S3: that of pyarrow, and those of Hadoop.
+S3_SCHEMES = ("s3", "s3a", "s3n")
+
+#: The schemes of storage that is not local.
+REMOTE_SCHEMES = (*S3_SCHEMES, "gs", "abfs", "abfss", "hdfs")
+
+#: What a path looks like that flinkish can use.
+ACCEPTED = (
+    "a local path, file:///..., s3://bucket/..., gs://bucket/..., abfss://container@account/... or hdfs://host/..."
+)
+
+#: A scheme has two letters at least: `C:` is none.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+
+_HINTS = {
+    "dbfs": "on Databricks write /Volumes/... or /dbfs/..., which are local paths on all of its machines",
+    "viewfs": "name the file system behind it, hdfs://host/...; as the default file system of Spark it does no harm",
+}
+
+
+def scheme_of(path: str) -> str:
+    """The scheme of a path in small letters; "" if it has none, and is local.
+
+    Raises:
+        ConfigurationError: flinkish has no storage of that scheme, or the path names no host or bucket after it.
+
+    >>> scheme_of("/data/in"), scheme_of("C:/data"), scheme_of("s3a://bucket/in")
+    ('', '', 's3a')
+    """
+    found = _SCHEME.match(path)
+    if found is None:
+        return ""
+    scheme, rest = found.group(1).lower(), found.group(2)
+    if scheme == "file":
+        if re.match(r"(//(localhost)?)?/", rest):
+            return scheme
+        what = f"the path '{path}' is not absolute"
+    elif scheme not in REMOTE_SCHEMES:
+        what = f"the scheme '{scheme}:' of the path '{path}' is unknown"
+    elif not re.match(r"//[^/]", rest):
+        what = f"the path '{path}' names no {'host' if scheme == 'hdfs' else 'bucket'}"
+    else:
+        return scheme
+    raise ConfigurationError(
+        what, expected=ACCEPTED, hint=_HINTS.get(scheme, "a local path that looks like one begins with ./")
+    )
+
+
+class Location(NamedTuple):
+    """A path that is not local, taken apart. ``scheme`` is pyarrow's; ``authority`` is the host, or the bucket, or
+    ``container@account``, with the credentials that a URI may carry; ``rest`` begins with a slash."""
+
+    scheme: str
+    authority: str
+    rest: str
+
+
+def location_of(path: str) -> Location:
+    """The parts of a path that is not local. Raises as `scheme_of` does.
+
+    >>> location_of("s3a://bucket/in/x")
+    Location(scheme='s3', authority='bucket', rest='/in/x')
+    """
+    scheme = scheme_of(path)
+    authority, _, rest = path.partition("://")[2].partition("/")
+    return Location("s3" if scheme in S3_SCHEMES else scheme, authority, f"/{rest}")
+
+
+def is_local(path: str) -> bool:
+    """Whether a path is on the local file system. Raises as `scheme_of` does."""
+    return scheme_of(path) in ("", "file")
 
 
 def local_path(path: str) -> str | None:
-    """The path without its scheme if it is on the local file system, else None."""
-    if path.startswith("file:"):
-        return "/" + path[len("file:") :].lstrip("/")
-    return None if "://" in path else path
+    """The path without its scheme if it is on the local file system, else None. Raises as `scheme_of` does.
+
+    >>> local_path("file:///data/in"), local_path("file:/data/in"), local_path("data"), local_path("s3://bucket/in")
+    ('/data/in', '/data/in', 'data', None)
+    """
+    scheme = scheme_of(path)
+    if scheme == "file":
+        return "/" + re.sub("^file:(//localhost/)?", "", path, flags=re.IGNORECASE).lstrip("/")
+    return None if scheme else path
 
 
-def place(path: str) -> tuple[Any, str]:
-    """The pyarrow file system that a path belongs to, and the path within it."""
-    from pyarrow import fs
+def absolute(path: str) -> str:
+    """The path in a form that means the same in every process: absolute and without a scheme on the local file system;
+    any other path as it is, but without a slash at its end, so that what is above a directory is the same however its
+    path is written. Raises as `scheme_of` does.
 
+    >>> absolute("file:///data/in/"), absolute("s3a://bucket/in/")
+    ('/data/in', 's3a://bucket/in')
+    """
     local = local_path(path)
-    if local is not None:
-        return fs.LocalFileSystem(), os.path.abspath(local)
-    filesystem, root = fs.FileSystem.from_uri(path)
-    return filesystem, root
+    return path.rstrip("/") if local is None else os.path.abspath(local)
+
+
+def for_spark(path: str) -> str:
+    """The path as Spark takes it, which would look for a path without a scheme in its default file system. It is not
+    percent-encoded, since Hadoop's paths are not.
+
+    Where Spark is that of Databricks, what is mounted at ``/Volumes`` and ``/dbfs`` is named as it is known there.
+    Raises as `scheme_of` does.
+
+    >>> for_spark("/data/a b%20c"), for_spark("s3://bucket/in"), for_spark("hdfs://node:8020/in")
+    ('file:///data/a b%20c', 's3a://bucket/in', 'hdfs://node:8020/in')
+    """
+    local = local_path(path)
+    if local is None:
+        return f"s3a{path[path.index(':') :]}" if scheme_of(path) in S3_SCHEMES else path
+    local = os.path.abspath(local)
+    if DATABRICKS in os.environ:
+        if local.startswith("/Volumes/"):
+            return f"dbfs:{local}"
+        if local.startswith("/dbfs/"):
+            return f"dbfs:{local.removeprefix('/dbfs')}"
+    return f"file://{local}"
+
+
+def joined(directory: str, relative: str) -> str:
+    """The path of what is at ``relative`` to a directory, without ``..`` in it; a scheme stays as it is.
+
+    >>> joined("s3://bucket/job/checkpoints/chk-3", "../state")
+    's3://bucket/job/checkpoints/state'
+    """
+    scheme, separator, path = directory.rpartition("://")
+    return scheme + separator + posixpath.normpath(posixpath.join(path, relative))
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,15 @@ import uuid
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from flinkish.common.arguments import result_of_each
 from flinkish.common.detach import handing_over
-from flinkish.common.durable_files import create_durably
 from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import NameForm, place
+from flinkish.common.storage import NameForm
 from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.core.source import (
     SourcePosition,
     SourceSplit,
@@ -207,21 +206,18 @@ class _PageEnumerator(SplitEnumerator):
         path = posixpath.join(self._directory, f"{number}-{uuid.uuid4().hex}.json")
         data = json.dumps(values).encode()
         with storage_errors("write", path):
-            create_durably(path, data)
+            storage_of(path).replace(path, data, durable=True)
         self._order.append(number)
         info = {"bytes": len(data), "file": path, "sha256": hashlib.sha256(data).hexdigest()}
         return SourceSplit(str(number), 0, len(values), info)
 
     def _delete(self, pages: Collection[int]) -> None:
-        from pyarrow import fs
-
-        filesystem, root = place(self._directory)
+        storage = storage_of(self._directory)
         with storage_errors("delete in", self._directory):
-            for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-                number = info.base_name.partition("-")[0]
+            for entry in storage.list(self._directory):
+                number = entry.name.partition("-")[0]
                 if number.isdecimal() and int(number) in pages:
-                    with suppress(FileNotFoundError):
-                        filesystem.delete_file(info.path)
+                    storage.delete(entry.path)
 
 
 def _checked(page: Any) -> Page:
@@ -284,11 +280,9 @@ def _page_info(split: SourceSplit) -> _PageInfo:
 
 
 def _read_page(info: _PageInfo) -> list[Any]:
-    filesystem, root = place(info.file)
     with storage_errors("read", info.file):
         try:
-            with filesystem.open_input_file(root) as stream:
-                data = stream.read()
+            data = storage_of(info.file).read(info.file)
         except FileNotFoundError as error:
             raise _lost(info.file, "is not there any more") from error
     if hashlib.sha256(data).hexdigest() != info.sha256:

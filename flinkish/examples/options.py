@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flinkish.common import Configuration
+from flinkish.common.storage import local_path
 from flinkish.datastream.connectors import Source
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import generated_clicks, kafka_clicks
@@ -124,9 +125,8 @@ def _database(given: argparse.Namespace, program: str) -> JdbcConnectionOptions:
 def _file(output: str | None, program: str, job_dir: str | None) -> str:
     if output is None:
         # SQLite cannot keep its file on a distributed file system
-        elsewhere = job_dir is None or "://" in job_dir
-        folder = tempfile.mkdtemp(prefix=f"flinkish-{program}-") if elsewhere else str(job_dir)
-        output = os.path.join(folder.removeprefix("file:"), f"{program}.db")
+        folder = local_path(job_dir) if job_dir else None
+        output = os.path.join(folder or tempfile.mkdtemp(prefix=f"flinkish-{program}-"), f"{program}.db")
     path = os.path.abspath(output)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     return path

@@ -12,6 +12,7 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.storage import absolute
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -24,7 +25,6 @@ from flinkish.errors import (
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.directory.damaged_files import JobEnd
-from flinkish.jobmanager.directory.files import absolute
 from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.directory.owner import was_here
 from flinkish.jobmanager.directory.ownership import take_ownership

@@ -6,12 +6,16 @@ its checkout.
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pkgutil
+import shutil
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 from flinkish.common.storage import check_private, make_private
@@ -66,10 +70,9 @@ class Home:
         return self._own(_DEFAULTS)
 
     @property
-    def logging_file(self) -> str | None:
-        """The path of the log4j2 configuration of Spark's JVM: the installation's, else the package's. None if the
-        package is imported from an archive, which log4j cannot read."""
-        return _path(self._own(_LOGGING) or _existing(Path(__file__).with_name(_LOGGING)))
+    def logging_file(self) -> str:
+        """The path of the log4j2 configuration of Spark's JVM: the installation's, else the package's."""
+        return _path(self._own(_LOGGING)) or data_file("flinkish.launch", _LOGGING)
 
     @property
     def spark_log(self) -> Path:
@@ -91,6 +94,22 @@ def default_spark_settings() -> dict[str, str]:
     """The settings of the ``spark-defaults.conf`` in this package."""
     data = pkgutil.get_data(__package__ or "", _DEFAULTS)
     return read_properties((data or b"").decode())
+
+
+@cache
+def data_file(package: str, name: str) -> str:
+    """The path of a data file of a package. If the package is imported from an archive, as that of ``--py-files``, the
+    file is copied to a temporary directory of this process: Spark's JVM cannot read it in the archive."""
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    path = Path(spec.origin).with_name(name)
+    if path.is_file():
+        return str(path)
+    folder = tempfile.mkdtemp(prefix="flinkish-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    copy = Path(folder, name)
+    copy.write_bytes(pkgutil.get_data(package, name) or b"")
+    return str(copy)
 
 
 def _existing(path: Path) -> Path | None:

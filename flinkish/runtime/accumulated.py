@@ -17,15 +17,13 @@ from __future__ import annotations
 import base64
 import posixpath
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
-from flinkish.common.durable_files import create_durably, delete, exists
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
@@ -247,6 +245,7 @@ class AccumulatorFiles:
 
     def __init__(self, path: str, first_epoch: int = 0) -> None:
         self._path = path
+        self._storage = storage_of(path)
         self._first_epoch = first_epoch
 
     def before(self, epoch: int | None) -> bytes:
@@ -257,7 +256,7 @@ class AccumulatorFiles:
             CorruptStateError: the file is damaged; the error names it.
         """
         last = max((there for there in self._epochs() if epoch is None or there < epoch), default=-1)
-        if last < self._first_epoch and exists(self._beginning(self._first_epoch)):
+        if last < self._first_epoch and self._storage.exists(self._beginning(self._first_epoch)):
             return self._read(self._beginning(self._first_epoch))
         return b"" if last < 0 else self._read(self._file(last))
 
@@ -265,14 +264,11 @@ class AccumulatorFiles:
         """Write the totals with which the query starts whose first epoch is ``first_epoch``."""
         path = self._beginning(first_epoch)
         with storage_errors("write", path):
-            if exists(path):
-                delete(path)
-            create_durably(path, _content(first_epoch, totals))
+            self._storage.replace(path, _content(first_epoch, totals), durable=True)
 
     def _read(self, path: str) -> bytes:
-        filesystem, root = place(path)
-        with storage_errors("read", path), filesystem.open_input_stream(root) as stream:
-            data = stream.read()
+        with storage_errors("read", path):
+            data = self._storage.read(path)
         try:
             return unsealed_as(_Totals, data).totals
         except ValueError as error:
@@ -288,15 +284,15 @@ class AccumulatorFiles:
         return merged(self.before(epoch), added, classes)
 
     def write(self, epoch: int, totals: bytes, fence: Fence) -> None:
-        """Write the totals as of the end of an epoch, and delete old ones. An existing file of the epoch is kept, since
-        its totals are always the same."""
+        """Write the totals as of the end of an epoch, and delete old ones. An existing file of the epoch has the same
+        totals, and is replaced."""
         fence.check()
         path = self._file(epoch)
-        with storage_errors("write", path), suppress(FileExistsError):
-            create_durably(path, _content(epoch, totals))
+        with storage_errors("write", path):
+            self._storage.replace(path, _content(epoch, totals), durable=True)
         for old in sorted(self._epochs())[:-_KEPT]:
             with storage_errors("delete", self._file(old)):
-                delete(self._file(old))
+                self._storage.delete(self._file(old))
 
     def _file(self, epoch: int) -> str:
         return posixpath.join(self._path, f"{epoch}{_SUFFIX}")
@@ -305,10 +301,6 @@ class AccumulatorFiles:
         return posixpath.join(self._path, f"before-{first_epoch}{_SUFFIX}")
 
     def _epochs(self) -> list[int]:
-        from pyarrow import fs
-
-        filesystem, root = place(self._path)
         with storage_errors("read", self._path):
-            infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-        names = [info.base_name.removesuffix(_SUFFIX) for info in infos]
+            names = [entry.name.removesuffix(_SUFFIX) for entry in self._storage.list(self._path)]
         return [int(name) for name in names if name.isdecimal()]

@@ -22,8 +22,9 @@ from typing import Annotated
 import pyarrow as pa
 
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm, place
+from flinkish.common.storage import NameForm
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
@@ -61,11 +62,9 @@ def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
     data = content.getvalue()
     directory = epoch_directory(changelog, epoch)
     name = f"part-{uuid.uuid4().hex}-{_digest(data)}{_SUFFIX}"
-    filesystem, root = place(posixpath.join(directory, name))
-    with storage_errors("write", posixpath.join(directory, name)):
-        filesystem.create_dir(posixpath.dirname(root), recursive=True)
-        with filesystem.open_output_stream(root) as stream:
-            stream.write(data)
+    path = posixpath.join(directory, name)
+    with storage_errors("write", path):
+        storage_of(path).write(path, data)
     return name
 
 
@@ -77,10 +76,8 @@ def read_changes(path: str) -> list[pa.RecordBatch]:
     """
     import pyarrow.parquet as pq
 
-    filesystem, root = place(path)
     try:
-        with filesystem.open_input_file(root) as stream:
-            data = stream.read_buffer()
+        data = pa.py_buffer(storage_of(path).read(path))
     except FileNotFoundError:
         raise _damaged(path, "it is missing") from None
     except OSError as error:
@@ -108,20 +105,15 @@ def _damaged(path: str, how: str) -> CorruptStateError:
 
 def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
     """Write the list of an epoch's valid parts, in place of any list that an earlier run has written."""
-    directory = epoch_directory(changelog, epoch)
-    filesystem, root = place(directory)
-    temporary = posixpath.join(root, f"_{uuid.uuid4().hex}")
-    with storage_errors("write", posixpath.join(directory, _LIST)):
-        filesystem.create_dir(root, recursive=True)
-        with filesystem.open_output_stream(temporary) as stream:
-            stream.write(sealed({"version": 2, "parts": sorted(names)}))
-        filesystem.move(temporary, posixpath.join(root, _LIST))
+    path = posixpath.join(epoch_directory(changelog, epoch), _LIST)
+    with storage_errors("write", path):
+        storage_of(path).replace(path, sealed({"version": 2, "parts": sorted(names)}))
 
 
 def has_list(changelog: str, epoch: int) -> bool:
     """Whether an earlier run of the epoch has written a list of parts."""
-    filesystem, root = place(posixpath.join(epoch_directory(changelog, epoch), _LIST))
-    return bool(filesystem.get_file_info(root).is_file)
+    path = posixpath.join(epoch_directory(changelog, epoch), _LIST)
+    return storage_of(path).exists(path)
 
 
 def read_parts(changelog: str, epoch: int) -> list[str]:
@@ -131,12 +123,11 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
         CorruptStateError: the list of parts is damaged.
     """
     directory = epoch_directory(changelog, epoch)
-    filesystem, root = place(directory)
+    path = posixpath.join(directory, _LIST)
     try:
-        with filesystem.open_input_stream(posixpath.join(root, _LIST)) as stream:
-            found = unsealed_as(_Parts, stream.read())
+        found = unsealed_as(_Parts, storage_of(path).read(path))
         return [_PART.path(directory, name) for name in found.parts]
     except FileNotFoundError:
         return []
     except ValueError as error:
-        raise _damaged(posixpath.join(directory, _LIST), str(error)) from error
+        raise _damaged(path, str(error)) from error

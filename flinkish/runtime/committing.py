@@ -22,7 +22,6 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 
-
 _fence_of_commits = FenceOfEpochs()
 
 

@@ -22,10 +22,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from flinkish.common.durable_files import OutputFile, delete, open_durable, read_slice
 from flinkish.common.sealed_json import json_as
 from flinkish.common.storage import NameForm
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.stores import OutputFile, storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.accumulated import accumulators_directory
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
@@ -109,7 +109,7 @@ class EpochFiles:
         except ValueError as error:
             raise damaged_output(self.prepared, f"referred to by an unreadable reference: {error}") from error
         try:
-            data = read_slice(path, part.offset, part.length)
+            data = storage_of(path).read_slice(path, part.offset, part.length)
         except (FileNotFoundError, NotADirectoryError):
             raise damaged_output(path, "missing") from None
         except OSError as error:
@@ -201,7 +201,7 @@ class RunOutput:
         path = posixpath.join(self._files.prepared, self._name)
         with storage_errors("write", path):
             if self._file is None:
-                self._file = open_durable(path)
+                self._file = storage_of(path).open(path)
             self._file.write(buffer.payload)
         digest = hashlib.sha256(buffer.payload).hexdigest()
         part = Slice(self._name, self._offset, len(buffer.payload), digest)
@@ -222,7 +222,7 @@ class RunOutput:
             with suppress(OSError):
                 self._file.close()
             with suppress(OSError):
-                delete(self._path())
+                storage_of(self._path()).delete(self._path())
 
     def _path(self) -> str:
         assert self._files is not None

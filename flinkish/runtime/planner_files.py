@@ -19,10 +19,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from flinkish.common.durable_files import replace_durably
 from flinkish.common.sealed_json import json_as, sealed, unsealed_as
-from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Watermarks
@@ -35,19 +34,17 @@ class _QueryFile:
 
     def __init__(self, query: str) -> None:
         self._path = posixpath.join(query, self.NAME)
+        self._storage = storage_of(query)
 
     def _read(self) -> bytes | None:
         """The content; None if there is no such file."""
-        filesystem, root = place(self._path)
         with storage_errors("read", self._path), suppress(FileNotFoundError):
-            with filesystem.open_input_file(root) as stream:
-                return bytes(stream.read())
+            return self._storage.read(self._path)
         return None
 
     def _write(self, data: bytes) -> None:
-        filesystem, root = place(self._path)
-        with storage_errors("write", self._path), filesystem.open_output_stream(root) as stream:
-            stream.write(data)
+        with storage_errors("write", self._path):
+            self._storage.write(self._path, data)
 
 
 class EpochRequest(_QueryFile):
@@ -89,9 +86,8 @@ class LastEpochTimes(_QueryFile):
 
     def forget(self) -> None:
         """Delete the times, because those of the next epoch will not be known: an earlier run has prepared it."""
-        filesystem, root = place(self._path)
-        with storage_errors("delete", self._path), suppress(FileNotFoundError):
-            filesystem.delete_file(root)
+        with storage_errors("delete", self._path):
+            self._storage.delete(self._path)
 
     def write(self, times: EpochTimes) -> None:
         """Write the times of an epoch whose sinks have committed."""
@@ -122,7 +118,7 @@ class GivenUpEpoch(_QueryFile):
     def write(self, offset: dict[str, Any]) -> None:
         """Write the offset at the end of the epoch. The epoch is taken out of the query's log only after this."""
         with storage_errors("write", self._path):
-            replace_durably(self._path, sealed({"version": 2, "offset": offset}))
+            self._storage.replace(self._path, sealed({"version": 2, "offset": offset}), durable=True)
 
     def read(self) -> dict[str, Any]:
         """The offset at the end of the epoch; {} if the query has given up none.

@@ -17,10 +17,9 @@ import posixpath
 from collections import defaultdict
 from dataclasses import dataclass
 
-from flinkish.common.durable_files import create_durably, delete, replace_durably, synchronise
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.errors import FencedError, IncompatibleJobError
 from flinkish.runtime.buffer import decode
@@ -93,6 +92,7 @@ class PreparedEpochs:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._storage = storage_of(path)
 
     def file(self, epoch: int) -> str:
         """The path of the file of an epoch."""
@@ -105,10 +105,8 @@ class PreparedEpochs:
             CorruptStateError: the file of the epoch is damaged; the error names it.
         """
         path = self.file(epoch)
-        filesystem, root = place(path)
         try:
-            with filesystem.open_input_stream(root) as stream:
-                data = stream.read()
+            data = self._storage.read(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -125,7 +123,7 @@ class PreparedEpochs:
             FencedError: this driver does not own the job any more, or another process has prepared the epoch meanwhile.
         """
         path = self.file(prepared.epoch)
-        synchronise(posixpath.join(self.path, str(prepared.epoch)))
+        self._storage.synchronise(posixpath.join(self.path, str(prepared.epoch)))
         data = sealed(
             {
                 "version": FORMAT_VERSION,
@@ -140,7 +138,10 @@ class PreparedEpochs:
         )
         fence.check()
         try:
-            (replace_durably if replacing else create_durably)(path, data)
+            if replacing:
+                self._storage.replace(path, data, durable=True)
+            else:
+                self._storage.create(path, data)
         except FileExistsError:
             # if there is a newer driver, the file is that of its query, in the place of this one
             fence.check()
@@ -178,35 +179,21 @@ class PreparedEpochs:
             path = posixpath.join(self.path, name)
             with storage_errors("delete", path):
                 if name.isdigit():
-                    _delete_directory(path)
+                    self._storage.delete_directory(path)
                 else:
-                    delete(path)
+                    self._storage.delete(path)
 
     def _names(self) -> list[str]:
         return [name for name in self._all_names() if name.removesuffix(_SUFFIX).isdigit()]
 
     def _all_names(self) -> list[str]:
-        from pyarrow import fs
-
-        filesystem, root = place(self.path)
-        try:
-            found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-        except OSError as error:
-            raise storage_error(error, "read", self.path) from error
-        return [info.base_name for info in found]
+        with storage_errors("read", self.path):
+            return [entry.name for entry in self._storage.list(self.path)]
 
 
 def prepared_directory(query: str) -> str:
     """The directory of the prepared epochs of a query."""
     return posixpath.join(query, "prepared")
-
-
-def _delete_directory(path: str) -> None:
-    filesystem, root = place(path)
-    try:
-        filesystem.delete_dir(root)
-    except FileNotFoundError:
-        return
 
 
 def _decoded(data: bytes, epoch: int) -> PreparedEpoch:

@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm, local_path, make_private, place
+from flinkish.common.storage import NameForm, is_local, local_path, make_private
+from flinkish.common.stores import storage_of
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
 from flinkish.runtime.deployment import JobDescriptor
@@ -157,7 +158,7 @@ def _try_of(task: TaskProgress) -> tuple[int, int]:
 
 def interval_s(query: str) -> float:
     """The time between two writes, and two reads, of the progress files of a query's directory."""
-    return LOOK_S if local_path(query) is not None else REMOTE_INTERVAL_S
+    return LOOK_S if is_local(query) else REMOTE_INTERVAL_S
 
 
 class ProgressFiles:
@@ -178,18 +179,15 @@ class ProgressFiles:
 
     def clear(self) -> None:
         """Delete the directory with all files."""
-        filesystem, root = place(self._directory)
         with suppress(OSError):
-            filesystem.delete_dir(root)
+            storage_of(self._directory).delete_directory(self._directory)
 
     def write(self, progress: WorkerProgress) -> None:
         """Write the file of this worker."""
         data, path = sealed(asdict(progress)), posixpath.join(self._directory, self._name)
         local = local_path(path)
         if local is None:
-            filesystem, root = place(path)
-            with filesystem.open_output_stream(root) as stream:
-                stream.write(data)
+            storage_of(path).write(path, data)
             return
         with open(os.open(f"{local}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
@@ -197,23 +195,18 @@ class ProgressFiles:
 
     def read(self) -> dict[str, WorkerProgress]:
         """File name -> its content. Files that are damaged, too long or of other names are left out."""
-        from pyarrow import fs
-
-        filesystem, root = place(self._directory)
-        found: dict[str, WorkerProgress] = {}
-        for info in filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True)):
-            if info.is_file and (info.size or 0) <= _MAX_BYTES:
+        storage, found = storage_of(self._directory), dict[str, WorkerProgress]()
+        for entry in storage.list(self._directory):
+            if entry.is_file and entry.size_bytes <= _MAX_BYTES:
                 with suppress(OSError, ValueError):
-                    name = _NAMES.checked(info.base_name)
-                    with filesystem.open_input_stream(_NAMES.path(root, name)) as stream:
-                        found[name] = unsealed_as(WorkerProgress, stream.read(_MAX_BYTES))
+                    path = _NAMES.path(self._directory, entry.name)
+                    found[entry.name] = unsealed_as(WorkerProgress, storage.read(path, _MAX_BYTES))
         return found
 
     def delete(self, name: str) -> None:
         """Delete a file that `read` has returned."""
-        filesystem, root = place(self._directory)
         with suppress(OSError):
-            filesystem.delete_file(posixpath.join(root, name))
+            storage_of(self._directory).delete(posixpath.join(self._directory, name))
 
 
 # ---------------------------------------------------------------------- looking at a task

@@ -16,6 +16,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+from flinkish.common.storage import for_spark
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 
 #: Columns of a table of changes, in Spark's DDL. A row whose ``uid`` is null says that a key has more texts than can
@@ -67,7 +68,7 @@ def merge_changes(spark: Any, table: str, changes: Any) -> None:
     try:
         spark.sql(
             f"""
-            MERGE INTO delta.`{table}` t
+            MERGE INTO delta.`{for_spark(table)}` t
             USING ({_LAST.format(changes=view)}) c
             ON c.marker AND {_IS_OF_ENTRY}
             WHEN MATCHED THEN DELETE

@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.delta_commit import added_file, append_info
-from flinkish.common.durable_files import delete, synchronise
 from flinkish.common.hadoop_checksums import checksum_path, write_checksums
 from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.spark.joined_rows import joined
 from flinkish.spark.worker import failures_marked, own_secret
 
@@ -77,8 +77,7 @@ class RowsToFiles:
             with failures_marked(self.secret), storage_errors("write", path):
                 file = self._write(self.convert(batches), path)
         except BaseException:
-            delete(path)
-            delete(checksum_path(path))
+            storage_of(path).delete_many((path, checksum_path(path)))
             raise
         if file is not None:
             yield pa.RecordBatch.from_pylist([vars(file)])
@@ -98,5 +97,5 @@ class RowsToFiles:
                 rows += group.num_rows
                 without_uid += group.column("uid").null_count
         write_checksums(path)
-        synchronise(path)
+        storage_of(path).synchronise(path)
         return DataFile(posixpath.basename(path), rows, os.path.getsize(path), without_uid)

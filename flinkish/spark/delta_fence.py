@@ -22,7 +22,8 @@ from typing import Any
 
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import local_path, place
+from flinkish.common.storage import is_local
+from flinkish.common.stores import storage_of
 from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
 
 #: How long a process on storage that is not local checks only for the next version, in seconds.
@@ -58,38 +59,20 @@ class FencingLog:
 
     def __init__(self, table: str) -> None:
         self.table = table
-        self._place: tuple[Any, str] | None = None
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return FencingLog, (self.table,)
-
-    def _log(self) -> tuple[Any, str]:
-        if self._place is None:
-            system, root = place(self.table)
-            self._place = system, posixpath.join(root, "_delta_log")
-        return self._place
+        self._log = posixpath.join(table, "_delta_log")
 
     def file(self, version: int) -> str:
-        """The path of a version's file, as its file system takes it."""
-        return posixpath.join(self._log()[1], f"{version:020d}.json")
+        """The path of a version's file."""
+        return posixpath.join(self._log, f"{version:020d}.json")
 
     def has(self, *versions: int) -> list[bool]:
         """For each of these versions, whether its file exists."""
-        infos = self._log()[0].get_file_info([self.file(version) for version in versions])
-        return [bool(info.is_file) for info in infos]
+        storage = storage_of(self.table)
+        return [storage.exists(self.file(version)) for version in versions]
 
     def versions(self) -> list[int]:
         """All versions of which the log has files (commits or Delta checkpoints), in ascending order."""
-        from pyarrow import fs
-
-        system, log = self._log()
-        selector = fs.FileSelector(log, allow_not_found=True)
-        try:
-            found_files = system.get_file_info(selector)
-        except FileNotFoundError:
-            # pyarrow also raises this if another driver has made the directory between its two look-ups
-            found_files = system.get_file_info(selector)
-        names = (info.base_name for info in found_files)
+        names = (entry.name for entry in storage_of(self._log).list(self._log))
         return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
 
     def actions(self, version: int) -> list[dict[str, Any]]:
@@ -99,8 +82,7 @@ class FencingLog:
             FileNotFoundError: the version's file is gone.
             OperationError: the file is damaged.
         """
-        with self._log()[0].open_input_stream(self.file(version)) as stream:
-            data = stream.read()
+        data = storage_of(self.table).read(self.file(version))
         try:
             return actions_of(data)
         except ValueError as error:
@@ -179,7 +161,7 @@ class DeltaFence:
 
     def _is_newest(self) -> bool:
         """Whether the cheap look is enough to say that there is no later version."""
-        if local_path(self._log.table) is not None:
+        if is_local(self._log.table):
             there, newer = self._log.has(self._seen, self._seen + 1)
             return there and not newer
         if time.monotonic() >= _suffices_until_s.get((self._log.table, self._token), 0.0):

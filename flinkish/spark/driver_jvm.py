@@ -278,7 +278,6 @@ def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
     loader = jvm.java.lang.Class.forName("org.apache.spark.SparkContext").getClassLoader()
     context = jvm.org.apache.logging.log4j.LogManager.getContext(loader, False)
     location = context.getConfiguration().getConfigurationSource().getLocation()
-    file = command.home.logging_file
-    if file is not None and str(location).endswith(_SPARKS_LOGGING):
+    if str(location).endswith(_SPARKS_LOGGING):
         jvm.java.lang.System.setProperty("flinkish.spark.log", str(command.home.spark_log))
-        context.setConfigLocation(jvm.java.net.URI(Path(file).as_uri()))
+        context.setConfigLocation(jvm.java.net.URI(Path(command.home.logging_file).as_uri()))

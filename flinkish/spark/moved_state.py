@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from flinkish.common.storage import for_spark
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
@@ -60,7 +61,7 @@ def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch
         rows = stored_tasks(spark, checkpoint, batch, level).mapInArrow(StoredToBuffers(deployment), ROW_SCHEMA)
         frame = rows if frame is None else frame.unionByName(rows)
     if frame is not None:
-        frame.coalesce(deployment.partitions).write.mode("overwrite").parquet(path)
+        frame.coalesce(deployment.partitions).write.mode("overwrite").parquet(for_spark(path))
 
 
 class MovedIn(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from flinkish.common.storage import for_spark
 from flinkish.core.source import DataFrameSource, Source
 from flinkish.runtime.buffer import BufferKind
 from flinkish.runtime.deployment import JobDescriptor
@@ -84,7 +85,7 @@ def build_plan(
     if options.restore_rows is not None:
         # the whole directory is one file source: the first epoch takes it in, no later one does
         reader = spark.readStream.schema(ROW_SCHEMA).option(*VERIFY_PAGES)
-        rows = reader.parquet(options.restore_rows)
+        rows = reader.parquet(for_spark(options.restore_rows))
         # rows without a vertex describe the savepoint and are not for the job
         inputs.append(rows.where("vertex >= 0").where(_HOLDS_STATE))
     frame = reduce(lambda left, right: left.unionByName(right), inputs)

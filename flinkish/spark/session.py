@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime, timezone
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
+from flinkish.common.storage import for_spark
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
-from flinkish.launch.home import default_spark_settings
+from flinkish.launch.home import data_file, default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
@@ -264,9 +264,11 @@ def settings_of_long_lived_sessions() -> dict[str, str]:
     cache for generated code holds the code of all queries of a job, which are more than the 100 of Spark's default;
     otherwise that code is compiled each time.
     """
-    pools = Path(__file__).parent / "scheduler.xml"
-    file = {"spark.scheduler.allocation.file": str(pools)} if pools.exists() else {}
-    return {"spark.scheduler.mode": "FAIR", **file, "spark.sql.codegen.cache.maxEntries": "1000"}
+    return {
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": for_spark(data_file("flinkish.spark", "scheduler.xml")),
+        "spark.sql.codegen.cache.maxEntries": "1000",
+    }
 
 
 def is_remote(spark: Any) -> bool:

@@ -13,13 +13,12 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
 
 from pyspark import TaskContext
 
-from flinkish.common.storage import local_path, place
+from flinkish.common.storage import local_path
 from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import storage_of
 
 _KINDS = ("delta", "snapshot", "changelog", "zip")
 
@@ -31,12 +30,11 @@ def delete_state_from(query: str, version: int) -> None:
     """Delete the files of a query's state, in all levels and partitions, from a version on. Version n + 1 is the state
     after batch n. From the first version on, the directory itself is deleted: Spark does not plan the first batch of a
     query that has one."""
-    if version <= 1:
-        filesystem, root = place(posixpath.join(query, "state"))
-        with storage_errors("delete", root), suppress(FileNotFoundError):
-            filesystem.delete_dir(root)
-        return
     state = posixpath.join(query, "state")
+    if version <= 1:
+        with storage_errors("delete", state):
+            storage_of(state).delete_directory(state)
+        return
     for operator in _directories(state):
         for partition in _directories(posixpath.join(state, operator)):
             if partition.isdigit():
@@ -68,24 +66,13 @@ def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
 
 
 def _delete(folder: str, version: int) -> None:
-    filesystem, _ = place(folder)
+    storage = storage_of(folder)
     with storage_errors("delete files of", folder):
-        for info in _infos(folder):
-            found = _FILE.fullmatch(info.base_name)
+        for entry in storage.list(folder):
+            found = _FILE.fullmatch(entry.name)
             if found is not None and int(found.group(1)) >= version:
-                with suppress(FileNotFoundError):
-                    filesystem.delete_file(info.path)
+                storage.delete(entry.path)
 
 
 def _directories(path: str) -> Iterator[str]:
-    from pyarrow import fs
-
-    return (info.base_name for info in _infos(path) if info.type == fs.FileType.Directory)
-
-
-def _infos(path: str) -> list[Any]:
-    from pyarrow import fs
-
-    filesystem, root = place(path)
-    found: list[Any] = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-    return found
+    return (entry.name for entry in storage_of(path).list(path) if entry.is_directory)

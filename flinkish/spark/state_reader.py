@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.storage import for_spark
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
@@ -83,7 +84,12 @@ def stored_tasks(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
     Args:
         operator: Spark's number of the level's stateful operator, from 0.
     """
-    stored = spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(checkpoint)
+    stored = (
+        spark.read.format("statestore")
+        .option("operatorId", operator)
+        .option("batchId", batch)
+        .load(for_spark(checkpoint))
+    )
     return _header_and_body(stored.selectExpr("value.*"))
 
 

@@ -119,7 +119,7 @@ class Deployment:
         return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
 
     def begin_task(self) -> bool:
-        """Prepare the worker for a Spark task, and check the fence if it is this process's first one in the epoch. To be
+        """Prepare the worker for a Spark task, and check the fence at this process's first one in the epoch. To be
         called before each share of work.
 
         Returns whether the Spark task has just begun: further calls in the same task do nothing.

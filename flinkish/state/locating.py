@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 from flinkish.common.configuration import Configuration
+from flinkish.common.storage import absolute
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import absolute, child_names
+from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
 
 _CHECKPOINT = re.compile(r"chk-(\d+)")

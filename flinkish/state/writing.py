@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.storage import absolute, for_spark
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.spark_ddl import spark_type
 from flinkish.errors import ProgramError, SavepointError
-from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory
+from flinkish.jobmanager.directory.files import child_names, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
 from flinkish.runtime.program_classes import ProgramClasses
@@ -97,9 +98,9 @@ def _write_rows(spark: Any, rows: DataFrame, directory: str) -> TableContents:
     """Write and check the table of a savepoint; if that fails, the whole directory is deleted."""
     table = posixpath.join(directory, TableVersion().table)
     try:
-        rows.write.format("delta").save(table)
+        rows.write.format("delta").save(for_spark(table))
         contents = written_contents(spark, table)
-        check_unique(spark.read.format("delta").load(table), f"savepoint {directory}")
+        check_unique(spark.read.format("delta").load(for_spark(table)), f"savepoint {directory}")
     except BaseException as error:
         delete_directory(directory)
         if isinstance(error, Exception):

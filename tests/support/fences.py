@@ -7,7 +7,6 @@ from itertools import count
 
 from flinkish.errors import FencedError
 
-
 _tokens = count(1)
 
 

@@ -1,54 +1,36 @@
-"""Resolves the paths that users write to file systems, and maps files to the ids of their splits and back."""
+"""Maps the files of a source to the ids of their splits and back."""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
-from flinkish.common.storage import local_path
-from flinkish.errors import ConnectionFailedError, FinalOperationError
+from flinkish.common import stores
+from flinkish.common.storage import ACCEPTED, is_local, location_of
+from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
 def file_system_of(path: str) -> tuple[FileSystem, str]:
-    """pyarrow's file system for a path or URI, and the path within it. Hadoop's schemes ``s3a`` and ``s3n`` are read as
-    ``s3``.
+    """pyarrow's file system for a path or URI, and the path within it.
 
     Raises:
-        ConnectionFailedError: the file system cannot be reached or is not known.
+        ConfigurationError: flinkish has no storage of that scheme.
+        ConnectionFailedError: the file system cannot be reached.
     """
     import pyarrow as pa
-    from pyarrow import fs
 
-    # Hadoop writes file:/x, and does not percent-encode its paths
-    local = re.fullmatch(r"file:(?://)?(/.*)", path)
-    if local or "://" not in path:
-        return fs.LocalFileSystem(), local[1] if local else path
     try:
-        found: tuple[FileSystem, str] = fs.FileSystem.from_uri(re.sub("^s3[an]://", "s3://", path))
+        found: tuple[FileSystem, str] = stores.file_system_of(path)
     except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, FlinkishError):
+            raise
         raise ConnectionFailedError(
-            f"the file system of '{path}' cannot be reached: {error}",
-            where="files",
-            expected="a local path or a URI that pyarrow.fs knows (file, s3, gs, hdfs, abfs)",
+            f"the file system of '{path}' cannot be reached: {error}", where="files", expected=ACCEPTED
         ) from error
     return found
-
-
-def absolute(path: str) -> str:
-    """The path in a form that means the same in every process: a local path becomes absolute and loses ``file:``, other
-    URIs stay as they are.
-
-    >>> absolute("file:///data/in/"), absolute("s3a://bucket/in")
-    ('/data/in', 's3a://bucket/in')
-    """
-    local = local_path(path)
-    return path if local is None else os.path.abspath(local)
 
 
 class Root(NamedTuple):
@@ -73,7 +55,7 @@ def root_of(path: str) -> Root:
         ConnectionFailedError: the file system cannot be reached or is not known.
     """
     system, inside = file_system_of(path)
-    if local_path(path) is not None:
+    if is_local(path):
         return Root(system, inside, "/", 0)
     return Root(system, inside.rstrip("/"), *id_prefix(path, inside))
 
@@ -85,12 +67,12 @@ def id_prefix(uri: str, inside: str) -> tuple[str, int]:
     >>> id_prefix("s3a://key:secret@bucket/in?region=eu", "bucket/in"), id_prefix("hdfs://node:8020/in", "/in")
     (('s3://bucket/', 5), ('hdfs://node:8020/', 16))
     """
-    parts = urlsplit(re.sub("^s3[an]://", "s3://", uri))
-    host = parts.netloc.rpartition("@")[2]
-    prefix = f"{parts.scheme}://{host}/"
+    scheme, authority, _ = location_of(uri)
+    host = authority.rpartition("@")[2]
+    prefix = f"{scheme}://{host}/"
     if inside.startswith("/"):
         return prefix, len(prefix) - 1
-    return prefix, len(parts.scheme) + 3 if inside.partition("/")[0] == host else len(prefix)
+    return prefix, len(scheme) + 3 if inside.partition("/")[0] == host else len(prefix)
 
 
 class FileSystems:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from flinkish.common.no_effect import warn_without_effect
+from flinkish.common.storage import absolute
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
@@ -16,7 +17,7 @@ from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, Avro
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
 from flinkish.connectors.file_system.listing import check_position, checked_paths, find_roots, folders_of
 from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
-from flinkish.connectors.file_system.paths import FileSystems, absolute
+from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.errors import ProgramError

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flinkish.common.storage import for_spark
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
 from flinkish.jobmanager.attempt import epoch_listeners
@@ -313,7 +314,7 @@ class QueryAttempt:
             writer = (
                 frame.writeStream.outputMode("append")
                 .queryName(f"{self.job.name}-{self.job.job_id[:8]}")
-                .option("checkpointLocation", self.location.path)
+                .option("checkpointLocation", for_spark(self.location.path))
                 .foreachBatch(self._epoch_function(deployment))
             )
             if run.available_now:

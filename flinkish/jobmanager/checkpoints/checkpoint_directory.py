@@ -18,8 +18,8 @@ import re
 from collections.abc import Callable
 
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import absolute
 from flinkish.jobmanager.directory.files import (
-    absolute,
     child_names,
     delete_directory,
     delete_directory_at_once,

@@ -19,6 +19,7 @@ from typing import Any
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.hadoop_checksums import checksum_path
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import for_spark
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 from flinkish.jobmanager.savepoints.table_log import damaged_log, rows_of_checkpoint
 from flinkish.spark.vacuum import vacuum
@@ -69,22 +70,22 @@ class CheckpointTable:
         writer = rows.write.format("delta").mode("overwrite")
         for key, value in _PROPERTIES.items():
             writer = writer.option(key, value)
-        writer.save(self.path)
+        writer.save(for_spark(self.path))
         return self.written("numOutputRows")
 
     def append(self, rows: Any) -> Written:
         """Append rows, in one commit."""
-        rows.write.format("delta").mode("append").save(self.path)
+        rows.write.format("delta").mode("append").save(for_spark(self.path))
         return self.written("numOutputRows")
 
     def empty(self) -> None:
         """Delete all rows, in one commit, if there are any."""
         if self.latest_version() is not None:
-            self.spark.sql(f"DELETE FROM delta.`{self.path}`").collect()
+            self.spark.sql(f"DELETE FROM delta.`{for_spark(self.path)}`").collect()
 
     def compact(self) -> None:
         """Join small files, and rewrite files of which many rows are deleted."""
-        self.spark.sql(f"OPTIMIZE delta.`{self.path}`").collect()
+        self.spark.sql(f"OPTIMIZE delta.`{for_spark(self.path)}`").collect()
 
     def vacuum(self, retain_ms: int) -> None:
         """Delete the deletion vectors that were replaced more than ``retain_ms`` ago; `delete_unneeded` deletes the
@@ -120,13 +121,13 @@ class CheckpointTable:
         actions = self.actions(version)
         if any((a.get("commitInfo") or {}).get("operationParameters", {}).get("mode") == "Overwrite" for a in actions):
             return _added(actions)
-        frame = self.spark.read.format("delta").option("versionAsOf", version).load(self.path)
+        frame = self.spark.read.format("delta").option("versionAsOf", version).load(for_spark(self.path))
         return {posixpath.basename(path) for path in frame.inputFiles()}
 
     def retain(self, days: int) -> None:
         """Let Delta keep replaced files and old versions for so many days."""
         self.spark.sql(
-            f"ALTER TABLE delta.`{self.path}` SET TBLPROPERTIES ("
+            f"ALTER TABLE delta.`{for_spark(self.path)}` SET TBLPROPERTIES ("
             f"'delta.deletedFileRetentionDuration' = 'interval {days} days', "
             f"'delta.logRetentionDuration' = 'interval {days} days')"
         ).collect()

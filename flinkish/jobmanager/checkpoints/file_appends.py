@@ -11,8 +11,8 @@ import time
 from typing import Any
 
 from flinkish.common.delta_commit import publish
-from flinkish.common.durable_files import NO_LINKS
 from flinkish.common.storage import local_path
+from flinkish.common.stores import NO_LINKS
 from flinkish.jobmanager.checkpoints.checkpoint_table import LOG, CheckpointTable, Written
 from flinkish.spark.data_files import DataFile, append_of
 

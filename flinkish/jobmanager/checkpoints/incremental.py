@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
+from flinkish.common.storage import for_spark
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
@@ -152,7 +153,11 @@ class IncrementalWriter:
         """Whether a key has more texts than the changelog can list: all checkpoints of the job must be full then."""
         if not self._changes.has_null(written.version, "uid"):
             return False
-        rows = self._session.read.format("delta").option("versionAsOf", written.version).load(self._changes.path)
+        rows = (
+            self._session.read.format("delta")
+            .option("versionAsOf", written.version)
+            .load(for_spark(self._changes.path))
+        )
         refused = rows.where("uid IS NULL").select("state", "key").take(1)
         for state, key in refused:
             reason = f"state '{state}' has the key {key}, which other keys equal that are written otherwise"
@@ -164,6 +169,6 @@ class IncrementalWriter:
         """Apply the changes of a checkpoint to the table of state, in one commit."""
         assert base.changes is not None
         reader = self._session.read.format("delta").option("versionAsOf", base.changes.version)
-        changes = reader.load(self._changes.path)
+        changes = reader.load(for_spark(self._changes.path))
         merge_changes(self._session, self._state.path, changes)
         return self._state.written("numTargetRowsInserted")

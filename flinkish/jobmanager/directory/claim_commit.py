@@ -17,8 +17,8 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.common.delta_commit import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
-from flinkish.common.durable_files import NO_LINKS, create_durably, delete
 from flinkish.common.storage import local_path
+from flinkish.common.stores import NO_LINKS, storage_of
 from flinkish.errors import OperationError
 from flinkish.spark.delta_fence import Claim, FencingLog
 
@@ -81,7 +81,7 @@ def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
         committed = True
     finally:
         if not committed:
-            delete(row)
+            storage_of(row).delete(row)
 
 
 def _write_row(path: str, mine: Claim) -> int:
@@ -94,7 +94,7 @@ def _write_row(path: str, mine: Claim) -> int:
     whole = pa.BufferOutputStream()
     parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), whole)
     data = whole.getvalue().to_pybytes()
-    create_durably(path, data)
+    storage_of(path).create(path, data)
     return len(data)
 
 

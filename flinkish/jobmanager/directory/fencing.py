@@ -14,6 +14,7 @@ import re
 from dataclasses import asdict
 from typing import Any
 
+from flinkish.common.storage import for_spark
 from flinkish.common.storage_errors import storage_error
 from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.jobmanager.directory.claim_commit import KEPT_FOR_EVER, commit_claim
@@ -93,7 +94,7 @@ def _append(spark: Any, table: str, mine: Claim) -> None:
 
     row = spark.range(0, 1, 1, 1).select(*(F.lit(value).alias(name) for name, value in asdict(mine).items()))
     writer = row.write.format("delta").mode("append").option("userMetadata", json.dumps(asdict(mine)))
-    writer.options(**KEPT_FOR_EVER).save(table)
+    writer.options(**KEPT_FOR_EVER).save(for_spark(table))
 
 
 def _version_of(log: FencingLog, mine: Claim, where: str) -> int:

@@ -13,13 +13,12 @@ directory and which program wrote it.
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
     <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
 
-Files are written under another name and then renamed, on any file system that pyarrow or the local machine knows.
+Files are replaced as a whole, in the way of the storage (`flinkish.common.stores`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 import threading
 import uuid
@@ -27,8 +26,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
 from flinkish.common.sealed_json import sealed, typed
-from flinkish.common.storage import NameForm, check_private, local_path, make_private, place
+from flinkish.common.storage import NameForm, absolute, check_private, is_local, make_private
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
@@ -77,19 +77,14 @@ class JobDirectory:
 
     def __init__(self, path: str, token: str | None = None) -> None:
         """``token``: that of the owner on whose behalf another process works here; by default a new one."""
-        local = local_path(path)
-        self.is_local = local is not None
-        if local is not None:
-            local = os.path.abspath(local)
-            with storage_errors("create the job directory", local):
-                make_private(local)
-            self.path = local
-        else:
-            self.path = path
-        self._fs, self._root = place(self.path)
-        if local is None:
-            with storage_errors("create the job directory", path):
-                self._fs.create_dir(self._root, recursive=True)
+        self.path = absolute(path)
+        self.is_local = is_local(path)
+        self.storage = storage_of(self.path)
+        with storage_errors("create the job directory", self.path):
+            if self.is_local:
+                make_private(self.path)
+            else:
+                self.storage.make_directory(self.path)
         self._token = token or uuid.uuid4().hex
         #: the claim that keeps other drivers out; a temporary directory needs none, as nobody else knows it
         self.fence: Fence = NO_FENCE
@@ -153,12 +148,8 @@ class JobDirectory:
 
     # ------------------------------------------------------------------ files
 
-    def storage(self) -> tuple[Any, str]:
-        """The file system (pyarrow) and the directory's path in it."""
-        return self._fs, self._root
-
     def _file(self, name: str) -> str:
-        return posixpath.join(self._root, name)
+        return posixpath.join(self.path, name)
 
     @overload
     def read(self, name: str, *, limit: int | None = None) -> dict[str, Any] | None: ...
@@ -175,12 +166,11 @@ class JobDirectory:
                 class; the error names it.
         """
         try:
-            with self._fs.open_input_stream(self._file(name)) as stream:
-                data = stream.read() if limit is None else stream.read(limit + 1)
+            data = self.storage.read(self._file(name), None if limit is None else limit + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise storage_error(error, "read", posixpath.join(self.path, name)) from error
+            raise storage_error(error, "read", self._file(name)) from error
         if limit is not None and len(data) > limit:
             raise damaged_file(self.path, name, f"it has more than {limit:,} bytes")
         try:
@@ -190,30 +180,19 @@ class JobDirectory:
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Write a JSON file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
-        # several threads of a driver may write the same file at once
-        temporary = self._file(f".{name}.{uuid.uuid4().hex}")
-        with storage_errors("write", posixpath.join(self.path, name)):
-            try:
-                with self._fs.open_output_stream(temporary) as stream:
-                    stream.write(sealed({"version": FORMAT_VERSION, **value}))
-                self.fence.check()
-                self._fs.move(temporary, self._file(name))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    self._fs.delete_file(temporary)
-                raise
+        data = sealed({"version": FORMAT_VERSION, **value})
+        with storage_errors("write", self._file(name)):
+            self.fence.check()
+            self.storage.replace(self._file(name), data)
 
     def delete(self, name: str) -> None:
         """Delete a file if it is there. Raises FencedError when the directory is no longer this driver's."""
         self.fence.check()
-        with contextlib.suppress(FileNotFoundError):
-            self._fs.delete_file(self._file(name))
+        self.storage.delete(self._file(name))
 
     def names(self, prefix: str, suffix: str) -> list[str]:
         """The names of the files with this prefix and suffix, sorted. Directories, pipes and the like are left out."""
-        from pyarrow import fs
-
-        found = (info.base_name for info in self._fs.get_file_info(fs.FileSelector(self._root)) if info.is_file)
+        found = (entry.name for entry in self.storage.list(self.path) if entry.is_file)
         return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
 
     # ------------------------------------------------------------------ ownership

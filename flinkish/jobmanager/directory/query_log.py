@@ -18,8 +18,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.durable_files import exists
 from flinkish.common.sealed_json import json_as
+from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 from flinkish.runtime.planner_files import GivenUpEpoch
@@ -44,7 +44,7 @@ class QueryLog:
 
     def is_planned(self, batch: int) -> bool:
         """Whether a batch was planned and not cleaned up since; looks at one file."""
-        return exists(posixpath.join(self.path, "offsets", str(batch)))
+        return storage_of(self.path).exists(posixpath.join(self.path, "offsets", str(batch)))
 
     def committed(self) -> list[int]:
         """The batches that were committed and not cleaned up since, in order."""

@@ -14,16 +14,13 @@ import json
 import posixpath
 import re
 from contextlib import suppress
-from typing import Any
 
+from flinkish.common.stores import Storage
 from flinkish.errors import OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.job_directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
 
 _SUFFIX = re.compile(r"-owner-\d+$")
-
-#: File systems that rename a directory in one step.
-_RENAMING = ("local", "hdfs")
 
 #: Directories that are copied first, in this order.
 _FIRST = ("commits", "offsets")
@@ -57,79 +54,61 @@ def finish_move(directory: JobDirectory) -> None:
     if kept is None or kept.moved_from is None:
         return
     old, new = kept.moved_from, kept.name
-    system, root = directory.storage()
     if old == new:
         raise damaged_file(directory.path, QUERY_FILE, f"the query was moved from {old} to the same place")
     for name in (old, new):
         directory.path_of(QUERY_NAME, name, QUERY_FILE)
-    source, target = posixpath.join(root, old), posixpath.join(root, new)
+    source, target = posixpath.join(directory.path, old), posixpath.join(directory.path, new)
     directory.fence.check()
-    if system.type_name in _RENAMING:
-        _rename(system, source, target, new)
+    if directory.storage.renames_directories:
+        _rename(directory.storage, source, target, new)
     else:
-        _copy(system, source, target)
+        _copy(directory.storage, source, target)
     directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch})
 
 
-def _rename(system: Any, source: str, target: str, new: str) -> None:
-    from pyarrow import fs
-
-    if system.get_file_info(target).type == fs.FileType.NotFound:
+def _rename(storage: Storage, source: str, target: str, new: str) -> None:
+    if not storage.exists(target) and not storage.is_directory(target):
         with suppress(FileNotFoundError):
-            if system.get_file_info(source).type == fs.FileType.Directory:
-                system.move(source, target)
-    _forbid(system, source, new)
-    _drop_unfinished(system, target)
+            if storage.is_directory(source):
+                storage.move(source, target)
+    _forbid(storage, source, new)
+    _drop_unfinished(storage, target)
 
 
-def _forbid(system: Any, place: str, new: str) -> None:
+def _forbid(storage: Storage, path: str, new: str) -> None:
     """Put a file where the directory was, so that nobody can make the directory again."""
-    from pyarrow import fs
-
-    if system.get_file_info(place).type == fs.FileType.Directory:
+    if storage.is_directory(path):
         # the earlier driver has made it again meanwhile
-        system.delete_dir(place)
-    with system.open_output_stream(place) as stream:
-        stream.write(json.dumps({"moved_to": new, "because": "a newer driver has taken this job over"}).encode())
+        storage.delete_directory(path)
+    storage.write(path, json.dumps({"moved_to": new, "because": "a newer driver has taken this job over"}).encode())
 
 
-def _drop_unfinished(system: Any, target: str) -> None:
+def _drop_unfinished(storage: Storage, target: str) -> None:
     """Delete files that the earlier driver still had open: what it writes to them belongs to nobody."""
-    from pyarrow import fs
-
-    for info in system.get_file_info(fs.FileSelector(target, recursive=True, allow_not_found=True)):
-        if info.is_file and info.base_name.startswith(".") and ".tmp" in info.base_name:
-            with suppress(FileNotFoundError):
-                system.delete_file(info.path)
+    for entry in storage.list(target, recursive=True):
+        name = posixpath.basename(entry.name)
+        if entry.is_file and name.startswith(".") and ".tmp" in name:
+            storage.delete(entry.path)
 
 
-def _copy(system: Any, source: str, target: str) -> None:
-    from pyarrow import fs
-
-    if system.get_file_info(posixpath.join(target, "_COPIED")).is_file:
-        return
-    if system.get_file_info(source).type == fs.FileType.NotFound:
+def _copy(storage: Storage, source: str, target: str) -> None:
+    copied = posixpath.join(target, "_COPIED")
+    if storage.exists(copied) or not storage.is_directory(source):
         return
     for name in (*_FIRST, ""):
-        part = posixpath.join(source, name)
-        if system.get_file_info(part).type != fs.FileType.NotFound:
-            _copy_new(system, part, posixpath.join(target, name))
-    with system.open_output_stream(posixpath.join(target, "_COPIED")) as stream:
-        stream.write(b"")
+        _copy_new(storage, posixpath.join(source, name), posixpath.join(target, name))
+    storage.write(copied, b"")
 
 
-def _copy_new(system: Any, source: str, target: str) -> None:
+def _copy_new(storage: Storage, source: str, target: str) -> None:
     """Copy the files that the target does not have. Commits and offsets are copied in their own turn only: the state of
     a later commit may be missing."""
-    from pyarrow import fs
-
     commits_or_offsets = posixpath.basename(target.rstrip("/")) in _FIRST
-    for info in system.get_file_info(fs.FileSelector(source, recursive=True, allow_not_found=True)):
-        relative = posixpath.relpath(info.path, source)
-        if not info.is_file or (not commits_or_offsets and relative.split("/")[0] in _FIRST):
+    copied = {entry.name for entry in storage.list(target, recursive=True)}
+    for entry in storage.list(source, recursive=True):
+        if not entry.is_file or (not commits_or_offsets and entry.name.split("/")[0] in _FIRST):
             continue
-        place = posixpath.join(target, relative)
-        if not system.get_file_info(place).is_file:
-            system.create_dir(posixpath.dirname(place), recursive=True)
+        if entry.name not in copied:
             with suppress(FileNotFoundError):
-                system.copy_file(info.path, place)
+                storage.copy(entry.path, posixpath.join(target, entry.name))

@@ -14,6 +14,7 @@ import posixpath
 from collections import Counter
 from typing import Any
 
+from flinkish.common.storage import for_spark
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
@@ -59,7 +60,7 @@ class DeltaTables:
         path = history_path(self._job_dir, table)
         frame = self._spark.createDataFrame(rows, TABLES[table]).coalesce(1)
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-        writer.options(**_PROPERTIES).save(path)
+        writer.options(**_PROPERTIES).save(for_spark(path))
         self._batches[table] += 1
         if self._batches[table] % LOOK_EVERY == 1:
             self._tidy_up(path)
@@ -72,13 +73,13 @@ class DeltaTables:
             if not child_names(posixpath.join(path, "_delta_log")):
                 # CREATE TABLE takes half the time of writing no rows
                 columns = f"({TABLES[table]}) USING delta TBLPROPERTIES ({properties})"
-                self._spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{path}` {columns}")
+                self._spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{for_spark(path)}` {columns}")
 
     def _tidy_up(self, path: str) -> None:
         try:
             # replaced files are there as well, so only Delta knows the number; but asking Delta takes a second
             if sum(name.endswith(".parquet") for name in child_names(path)) > MAX_FILES:
-                frame = self._spark.read.format("delta").load(path)
+                frame = self._spark.read.format("delta").load(for_spark(path))
                 if len(frame.inputFiles()) > MAX_FILES:
                     self.compact(path)
         except Exception as error:
@@ -87,8 +88,8 @@ class DeltaTables:
 
     def compact(self, path: str) -> None:
         """Rewrite the rows that are within the retention as one file; delete files replaced long enough ago."""
-        frame = self._spark.read.format("delta").load(path)
+        frame = self._spark.read.format("delta").load(for_spark(path))
         if self._retention_ms:
             frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")
-        frame.coalesce(1).write.format("delta").mode("overwrite").save(path)
+        frame.coalesce(1).write.format("delta").mode("overwrite").save(for_spark(path))
         vacuum(self._spark, path)

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.storage import place
 from flinkish.common.storage_errors import storage_error
+from flinkish.common.stores import file_system_of
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.files import child_names
@@ -137,7 +137,7 @@ def put_restored(
     """
     from pyarrow import ArrowException, dataset
 
-    filesystem, root = place(rows_of(directory, restored))
+    filesystem, root = file_system_of(rows_of(directory, restored))
     try:
         rows = dataset.dataset(root, filesystem=filesystem, format="parquet").to_table(["vertex", "subtask", "buffer"])
     except ArrowException as error:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import posixpath
 import re
 
+from flinkish.common.storage import absolute, joined
 from flinkish.jobmanager.directory.damaged_files import damaged_file
-from flinkish.jobmanager.directory.files import absolute, child_names, delete_directory, delete_file, joined
+from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import MANIFEST, read_manifest
 

@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import check_below
+from flinkish.common.storage import absolute, check_below, joined
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import absolute, is_directory, joined, read_bytes, write_bytes
+from flinkish.jobmanager.directory.files import is_directory, read_bytes, write_bytes
 from flinkish.runtime.state.declared_state import DeclaredState
 
 #: Version of the layout above and of the table's columns; and the version of a manifest with changes, which differs so

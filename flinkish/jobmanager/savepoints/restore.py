@@ -11,10 +11,10 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.storage import NameForm
+from flinkish.common.storage import NameForm, absolute
 from flinkish.core.source import Source
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import absolute, delete_directory
+from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, ProgramOutline, compare
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest

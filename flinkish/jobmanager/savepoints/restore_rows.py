@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flinkish.common.storage import for_spark
 from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.deployment import JobDescriptor
@@ -153,8 +154,8 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
 def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
     """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
-    converted.coalesce(4).write.mode("overwrite").parquet(path)
-    return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(path))
+    converted.coalesce(4).write.mode("overwrite").parquet(for_spark(path))
+    return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(for_spark(path)))
 
 
 def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:

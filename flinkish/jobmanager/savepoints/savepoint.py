@@ -10,9 +10,9 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flinkish.common.storage import local_path
+from flinkish.common.storage import absolute, for_spark, local_path
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import absolute, delete_directory
+from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
@@ -84,7 +84,7 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
         rows = read_state(*stored)
         if rows is None:
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
-        rows.write.format("delta").save(table)
+        rows.write.format("delta").save(for_spark(table))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     contents = written_contents(run.spark, table)
     manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.common.delta_commit import new_table, publish
-from flinkish.common.durable_files import NO_LINKS
+from flinkish.common.storage import for_spark
+from flinkish.common.stores import NO_LINKS
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
@@ -87,14 +88,14 @@ def _rows_of(spark: Any, path: str, version: int | None) -> Any:
     files = files_of_first_commit(path) if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
     if files:
         # the files that Delta itself would read, without the Spark jobs that it needs to find them
-        return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*files)
+        return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*map(for_spark, files))
     return _version(spark, path, version)
 
 
 def _version(spark: Any, path: str, version: int | None) -> Any:
     """A version of a table as a DataFrame; None: the newest version."""
     reader = spark.read.format("delta")
-    return (reader if version is None else reader.option("versionAsOf", version)).load(path)
+    return (reader if version is None else reader.option("versionAsOf", version)).load(for_spark(path))
 
 
 def _needed_version(manifest: Manifest, table: str) -> int | None:

@@ -13,10 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import place
+from flinkish.common.storage import absolute
 from flinkish.common.storage_errors import storage_error
+from flinkish.common.stores import storage_of
 from flinkish.errors import OperationError, SavepointError
-from flinkish.jobmanager.directory.files import absolute, child_names, delete_file, write_bytes
+from flinkish.jobmanager.directory.files import child_names, delete_file, write_bytes
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
 
 
@@ -50,7 +51,7 @@ def check_target(directory: str, where: str) -> None:
     """
     hint = "name a directory that the driver and all executors can write to"
     try:
-        place(directory)
+        storage_of(directory)
     except Exception as error:
         raise SavepointError(f"cannot write a savepoint to {directory}: {error}", where=where, hint=hint) from error
     parent = absolute(directory)

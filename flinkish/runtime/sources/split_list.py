@@ -13,13 +13,12 @@ from __future__ import annotations
 import posixpath
 import uuid
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flinkish.common.durable_files import open_durable, synchronise
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm, place
+from flinkish.common.storage import NameForm
+from flinkish.common.stores import storage_of
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
@@ -79,6 +78,7 @@ class SegmentFiles:
 
     def __init__(self, job_dir: str, fence: Fence = NO_FENCE) -> None:
         self._directory = posixpath.join(job_dir, "splits")
+        self._storage = storage_of(self._directory)
         self._fence = fence
         self._cache: dict[str, list[list[Any]]] = {}
         self._referenced: set[str] | None = None
@@ -88,10 +88,10 @@ class SegmentFiles:
     def write(self, entries: list[list[Any]]) -> str:
         """Write a segment to a file of a new name, to which nothing refers before it is complete."""
         name = uuid.uuid4().hex
-        file = open_durable(posixpath.join(self._directory, f"{name}.json"))
+        file = self._storage.open(posixpath.join(self._directory, f"{name}.json"))
         file.write(sealed({"version": _VERSION, "splits": entries}))
         file.close()
-        synchronise(self._directory)
+        self._storage.synchronise(self._directory)
         self._cache[name] = entries
         return name
 
@@ -103,13 +103,11 @@ class SegmentFiles:
         return found
 
     def _read(self, name: str) -> list[list[Any]]:
-        filesystem, root = place(self._directory)
-        path = posixpath.join(root, f"{name[:100]}.json")
+        path = posixpath.join(self._directory, f"{name[:100]}.json")
         try:
             _SEGMENT.path(self._directory, f"{name}.json")
-            with filesystem.open_input_stream(path) as stream:
-                # segments of earlier versions have no digest
-                entries = unsealed_as(_Segment, stream.read()).splits
+            # segments of earlier versions have no digest
+            entries = unsealed_as(_Segment, self._storage.read(path)).splits
             if not all(map(_is_split, entries)):
                 raise ValueError("an entry is no split")
         except (OSError, ValueError) as error:
@@ -134,18 +132,13 @@ class SegmentFiles:
         if over:
             self._fence.check()
         for name in over:
-            filesystem, root = place(self._directory)
-            with suppress(FileNotFoundError):
-                filesystem.delete_file(posixpath.join(root, f"{name}.json"))
+            self._storage.delete(posixpath.join(self._directory, f"{name}.json"))
             del self._left_in[name]
             self._cache.pop(name, None)
 
     def _names(self) -> list[str]:
-        from pyarrow import fs
-
-        filesystem, root = place(self._directory)
-        found = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-        return [info.base_name.removesuffix(".json") for info in found if info.is_file]
+        found = self._storage.list(self._directory)
+        return [entry.name.removesuffix(".json") for entry in found if entry.is_file]
 
 
 class SegmentsInMemory:

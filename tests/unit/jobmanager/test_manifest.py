@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common.storage import joined
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import joined
 from flinkish.jobmanager.savepoints.manifest import (
     MANIFEST,
     VERSION_WITH_CHANGES,

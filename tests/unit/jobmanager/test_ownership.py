@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.durable_files import create_durably, replace_durably
+from flinkish.common.stores import storage_of
 from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobmanager.directory import query_move
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -237,8 +237,8 @@ def test_names_of_unfinished_files_are_those_that_writers_give(tmp_path: Path, m
         for step in ("link", "replace", "rename", "unlink"):
             patched.setattr(os, step, killed)
         for write in (
-            lambda: create_durably(str(tmp_path / "one"), b""),
-            lambda: replace_durably(str(tmp_path / "two"), b""),
+            lambda: storage_of(str(tmp_path)).create(str(tmp_path / "one"), b""),
+            lambda: storage_of(str(tmp_path)).replace(str(tmp_path / "two"), b""),
         ):
             with pytest.raises(Killed):
                 write()

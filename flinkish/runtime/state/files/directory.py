@@ -26,9 +26,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.durable_files import delete
-from flinkish.common.storage import local_path, place
+from flinkish.common.storage import is_local, local_path
 from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
 from flinkish.runtime.state.files.file_format import decode, encode
 from flinkish.runtime.state.files.references import FileReference
@@ -143,7 +143,7 @@ class StateDirectory:
     ) -> None:
         self.path = path
         self._read_only = read_only
-        self._local = cache_path is None and local_path(path) is not None
+        self._local = cache_path is None and is_local(path)
         self._cache_path = cache_path
         self._open_files = open_files
         #: the number of files, and of their bytes, that were fetched so far
@@ -187,18 +187,12 @@ class StateDirectory:
     def _write(self, data: Any, path: str) -> None:
         if self._read_only:
             raise InternalError(f"a file of state was to be written to {path}", expected="that it is only read")
-        filesystem, root = place(path)
+        storage = storage_of(path)
         try:
-            try:
-                stream = filesystem.open_output_stream(root)
-            except FileNotFoundError:
-                filesystem.create_dir(posixpath.dirname(root), recursive=True)
-                stream = filesystem.open_output_stream(root)
-            with stream:
-                stream.write(data)
+            storage.write(path, data)
         except BaseException:
             with suppress(OSError):
-                delete(path)
+                storage.delete(path)
             raise
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -310,10 +304,8 @@ class StateDirectory:
 
     def _download(self, name: str) -> bytes:
         path = self.path_of(name)
-        filesystem, root = place(path)
         try:
-            with filesystem.open_input_file(root) as stream:
-                return bytes(stream.read())
+            return storage_of(path).read(path)
         except (FileNotFoundError, NotADirectoryError):
             raise _missing(path) from None
         except OSError as error:
@@ -362,12 +354,8 @@ class StateDirectory:
 
     def names(self) -> list[str]:
         """The names of all files in the directory, sorted; none if it does not exist."""
-        from pyarrow import fs
-
         with storage_errors("list", self.path):
-            filesystem, root = place(self.path)
-            infos = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.is_file)
+            return sorted(entry.name for entry in storage_of(self.path).list(self.path) if entry.is_file)
 
     def release(self, names: Iterable[str]) -> None:
         """Close files that this process does not need any more, and delete their copies on the local disk."""
@@ -390,7 +378,7 @@ class StateDirectory:
         self.release(names)
         for name in () if self._read_only else names:
             with storage_errors("delete", self.path_of(name)):
-                delete(self.path_of(name))
+                storage_of(self.path).delete(self.path_of(name))
 
 
 def _missing(path: str) -> MissingFileError:

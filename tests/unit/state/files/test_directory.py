@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
+from flinkish.common.storage import is_local
+from flinkish.common.stores import HdfsStorage, Storage, storage_of
 from flinkish.errors import CorruptStateError, IncompatibleJobError, MissingFileError, OperationError
 from flinkish.runtime.state.files import directory as directory_module
 from flinkish.runtime.state.files import file_format
@@ -43,19 +45,15 @@ def fresh(path: Path | str, **arguments: Any) -> StateDirectory:
 
 @pytest.fixture
 def remote(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """A directory that is not on the local disk, as far as this package can see: pyarrow's ``file`` system behind
-    another scheme."""
-    real_place = directory_module.place
-    root = f"remote://{tmp_path}/store"
+    """A directory that is not on the local disk, as far as this package can see: a folder as another file system."""
+    (tmp_path / "remote").mkdir()
+    folder = fs.SubTreeFileSystem(str(tmp_path / "remote"), fs.LocalFileSystem())
 
-    def place(path: str) -> Any:
-        if path.startswith("remote://"):
-            return fs.LocalFileSystem(), path[len("remote://") :]
-        return real_place(path)
+    def storage(path: str) -> Storage:
+        return storage_of(path) if is_local(path) else HdfsStorage("hdfs://host/", folder, None)
 
-    monkeypatch.setattr(directory_module, "place", place)
-    monkeypatch.setattr("flinkish.common.durable_files.place", place)
-    return root
+    monkeypatch.setattr(directory_module, "storage_of", storage)
+    return "hdfs://host/store"
 
 
 def test_what_was_written_is_read_by_another_process(tmp_path: Path) -> None:
@@ -206,7 +204,7 @@ def test_files_on_other_storage_are_fetched_once_and_mapped(remote: str, tmp_pat
     assert not directory.fetched(reference)
     assert directory.fetch(reference) == reference.size_bytes
     assert directory.fetched(reference)
-    (tmp_path / "store" / reference.name).unlink()
+    (tmp_path / "remote" / "store" / reference.name).unlink()
     assert values_of(directory.open(reference)) == [b"value"] * 2
     assert values_of(fresh(remote, cache_path=str(cache)).open(reference)) == [b"value"] * 2
     directory.release([reference.name])
@@ -250,7 +248,7 @@ def test_a_damaged_copy_is_fetched_again_and_a_damaged_original_is_refused(remot
     cache.mkdir()
     (cache / reference.name).write_bytes(b"x" * reference.size_bytes)
     assert values_of(fresh(remote, cache_path=str(cache)).open(reference)) == [b"value"] * 2
-    (tmp_path / "store" / reference.name).write_bytes(b"x" * reference.size_bytes)
+    (tmp_path / "remote" / "store" / reference.name).write_bytes(b"x" * reference.size_bytes)
     (cache / reference.name).unlink()
     for cache_path in (str(cache), None):
         with pytest.raises(CorruptStateError, match="not what was written") as caught:

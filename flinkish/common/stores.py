@@ -1,0 +1,499 @@
+"""Files on every kind of storage: each kind reads, writes and lists in its own way, and promises the same.
+
+    kind                what replaces a file          what creates one exclusively        directories
+    local               temporary file and rename     hard link                           made when needed
+    HDFS                temporary file and rename     rename that refuses to replace      made when needed
+    S3                  one PUT                       one conditional PUT, by the driver  none
+    Google, Azure       one PUT                       by the driver                       none
+
+Rule: on the local file system a durable file is synchronised before anybody can see its name. The others promise that
+a file which was closed is durable.
+
+A file system is opened once in a process for each bucket or host.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import posixpath
+import re
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from flinkish.common.storage import is_local, local_path, location_of
+from flinkish.errors import EnvironmentVersionError
+
+#: The errors by which a file system says that it has no hard links.
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+#: The environment variable with the settings of S3: a JSON object of bucket -> settings, "" for all buckets. The
+#: settings are named as Hadoop names them, without ``fs.s3a.``.
+S3_SETTINGS = "FLINKISH_S3"
+
+#: How often a whole file is sent to S3 if the connection breaks.
+_TRIES = 4
+
+#: What pyarrow says of a connection that was closed under it.
+_BROKEN_CONNECTION = re.compile(r"NETWORK_CONNECTION|curlCode")
+
+#: The query string of a URI, in which pyarrow takes settings.
+_QUERY = re.compile(r"\?\w+=[^/]*$")
+
+
+class OutputFile(Protocol):
+    """A file that is being written."""
+
+    def write(self, data: bytes) -> Any:
+        """Append bytes."""
+
+    def close(self) -> None:
+        """Finish the file: it is whole and durable when this returns."""
+
+
+class Entry(NamedTuple):
+    """A file or directory in a listing. ``name`` is relative to the directory that was listed."""
+
+    name: str
+    path: str
+    is_file: bool
+    is_directory: bool
+    size_bytes: int
+
+
+class Storage:
+    """One file system of pyarrow. All methods take whole paths, as users write them.
+
+    This class is that of the stores in which an object appears whole and directories do not exist: what is asked of
+    directories has no effect, or is done with all objects below them.
+
+    Args:
+        root: the path of its root, which travels to other processes in its stead.
+        system: the file system of pyarrow.
+        prefix: what pyarrow puts before the part of a path that follows the bucket or host.
+    """
+
+    #: whether a directory is renamed in one step
+    renames_directories = False
+
+    def __init__(self, root: str, system: Any, prefix: str = "") -> None:
+        self._root = root
+        self.system = system
+        self._prefix = prefix
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return storage_of, (self._root,)
+
+    def inside(self, path: str) -> str:
+        """The path within the file system."""
+        return (self._prefix + _QUERY.sub("", location_of(path).rest)).rstrip("/")
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        """The content of a file, at most ``limit`` bytes of it.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        with self.system.open_input_file(self.inside(path)) as stream:
+            return bytes(stream.read() if limit is None else stream.read(limit))
+
+    def read_slice(self, path: str, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes of a file from ``offset`` on; fewer if the file is shorter."""
+        with self.system.open_input_file(self.inside(path)) as stream:
+            available = max(0, min(length, stream.size() - offset))
+            return bytes(stream.read_at(available, offset)) if available else b""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file at this path."""
+        try:
+            with self.system.open_input_file(self.inside(path)):
+                return True
+        except FileNotFoundError:
+            return False
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory at this path."""
+        from pyarrow import fs
+
+        return bool(self.system.get_file_info(self.inside(path)).type == fs.FileType.Directory)
+
+    def list(self, directory: str, recursive: bool = False) -> list[Entry]:
+        """What is in a directory, in no order; [] if it does not exist."""
+        from pyarrow import fs
+
+        root = self.inside(directory)
+        selector = fs.FileSelector(root, allow_not_found=True, recursive=recursive)
+        try:
+            infos = self.system.get_file_info(selector)
+        except FileNotFoundError:
+            # another process has made or deleted the directory between two looks of pyarrow
+            infos = self.system.get_file_info(selector)
+        entries = []
+        for info in infos:
+            name = posixpath.relpath(info.path, root)
+            kind = info.type
+            path = posixpath.join(directory, name)
+            size = info.size or 0
+            entries.append(Entry(name, path, kind == fs.FileType.File, kind == fs.FileType.Directory, size))
+        return entries
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def open(self, path: str) -> OutputFile:
+        """Open a file for writing, under a name that nothing else uses, and make the directories above it."""
+        stream: OutputFile = self.system.open_output_stream(self.inside(path))
+        return stream
+
+    def write(self, path: str, data: Any) -> None:
+        """Write a file under a name that nothing else uses, or which readers check: on file systems they may see a part
+        of the new content. The directories above it are made."""
+        with self.system.open_output_stream(self.inside(path)) as stream:
+            stream.write(data)
+
+    def replace(self, path: str, data: bytes, durable: bool = False) -> None:
+        """Replace a file, or create it: whoever reads it finds the old content or the new one.
+
+        Args:
+            durable: it survives a power cut once this returns.
+        """
+        self.write(path, data)
+
+    def create(self, path: str, data: bytes, only_by_link: bool = False) -> None:
+        """Create a file that must not exist yet, durably. If several processes create it at once, one succeeds; where a
+        local file system has no hard links, more of them may.
+
+        Args:
+            data: differs from what any other process would write, so that a repeated request recognises its own file.
+            only_by_link: for a local file, raise OSError with one of `NO_LINKS` where there are no hard links.
+
+        Raises:
+            FileExistsError: the file exists. Nothing was changed.
+            EnvironmentVersionError: the storage is one in which only the driver of a job can do this.
+        """
+        if _exclusive_creator is None:
+            raise EnvironmentVersionError(
+                f"{path} cannot be created exclusively in this process",
+                expected="the driver of a job, with Spark's own access to the store",
+                hint="use a directory on a file system, or start the job with a session of its own",
+            )
+        try:
+            _exclusive_creator(path, data)
+        except FileExistsError:
+            # a request that was repeated since its answer was lost finds what it has written itself
+            if self.read(path) != data:
+                raise
+
+    def synchronise(self, path: str) -> None:
+        """Make a file that was closed durable, or the names of the files in a directory; does nothing where that is not
+        possible, or not needed."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, where there are directories."""
+
+    # ------------------------------------------------------------------------------------------------ deleting, moving
+
+    def delete(self, path: str) -> None:
+        """Delete a file if it exists."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self.system.delete_file(self.inside(path))
+
+    def delete_many(self, paths: Iterable[str]) -> None:
+        """Delete files, as far as they exist."""
+        for path in paths:
+            self.delete(path)
+
+    def delete_directory(self, path: str) -> None:
+        """Delete a directory and all that is in it, if it exists."""
+        with suppress(FileNotFoundError):
+            self.system.delete_dir(self.inside(path))
+
+    def move(self, path: str, target: str) -> None:
+        """Rename a file or directory. A file replaces the one that is at the target; where directories are renamed in
+        one step, nothing may be at the target of a directory."""
+        from pyarrow import fs
+
+        source = self.inside(path)
+        if self.system.get_file_info(source).type == fs.FileType.File:
+            self.system.move(source, self.inside(target))
+            return
+        for entry in self.list(path, recursive=True):
+            if entry.is_file:
+                self.copy(entry.path, posixpath.join(target, entry.name))
+        self.delete_directory(path)
+
+    def copy(self, path: str, target: str) -> None:
+        """Copy a file within this storage."""
+        self.system.copy_file(self.inside(path), self.inside(target))
+
+
+class S3Storage(Storage):
+    """S3 and what speaks its protocol. pyarrow does not repeat a request whose connection was closed before the answer,
+    as proxies do with idle ones; whole files are sent again, which does no harm."""
+
+    def write(self, path: str, data: Any) -> None:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                super().write(path, data)
+                return
+            except OSError as error:
+                if not tries_left or _BROKEN_CONNECTION.search(str(error)) is None:
+                    raise
+
+
+class _FileSystem(Storage):
+    """A file system with directories and renames."""
+
+    renames_directories = True
+
+    def inside(self, path: str) -> str:
+        return location_of(path).rest.rstrip("/") or "/"
+
+    def exists(self, path: str) -> bool:
+        return bool(self.system.get_file_info(self.inside(path)).is_file)
+
+    def open(self, path: str) -> OutputFile:
+        self.make_directory(posixpath.dirname(path))
+        return super().open(path)
+
+    def write(self, path: str, data: Any) -> None:
+        try:
+            super().write(path, data)
+        except FileNotFoundError:
+            self.make_directory(posixpath.dirname(path))
+            super().write(path, data)
+
+    def replace(self, path: str, data: bytes, durable: bool = False) -> None:
+        self._under_other_name(path, data, durable, self.move)
+
+    def create(self, path: str, data: bytes, only_by_link: bool = False) -> None:
+        def name(temporary: str, path: str) -> None:
+            self._name_exclusively(temporary, path, only_by_link)
+
+        self._under_other_name(path, data, True, name)
+
+    def _under_other_name(self, path: str, data: bytes, durable: bool, rename: Callable[[str, str], None]) -> None:
+        parent, name = posixpath.split(path)
+        temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
+        try:
+            if durable:
+                file = self.open(temporary)
+                try:
+                    file.write(data)
+                finally:
+                    file.close()
+            else:
+                self.write(temporary, data)
+            rename(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                self.delete(temporary)
+            raise
+        if durable:
+            self.synchronise(parent)
+
+    def _name_exclusively(self, temporary: str, path: str, only_by_link: bool) -> None:
+        raise NotImplementedError
+
+    def make_directory(self, path: str) -> None:
+        self.system.create_dir(self.inside(path), recursive=True)
+
+    def move(self, path: str, target: str) -> None:
+        self.system.move(self.inside(path), self.inside(target))
+
+
+class LocalStorage(_FileSystem):
+    """The local file system, whose paths may be given with ``file:``."""
+
+    def inside(self, path: str) -> str:
+        return os.path.abspath(local_path(path) or path)
+
+    def read(self, path: str, limit: int | None = None) -> bytes:
+        with open(self.inside(path), "rb") as file:
+            return file.read() if limit is None else file.read(limit)
+
+    def read_slice(self, path: str, offset: int, length: int) -> bytes:
+        with open(self.inside(path), "rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def exists(self, path: str) -> bool:
+        return os.path.isfile(self.inside(path))
+
+    def open(self, path: str) -> OutputFile:
+        local = self.inside(path)
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        return _LocalFile(local)
+
+    def _name_exclusively(self, temporary: str, path: str, only_by_link: bool) -> None:
+        own, local = self.inside(temporary), self.inside(path)
+        try:
+            os.link(own, local)
+        except FileExistsError:
+            raise
+        except OSError as error:
+            if only_by_link or error.errno not in NO_LINKS:
+                raise
+            # a file system without hard links
+            if os.path.isfile(local):
+                raise FileExistsError(errno.EEXIST, "there is a file of that name", path) from None
+            os.rename(own, local)
+        else:
+            os.unlink(own)
+
+    def synchronise(self, path: str) -> None:
+        with suppress(OSError):
+            descriptor = os.open(self.inside(path), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def delete(self, path: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(self.inside(path))
+
+    def move(self, path: str, target: str) -> None:
+        os.replace(self.inside(path), self.inside(target))
+
+
+class _LocalFile:
+    """A local file that is synchronised when it is closed."""
+
+    def __init__(self, path: str) -> None:
+        self._stream = open(path, "wb")  # noqa: SIM115 - closed by `close`
+
+    def write(self, data: bytes) -> int:
+        return self._stream.write(data)
+
+    def close(self) -> None:
+        if not self._stream.closed:
+            with self._stream:
+                self._stream.flush()
+                os.fsync(self._stream.fileno())
+
+
+class HdfsStorage(_FileSystem):
+    """HDFS, by the package hdfs-native, whose file system is ``client``."""
+
+    def __init__(self, root: str, system: Any, client: Any) -> None:
+        super().__init__(root, system)
+        self._client = client
+
+    def _name_exclusively(self, temporary: str, path: str, only_by_link: bool) -> None:
+        self._client.client.rename(self.inside(temporary), self.inside(path), False)
+
+
+# ---------------------------------------------------------------------------------------------------- opening
+
+_exclusive_creator: Callable[[str, bytes], None] | None = None
+
+
+def set_exclusive_creator(creator: Callable[[str, bytes], None] | None) -> None:
+    """Say how this process creates an object of an object store that must not exist yet, from a path and its content:
+    a driver can by Spark's own file systems. The creator raises FileExistsError if the object exists."""
+    global _exclusive_creator
+    _exclusive_creator = creator
+
+
+def storage_of(path: str) -> Storage:
+    """The storage that a path belongs to.
+
+    Raises:
+        ConfigurationError: flinkish has none of that scheme.
+        EnvironmentVersionError: a package is missing that it needs.
+        OSError: it cannot be reached.
+    """
+    if is_local(path):
+        return _local()
+    scheme, authority, rest = location_of(path)
+    query = _QUERY.search(rest)
+    settings = os.environ.get(S3_SETTINGS, "") if scheme == "s3" else ""
+    return _opened(scheme, authority, query.group() if query else "", settings, os.getpid())
+
+
+def file_system_of(path: str) -> tuple[Any, str]:
+    """pyarrow's file system for a path, and the path within it. Raises as `storage_of` does."""
+    storage = storage_of(path)
+    return storage.system, storage.inside(path)
+
+
+@lru_cache(maxsize=1)
+def _local() -> Storage:
+    from pyarrow import fs
+
+    return LocalStorage("/", fs.LocalFileSystem())
+
+
+@lru_cache(maxsize=64)
+def _opened(scheme: str, authority: str, query: str, s3_settings: str, process: int) -> Storage:
+    """``process``: a file system of another process, inherited by a fork, is none of this one."""
+    from pyarrow import fs
+
+    if scheme == "hdfs":
+        return _hdfs(authority)
+    name = authority.rpartition("@")[2] if scheme == "s3" else authority.partition("@")[0]
+    root = f"{scheme}://{authority}/{query}"
+    if scheme == "s3" and name == authority and not query:
+        return S3Storage(root, fs.S3FileSystem(**s3_options(name, json.loads(s3_settings or "{}"))), name)
+    system, _ = fs.FileSystem.from_uri(root)
+    return (S3Storage if scheme == "s3" else Storage)(root, system, name)
+
+
+def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
+    """The arguments of pyarrow's S3FileSystem for a bucket. Without keys it looks for credentials itself, as Amazon's
+    SDK does.
+
+    Args:
+        bucket: its name.
+        settings: the settings of all buckets (see `S3_SETTINGS`).
+    """
+    from pyarrow import fs
+
+    own = {**settings.get("", {}), **settings.get(bucket, {})}
+    # a file of less than 5 MB is sent by one request, when it is closed
+    options: dict[str, Any] = {"allow_delayed_open": True}
+    if own.get("access.key") and own.get("secret.key"):
+        options.update(access_key=own["access.key"], secret_key=own["secret.key"])
+        if own.get("session.token"):
+            options["session_token"] = own["session.token"]
+    endpoint = own.get("endpoint", "")
+    if endpoint:
+        options["endpoint_override"] = endpoint
+        options["scheme"] = "http" if own.get("connection.ssl.enabled", "true") == "false" else "https"
+        options["force_virtual_addressing"] = own.get("path.style.access", "false") != "true"
+    region = own.get("endpoint.region", "")
+    if not region and not endpoint and "AWS_ENDPOINT_URL" not in os.environ and "AWS_ENDPOINT_URL_S3" not in os.environ:
+        with suppress(OSError):
+            region = fs.resolve_s3_region(bucket)
+    if region:
+        options["region"] = region
+    return options
+
+
+def _hdfs(host: str) -> Storage:
+    from pyarrow import fs
+
+    try:
+        from hdfs_native.fsspec import HdfsFileSystem
+    except ImportError:
+        raise EnvironmentVersionError(
+            f"hdfs://{host} cannot be read or written here: the package hdfs-native is missing",
+            expected="Python's packages of flinkish[hdfs] on the driver and on all executors",
+            hint="install flinkish[hdfs] on the executors, or use s3://",
+        ) from None
+
+    class Replacing(HdfsFileSystem):
+        """Moves replace what is at the target, as those of all other file systems do."""
+
+        def mv(self, path1: str, path2: str, **_: Any) -> None:
+            self.client.rename(self._strip_protocol(path1), self._strip_protocol(path2), True)
+
+    name, _, port = host.partition(":")
+    client = Replacing(name, int(port) if port else None, skip_instance_cache=True)
+    return HdfsStorage(f"hdfs://{host}/", fs.PyFileSystem(fs.FSSpecHandler(client)), client)
