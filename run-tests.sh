@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Runs all checks in a fresh checkout: creates .venv, then runs ruff, mypy and pytest. Continues after a failure and
 # exits with an error at the end.
-#   ./run-tests.sh [--unit | --slow | --platforms] [pytest options]
+#   ./run-tests.sh [--unit | --slow | --platforms | --spark 4.0 | --spark 4.1] [pytest options]
 #     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped;
-#     --platforms: only the tests against HDFS, YARN and S3, whose servers are downloaded at first (1 GB)
+#     --platforms: only the tests against HDFS, YARN and S3, whose servers are downloaded at first (1 GB);
+#     --spark: with that Spark, in .venv-4.0 or .venv-4.1, only the tests of the engine, of exactness, of damage and of
+#     trouble
 set -eu
 
 # without CDPATH, which makes cd go elsewhere, and print where it went
@@ -12,6 +14,7 @@ cd "$here"
 . "$here/conf/environment.sh"
 
 tests=()
+extras=test
 if [ "${1:-}" = --unit ]; then
     tests=(tests/unit)
     shift
@@ -22,12 +25,21 @@ elif [ "${1:-}" = --platforms ]; then
     # in one process, so that its servers run once
     tests=(tests/platforms -m platforms -n 0)
     shift
+elif [ "${1:-}" = --spark ]; then
+    case "${2:-}" in
+    4.0 | 4.1) ;;
+    *) die "no tests for Spark '${2:-}'; expected --spark 4.0 or --spark 4.1; the ordinary run is for Spark 4.2" ;;
+    esac
+    venv="$here/.venv-$2"
+    extras="connect,spark${2/./},test-tools"
+    tests=(tests/integration/{engine,exactness,damage,trouble})
+    shift 2
 fi
 
 python="${FLINKISH_PYTHON:-python3}"
-if ! venv_has test; then check_python "$python"; fi
+if ! venv_has "$extras"; then check_python "$python"; fi
 check_java
-make_venv "$python" test
+make_venv "$python" "$extras"
 python="$venv/bin/python"
 # Spark starts its workers with this Python; by default it uses the python3 on the PATH
 export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
@@ -46,9 +58,11 @@ check() {
     echo "== $*"
     "$python" -m "$@" || failed="$failed '$*'"
 }
-check ruff check .
-check ruff format --check .
-check mypy --strict flinkish
+if [ "$extras" = test ]; then
+    check ruff check .
+    check ruff format --check .
+    check mypy --strict flinkish
+fi
 
 if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"

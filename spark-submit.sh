@@ -12,7 +12,8 @@ usage: ./spark-submit.sh JOB.py [job options] [-- spark-submit options]
   ./spark-submit.sh jobs/click_count.py
   ./spark-submit.sh jobs/click_count.py --job-dir /shared/click-count -- --master spark://host:7077
 
-Uses the python3 on the PATH if pyspark is installed there, otherwise makes .venv in the checkout.
+Uses the python3 on the PATH if PySpark 4.0 or later, pandas, pyarrow and pyyaml are there, otherwise makes .venv in the
+checkout.
 Spark's log goes to .cache/spark.log; the console shows the job's own output, and errors.
 
 environment:
@@ -37,15 +38,14 @@ esac
 
 # prints yes if this Python has all packages (printed, because any program can return 0)
 is_complete() {
-    "$1" - 2>/dev/null <<'PYTHON' || true
-from importlib.metadata import version
+    PYTHONPATH="$here${PYTHONPATH:+:$PYTHONPATH}" "$1" - 2>/dev/null <<'PYTHON' || true
 from importlib.util import find_spec
-modules = ("pandas", "pyarrow", "delta", "yaml")
-print("yes" if version("pyspark").startswith("4.2.") and all(map(find_spec, modules)) else "no")
+from flinkish.launch.spark_version import spark_version
+print("yes" if spark_version() and all(map(find_spec, ("pandas", "pyarrow", "yaml"))) else "no")
 PYTHON
 }
 
-extras="jdbc,kafka,yaml"
+extras="jdbc,kafka,spark,yaml"
 python="${FLINKISH_PYTHON:-python3}"
 check_java
 if [ "$(is_complete "$python")" != yes ]; then

@@ -2,6 +2,7 @@
 # Rule: every error message says what was found, what was expected and what to do. Works with bash 3.2 (macOS).
 # Expects $here, the directory of the checkout.
 
+# the virtual environment; `run-tests.sh --spark` names another one
 venv="$here/.venv"
 
 say() { echo "flinkish: $*" >&2; }
@@ -48,19 +49,19 @@ check_java() {
 # venv_key: prints a key that changes whenever the virtual environment must be updated
 venv_key() { { echo "$here"; cat "$here/setup.cfg" "$here/pyproject.toml"; } | cksum | tr ' ' '-'; }
 
-# venv_has <extras>: true if .venv is complete for these extras and the current venv_key
+# venv_has <extras>: true if $venv is complete for these extras and the current venv_key
 venv_has() {
     [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.flinkish-$1" 2>/dev/null)" = "$(venv_key)" ]
 }
 
-# make_venv <python> <extras>: creates .venv with flinkish[extras], editable; returns at once if it is complete
+# make_venv <python> <extras>: creates $venv with flinkish[extras], editable; returns at once if it is complete
 make_venv() {
     if venv_has "$2"; then return; fi
     if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         "$1" -m venv --clear "$venv" >&2 ||
             die "cannot make a virtual environment in $venv (see above); on Debian and Ubuntu: apt install python3-venv"
     fi
-    say "installing flinkish[$2] and what it needs into .venv (only the first time; about 600 MB)"
+    say "installing flinkish[$2] and what it needs into ${venv##*/} (only the first time; about 600 MB)"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable "$here[$2]" >&2 ||
         die "pip could not install flinkish[$2] into $venv (see above); mend the cause and start again"
     # where PYTHONDONTWRITEBYTECODE is set, as in many containers, each of a job's processes would compile it again

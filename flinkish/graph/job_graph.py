@@ -124,6 +124,11 @@ class JobGraphGenerator:
         """Set the files that are shipped to the workers with the program, for the job graphs generated from now on."""
         self._settings = replace(self._settings, shipped=shipped)
 
+    def without_changelog(self) -> None:
+        """Have tasks not write down what each epoch changes in their state, for the job graphs generated from now
+        on."""
+        self._settings = replace(self._settings, changelog=False)
+
     def sources(self) -> dict[int, Source]:
         """The sources of the program by vertex id. A worker may get only the decoder of such a source."""
         return {self._vertex_ids[chain[0].id]: chain[0].source for chain in self._chains if chain[0].source is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_client import JobClient
@@ -15,10 +15,12 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, InternalError, OperationError
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.description import JobDescription
-from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_run import JobRun, MiniClusterRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
-from flinkish.jobmanager.spark_run import SparkRun
+
+if TYPE_CHECKING:
+    from flinkish.jobmanager.spark_run import SparkRun
 
 
 class RunClient(JobClient):
@@ -154,11 +156,11 @@ class RunClient(JobClient):
         return self.run.result
 
     def _spark_run(self) -> SparkRun:
-        if not isinstance(self.run, SparkRun):
+        if type(self.run) in (JobRun, MiniClusterRun):
             raise OperationError(
                 "the minicluster has no savepoints", where=f"job '{self.run.name}'", hint="run the job on Spark"
             )
-        return self.run
+        return cast("SparkRun", self.run)
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
 from flinkish.common.time import Duration
+from flinkish.errors import EnvironmentVersionError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.path_check import check_path
@@ -45,6 +46,11 @@ class DriverSettings:
     history_retention_ms: int = 0
     checkpoints: CheckpointSettings = field(default_factory=CheckpointSettings)
     fallback: Fallback = Fallback.EXACT
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether something of the job is read from Delta tables, or written to them, whatever the program does."""
+        return self.checkpoints.enabled or self.savepoint is not None or self.history_enabled
 
 
 def _ms(duration: Duration) -> int:
@@ -117,6 +123,32 @@ def driver_settings(configuration: Configuration) -> DriverSettings:
         checkpoints=checkpoint_settings(configuration),
         fallback=Fallback(configuration.get(flinkish.RECOVERY_FALLBACK)),
     )
+
+
+def without_delta(settings: DriverSettings, configuration: Configuration, why: str) -> DriverSettings:
+    """The settings of a job in a session that has no Delta Lake: it has neither the checkpoints nor the history that a
+    job with a directory has by default.
+
+    Args:
+        why: what the session lacks, and what to do.
+
+    Raises:
+        EnvironmentVersionError: the configuration asks for something that is kept in Delta tables.
+    """
+    asked = {
+        checkpointing.INTERVAL.key: settings.checkpoints.enabled and configuration.contains(checkpointing.INTERVAL),
+        execution.STATE_RECOVERY_PATH.key: settings.savepoint is not None,
+        flinkish.HISTORY_ENABLED.key: settings.history_enabled and configuration.contains(flinkish.HISTORY_ENABLED),
+    }
+    keys = [key for key, is_asked in asked.items() if is_asked]
+    if keys:
+        raise EnvironmentVersionError(
+            why,
+            where=f"configuration key '{keys[0]}'",
+            expected="Delta Lake for checkpoints, for restoring savepoints and for the history",
+            hint=f"without {keys[0]} the job runs, and goes on from its directory after a failure",
+        )
+    return replace(settings, checkpoints=replace(settings.checkpoints, interval_ms=None), history_enabled=False)
 
 
 def checkpoints_path(settings: DriverSettings, directory: JobDirectory, job_id: str) -> str:

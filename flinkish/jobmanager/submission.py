@@ -26,9 +26,10 @@ from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
+from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
+from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.shipped_files import files_here
 
 if TYPE_CHECKING:
@@ -64,9 +65,14 @@ def submit(
         session: the Spark session to run in; None: the active one, or else a local one.
 
     Raises:
-        FlinkishError: the program or the configuration is wrong, or the job's directory or savepoint cannot be used.
+        FlinkishError: there is no PySpark, the program or the configuration is wrong, or the job's directory or
+            savepoint cannot be used.
     """
     configuration.validate()
+    in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
+    if not in_minicluster:
+        # before any module imports PySpark
+        spark_version()
     program = SubmittedProgram(graph, configuration, job_name, chaining)
     offer(program)
     replay = requested_replay()
@@ -80,7 +86,6 @@ def submit(
     needed = dependencies_of(configuration)
     if needed.jars_of_flink:
         note_not_needed(", ".join(needed.jars_of_flink), "flinkish has connectors and formats of its own, in Python")
-    in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
     if in_minicluster:
         # it keeps no directory, so that nothing follows from one
         configuration = Configuration(configuration)
@@ -141,12 +146,19 @@ def _spark_run(
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
-    from flinkish.spark.session import get_session
+    from flinkish.spark.session import get_session, missing_delta
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     if session is None:
         session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
+    missing = missing_delta(spark) if settings.needs_delta or spark_of_delta() is None else ""
+    if missing:
+        settings = without_delta(settings, configuration, missing)
+        generator.without_changelog()
+        _LOG.warning(
+            "job '%s': %s: no checkpoints, no history, no restore of savepoints, no Delta tables", name, missing
+        )
     generator.with_shipped_files(ship(spark, configuration))
     life = new_life(name)
     directory, temporary = prepare_directory(spark, settings, name)

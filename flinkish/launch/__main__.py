@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,6 +16,7 @@ from flinkish.errors import ConfigurationError, EnvironmentVersionError, Flinkis
 from flinkish.launch.options import CommandLine
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
 from flinkish.launch.spark_home import spark_home
+from flinkish.launch.spark_version import pyspark_version, spark_version
 
 _TARGET = "execution.target"
 
@@ -60,7 +60,7 @@ class Launch:
         Raises:
             ProgramError: the job file does not exist.
             ConfigurationError: FLINKISH_CONF does not name a file.
-            EnvironmentVersionError: SPARK_HOME holds another Spark version than the installed PySpark.
+            EnvironmentVersionError: there is no PySpark, or SPARK_HOME holds another version of Spark.
         """
         if not Path(self.line.job).is_file():
             raise ProgramError(
@@ -73,15 +73,16 @@ class Launch:
             raise ConfigurationError(
                 f"FLINKISH_CONF names '{conf}', which is not a file", expected="a YAML file of Flink's keys"
             )
-        self._check_spark_home()
+        if self.needs_spark():
+            self._check_spark_home()
 
     def _check_spark_home(self) -> None:
         home = self.environment.get("SPARK_HOME")
-        ours = ".".join(version("pyspark").split(".")[:2])
+        ours = ".".join(map(str, spark_version()))
         if home and not list(Path(home).glob(f"jars/spark-core_*-{ours}.*.jar")):
             found = [path.stem for path in Path(home).glob("jars/spark-core_*.jar")] or ["no Spark"]
             raise EnvironmentVersionError(
-                f"SPARK_HOME={home} holds {found[0]}, but the Python package is pyspark {version('pyspark')}",
+                f"SPARK_HOME={home} holds {found[0]}, but the Python package is pyspark {pyspark_version()}",
                 expected=f"Spark {ours}",
                 hint="unset SPARK_HOME to use the Spark inside pyspark, or point it at a matching one",
             )

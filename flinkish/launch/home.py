@@ -20,10 +20,13 @@ from pathlib import Path
 
 from flinkish.common.storage import check_private, make_private
 from flinkish.launch.options import read_properties
+from flinkish.launch.spark_version import spark_of_delta
 
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
 _SETTINGS = "FLINKISH_SETTINGS"
+#: Stands for the version of Spark in the name of Delta's package.
+_SPARK = "{spark}"
 
 
 class Home:
@@ -91,9 +94,11 @@ def settings_variable(settings: Mapping[str, str], environment: Mapping[str, str
 
 
 def default_spark_settings() -> dict[str, str]:
-    """The settings of the ``spark-defaults.conf`` in this package."""
-    data = pkgutil.get_data(__package__ or "", _DEFAULTS)
-    return read_properties((data or b"").decode())
+    """The settings of the ``spark-defaults.conf`` in this package, with Delta Lake's package for the installed Spark;
+    without that setting if Delta has none."""
+    data, spark = pkgutil.get_data(__package__ or "", _DEFAULTS), spark_of_delta()
+    settings = read_properties((data or b"").decode().replace(_SPARK, spark or _SPARK))
+    return {key: value for key, value in settings.items() if _SPARK not in value}
 
 
 @cache

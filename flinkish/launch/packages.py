@@ -41,8 +41,8 @@ _RESOLUTION_SETTINGS = (
 # if one of these is true, a library of the user wins over Spark's own
 _USERS_FIRST = ("spark.driver.userClassPathFirst", "spark.executor.userClassPathFirst")
 
-#: The SHA-256 digests of the jars of Delta Lake, in the version of ``spark-defaults.conf``, and of those that it needs,
-#: by the names that Spark's resolution gives them.
+#: The SHA-256 digests of the jars of Delta Lake, in the version of ``spark-defaults.conf`` and for each Spark, and of
+#: those that it needs, by the names that Spark's resolution gives them.
 _DIGESTS = {
     "com.fasterxml.jackson.datatype_jackson-datatype-jdk8-2.13.5.jar": (
         "e58761751fea8a00dc626aae1c5f1be38c5cfd487aeb333d933a4ab5f5a73c55"
@@ -50,11 +50,16 @@ _DIGESTS = {
     "io.delta_delta-kernel-api-4.4.0.jar": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
     "io.delta_delta-kernel-defaults-4.4.0.jar": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
     "io.delta_delta-kernel-unitycatalog-4.4.0.jar": "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
+    "io.delta_delta-spark_4.0_2.13-4.4.0.jar": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
+    "io.delta_delta-spark_4.1_2.13-4.4.0.jar": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
     "io.delta_delta-spark_4.2_2.13-4.4.0.jar": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
     "io.delta_delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
     "io.unitycatalog_unitycatalog-client-0.6.0.jar": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
 }
+
+#: What the jars in `_DIGESTS` have in their names that fit to one version of Spark only.
+_DELTA_OF_ANY_SPARK = "_delta-spark_"
 
 #: Where Spark's resolution leaves jars, below the user's home; the number is Ivy's version.
 _IVY_JARS = ".ivy2*/jars"
@@ -115,7 +120,7 @@ def _left_by_ivy(packages: str, options: SparkOptions) -> list[str] | None:
     """The jars of Delta Lake where a resolution has left them, for whatever program: what a resolution would find again
     in a session of Spark, which takes as long as the start of a job. None if something else is asked for, or one of
     them is not there."""
-    if packages != default_spark_settings()[PACKAGES] or options.either("--exclude-packages", _EXCLUDES):
+    if packages != default_spark_settings().get(PACKAGES) or options.either("--exclude-packages", _EXCLUDES):
         return None
     if not _sparks_own(options):
         return None
@@ -123,8 +128,11 @@ def _left_by_ivy(packages: str, options: SparkOptions) -> list[str] | None:
         home = pwd.getpwuid(os.getuid()).pw_dir  # as Java knows it, whatever HOME says
     except KeyError:
         return None
+    organisation, module, version = packages.split(":")
+    delta = f"{organisation}_{module}-{version}.jar"
+    names = [name for name in _DIGESTS if name == delta or _DELTA_OF_ANY_SPARK not in name]
     for folder in sorted(Path(home).glob(_IVY_JARS)):
-        jars = [str(folder / name) for name in _DIGESTS]
+        jars = [str(folder / name) for name in names]
         if all(map(os.path.exists, jars)):
             return jars
     return None

@@ -12,6 +12,7 @@ import shlex
 import site
 import sys
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 
 from flinkish.launch import class_archive
@@ -19,7 +20,8 @@ from flinkish.launch.archive import archive
 from flinkish.launch.home import Home, default_spark_settings
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
 from flinkish.launch.packages import PACKAGES, path_of, resolve
-from flinkish.launch.spark_home import home_without_zip
+from flinkish.launch.spark_home import holds_delta, home_without_zip, is_shipped_with_delta, settings_of_platform
+from flinkish.launch.spark_version import CATALOG, EXTENSIONS
 
 _MERGED = ("--jars", "--packages", "--py-files", "--remote")
 #: The settings that are lists. flinkish merges them, because Spark would take the last one alone.
@@ -65,6 +67,7 @@ class SparkCommand:
         named = spark.value("--properties-file")
         #: The settings of the properties file that is in force: the one that the user names, else the installation's.
         self._file_settings = self._own_settings if named is None else _settings_of(Path(named))
+        self._platform = settings_of_platform(environment)
 
     def master(self) -> str:
         """The URL of Spark's master, such as ``local[*]``."""
@@ -89,8 +92,30 @@ class SparkCommand:
         return self._spark.value("--remote") or self._environment.get("SPARK_REMOTE")
 
     def packages(self) -> str:
-        """The Maven packages of the settings (Delta Lake) and of the user, separated by commas."""
-        return comma_list(self._settings.get(PACKAGES), self._spark.either("--packages", PACKAGES))
+        """The Maven packages of the settings (Delta Lake, unless there is one without it) and of the user, separated by
+        commas."""
+        own = self._settings.get(PACKAGES)
+        if own == default_spark_settings().get(PACKAGES) and self._has_delta:
+            own = None
+        return comma_list(own, self._spark.either("--packages", PACKAGES))
+
+    @cached_property
+    def _has_delta(self) -> bool:
+        """Whether Spark has Delta Lake without flinkish's package: the platform has put it among Spark's jars, or it is
+        among the packages and jars of the user or of the platform's settings."""
+        jars = self._named("--jars", "spark.jars").split(",")
+        class_path = self._named("--driver-class-path", "spark.driver.extraClassPath").split(os.pathsep)
+        return (
+            is_shipped_with_delta(self._environment)
+            or ":delta-spark" in self._named("--packages", PACKAGES)
+            or any(holds_delta(entry.strip()) for entry in (*jars, *class_path) if entry.strip())
+        )
+
+    def _named(self, option: str, key: str) -> str:
+        """The value of an option that is also a setting: of the user, else of the properties file, else of the
+        platform."""
+        users = self._spark.either(option, key)
+        return users if users is not None else self._file_settings.get(key, self._platform.get(key, ""))
 
     def jars(self) -> list[str]:
         """The jar files of the packages. Spark's own resolution finds them, once for the same packages."""
@@ -144,6 +169,12 @@ class SparkCommand:
         if self.is_local():
             chosen |= local_settings(self.master(), self._environment)
         above = {PACKAGES, *self._file_settings}
+        if PACKAGES in self._settings or self._has_delta:
+            # the platform's catalog stays, and its extensions stay beside that of Delta
+            chosen[EXTENSIONS] = comma_list(self._platform.get(EXTENSIONS), chosen[EXTENSIONS])
+            above |= {CATALOG} & self._platform.keys()
+        else:
+            above |= {EXTENSIONS, CATALOG}
         return _as_options({key: value for key, value in chosen.items() if key not in above})
 
     def jvm_environment(self, arguments: list[str]) -> dict[str, str]:

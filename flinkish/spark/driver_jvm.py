@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.launch import class_archive
-from flinkish.launch.daemon import DRIVERS_OUTPUT
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
     LOCAL_IP,
@@ -33,6 +32,7 @@ from flinkish.launch.spark_command import (
     submit_arguments,
     submitted_options,
 )
+from flinkish.launch.spark_home import DELTA_CLASS
 
 #: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
@@ -40,7 +40,6 @@ _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"
 _OPEN_LOADER = "MutableURLClassLoader"
 #: The folders of drivers begin with this; a socket's path has at most 107 characters, so that a TMPDIR may be too long.
 _FOLDERS = "/tmp/flinkish-driver-"
-_DELTA = "io/delta/sql/DeltaSparkSessionExtension.class"
 
 #: The folder of this process, once it has one.
 _own: _OwnFolder | None = None
@@ -64,6 +63,9 @@ def submit_variables(settings: Mapping[str, str], short_lived: bool = False) -> 
         settings: the program's own settings for Spark, which win over those of its start.
         short_lived: whether the JVM is to start fast rather than to run Spark's own code fast.
     """
+    # it imports PySpark, without which the modules that import this one work in the minicluster
+    from flinkish.launch.daemon import DRIVERS_OUTPUT
+
     given, command = submitted_options(os.environ), _command(settings)
     # with a server's address in the environment, the JVM would not take a master
     variables: dict[str, str | None] = {"SPARK_REMOTE": None}
@@ -251,13 +253,18 @@ def make_the_most_of(jvm: Any, settings: Mapping[str, str]) -> list[str]:
     command = SparkCommand(os.environ, _options(settings))
     _log_as_launched(jvm, command)
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    if loader.getResource(_DELTA) is not None or not loader.getClass().getName().endswith(_OPEN_LOADER):
+    if has_delta(jvm) or not loader.getClass().getName().endswith(_OPEN_LOADER):
         return []
     # as Spark does with the jars of its option --jars
     jars = command.jars()
     for jar in jars:
         loader.addURL(jvm.java.net.URI(jar if jar.startswith("file:") else Path(jar).as_uri()).toURL())
     return jars
+
+
+def has_delta(jvm: Any) -> bool:
+    """Whether the class path of a JVM holds Delta Lake."""
+    return jvm.java.lang.Thread.currentThread().getContextClassLoader().getResource(DELTA_CLASS) is not None
 
 
 def _command(settings: Mapping[str, str]) -> SparkCommand:

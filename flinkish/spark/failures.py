@@ -98,6 +98,12 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "take a savepoint with the old program and start the new one from it (-s) elsewhere, or undo the change",
     ),
     (
+        r"\[DATA_SOURCE_NOT_FOUND\] Failed to find the data source: delta\b",
+        EnvironmentVersionError,
+        "the Spark session has no Delta Lake",
+        "let flinkish make the session, or add Delta's package for this Spark to yours (spark.jars.packages)",
+    ),
+    (
         r"\[(?:DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE|DELTA_VERSIONS_NOT_CONTIGUOUS|"
         r"DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE)",
         FinalOperationError,

@@ -43,6 +43,9 @@ class PlanOptions:
     #: least time between two epochs in ms, kept by the process that plans epochs, which plans one at once if user code
     #: requests it; 0: Spark keeps the interval
     interval_ms: int = 0
+    #: see `SourceQuery`
+    begins_at: dict[str, Any] = field(default_factory=dict)
+    frozen: bool = False
 
 
 def frame_sources(sources: Mapping[int, Source]) -> list[tuple[int, DataFrameSource]]:
@@ -75,6 +78,8 @@ def build_plan(
         options.drain,
         dict(options.positions),
         options.interval_ms,
+        options.begins_at,
+        options.frozen,
     )
     inputs = [source_rows(spark, query)]
     for vertex, source in frame_sources(sources):

@@ -18,6 +18,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
+import pyarrow
+
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.common.storage import for_spark
@@ -26,8 +28,17 @@ from flinkish.launch.home import data_file, default_spark_settings
 from flinkish.launch.options import comma_list
 from flinkish.launch.packages import java_is_missing
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, WORKERS_PYTHON, local_settings
+from flinkish.launch.spark_version import (
+    CATALOG,
+    EXTENSIONS,
+    check_pyarrow,
+    fits_spark,
+    no_package_of_delta,
+    spark_version,
+)
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
+    has_delta,
     jvm_is_running,
     make_archive_after_this_program,
     make_the_most_of,
@@ -36,11 +47,7 @@ from flinkish.spark.driver_jvm import (
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
-MIN_SPARK = (4, 0)
 
-#: A manager of checkpoint files that creates each log file once and atomically enough on a local file system, without
-#: starting a process to set permissions.
-_LOCAL_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 
@@ -108,8 +115,10 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
 
     Raises:
         ConfigurationError: the workers' interpreter can no longer be chosen, since Spark runs with another one.
-        EnvironmentVersionError: Python or Java is too old.
+        EnvironmentVersionError: Python, Java or Spark is too old, or pyarrow too new for it.
     """
+    spark_version()
+    check_pyarrow(pyarrow.__version__)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
@@ -207,15 +216,18 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
             named = own.get(WORKERS_PYTHON) or submitted.get(WORKERS_PYTHON)
             os.environ.setdefault(PYSPARK_PYTHON, named or sys.executable)
         builder = builder.remote(remote) if remote else builder.master(master)
-        for key, value in _session_settings(master).items():
+        chosen, jvm = _session_settings(master), SparkContext._jvm
+        if running and jvm is not None:
+            jars = make_the_most_of(jvm, own)
+            builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
+        if jvm is not None and not has_delta(jvm):
+            chosen = {key: value for key, value in chosen.items() if key not in (EXTENSIONS, CATALOG)}
+        for key, value in chosen.items():
             if not submitted.contains(key):
                 builder = builder.config(key, value)
         for key, value in own.items():
             if key not in ("spark.master", *MERGED_SETTINGS):
                 builder = builder.config(key, value)
-        if running and SparkContext._jvm is not None:
-            jars = make_the_most_of(SparkContext._jvm, own)
-            builder = builder.config("spark.jars", comma_list(submitted.get("spark.jars"), own.get("spark.jars"), jars))
         session = builder.getOrCreate()
     if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
         make_archive_after_this_program(own)
@@ -276,6 +288,23 @@ def is_remote(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def missing_delta(spark: Any) -> str:
+    """Why a session has no Delta Lake, or one of another Spark, and what to do; empty if it has, and for a session of
+    Spark Connect, whose JVM cannot be asked."""
+    if is_remote(spark):
+        return ""
+    version = str(spark.version)
+    try:
+        # as a query looks for it: also among the jars that were added to the session
+        sources = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource
+        delta = sources.lookupDataSource("delta", spark._jsparkSession.sessionState().conf())
+    except Exception:
+        return f"the Spark session has no Delta Lake ({no_package_of_delta(version)})"
+    code = delta.getProtectionDomain().getCodeSource()
+    jar = "" if code is None else str(code.getLocation())
+    return "" if fits_spark(jar, version) else f"{jar} is not made for Spark {version} ({no_package_of_delta(version)})"
+
+
 def may_run_on_other_machines(spark: Any) -> bool:
     """Whether the executors of a session may run on other machines than its driver. False for a server of Spark Connect
     that does not tell its master."""
@@ -316,14 +345,14 @@ class LostExecutors:
         return lost
 
 
-def query_settings(state_backend: str, partitions: int, batch_size: int, local_files: bool) -> dict[str, str]:
+def query_settings(state_backend: str, partitions: int, batch_size: int, file_manager: str | None) -> dict[str, str]:
     """The Spark settings that a job's query needs.
 
     Args:
         state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
         partitions: the number of shuffle partitions.
         batch_size: the most rows of an Arrow batch.
-        local_files: the job directory is on a local file system.
+        file_manager: the class that manages the query's files (`local_file_manager`); None: Spark's own choice.
     """
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
@@ -336,12 +365,14 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, local_f
         "spark.sql.streaming.pollingDelay": "50ms",
         # version 2 names the files of a state after the run that wrote them; see `allow_epochs_that_do_not_run`
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+        # `QueryLog` reads version 1
+        "spark.sql.streaming.offsetLog.formatVersion": "1",
         "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
     if state_backend == "rocksdb":
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
-    if local_files:
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILE_MANAGER
+    if file_manager is not None:
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = file_manager
     return settings
 
 

@@ -21,12 +21,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import is_local
 from flinkish.core.source import RecordDecoder
 from flinkish.launch.daemon import quiet_this_worker
+from flinkish.launch.spark_version import trigger_available_now
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.epoch_sizer import EpochTimes
@@ -59,6 +59,8 @@ class SourceQuery:
         drain: that epoch announces the end of all sources, and none is read any more.
         positions: uid -> the source's position in the savepoint that the query begins with.
         interval_ms: least time between two epochs in ms, unless user code requests one; 0: Spark keeps the interval.
+        begins_at: the offset at which the next epoch to be planned begins. Only Spark 4.2 and later say that.
+        frozen: only what is there at the start of the query is read. Spark 4.2 and later ask for that themselves.
     """
 
     deployment: Deployment
@@ -68,6 +70,8 @@ class SourceQuery:
     drain: bool = False
     positions: dict[str, str] = field(default_factory=dict)
     interval_ms: int = 0
+    begins_at: dict[str, Any] = field(default_factory=dict)
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,14 +91,16 @@ class ControlShare:
     drain: bool
 
 
-class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # type: ignore[misc]
     """Plans the epochs of a query in a process beside the driver, and reads their shares in the workers."""
 
     def __init__(self, query: SourceQuery) -> None:
         self._query = query
         self._planning: JobEnumerator | None = None
-        self._available_now = False
+        self._available_now = query.frozen
         self._called = False
+        #: the offset that was returned last, with which Spark before 4.2 does not call the reader
+        self._end = query.begins_at
         #: when an epoch was looked for last (in s of the monotonic clock), and the newest request that was known then
         self._looked_s = -math.inf
         self._request = -1
@@ -114,9 +120,14 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._available_now = True
         self._enumerator().freeze()
 
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offset at which the next epoch ends; ``start`` if there is no next epoch. ``limit`` is not used: flinkish
-        keeps its own limits on an epoch."""
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        """The offset at which the next epoch ends; ``start`` if there is no next epoch. Spark before 4.2 passes none,
+        but asks only when the epoch before is committed, so that the offset that was returned last is the start.
+        ``limit`` is not used: flinkish keeps its own limits on an epoch."""
+        self._end = self._next_offset(self._end if start is None else start)
+        return self._end
+
+    def _next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         query = self._query
         with failures_marked(query.deployment.secret):
             if query.interval_ms and not self._is_due():
@@ -163,17 +174,19 @@ class SourceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _enumerator(self) -> JobEnumerator:
         if self._planning is None:
-            deployment = self._query.deployment
-            job, store = deployment.unpickled_job(), SegmentFiles(self._query.job_dir, deployment.fence)
+            query, deployment = self._query, self._query.deployment
+            job, store = deployment.unpickled_job(), SegmentFiles(query.job_dir, deployment.fence)
             configure_loggers(job.settings.configuration)
-            restored = {uid: decode_position(text, uid, store) for uid, text in self._query.positions.items()}
-            if self._query.drain:
+            restored = {uid: decode_position(text, uid, store) for uid, text in query.positions.items()}
+            if query.drain:
                 # a drain reads no source any more
                 job = _without_sources(job)
-            directory = posixpath.join(self._query.job_dir, "sources")
+            directory = posixpath.join(query.job_dir, "sources")
             files = deployment.files
             given_up = {} if files is None else GivenUpEpoch(files.query).read()
             self._planning = JobEnumerator(job, store, SystemClock(), restored, directory, given_up)
+            if query.frozen:
+                self._planning.freeze()
         return self._planning
 
     def stop(self) -> None:

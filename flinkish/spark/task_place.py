@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from functools import cache
 from pathlib import Path
-
-from pyspark import TaskContext
+from typing import Any
 
 from flinkish.runtime.report import TaskPlace
 
@@ -24,9 +24,16 @@ _FLAG = b"--executor-id"
 _MAX_ANCESTORS = 8
 
 
+def task_context() -> Any:
+    """Spark's context of the running task; None outside of tasks."""
+    # a task has imported PySpark; a program in the minicluster need not have it
+    pyspark = sys.modules.get("pyspark")
+    return None if pyspark is None else pyspark.TaskContext.get()
+
+
 def current_place() -> TaskPlace | None:
     """The place of the running Spark task; None outside of tasks."""
-    context = TaskContext.get()
+    context = task_context()
     if context is None:
         return None
     return _place(

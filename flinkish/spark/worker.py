@@ -18,8 +18,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from pyspark import TaskContext
-
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import local_path
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
@@ -34,7 +32,7 @@ from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles, at_home
 from flinkish.runtime.task_log import forward_to_driver
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
-from flinkish.spark.task_place import DRIVER, current_place, executor_id
+from flinkish.spark.task_place import DRIVER, current_place, executor_id, task_context
 
 _MARK = re.compile(r"<flinkish-error ([0-9a-f]{64})>([A-Za-z0-9+/=]+)</flinkish-error>")
 
@@ -127,7 +125,7 @@ class Deployment:
         Raises:
             FencedError: the driver has lost the job.
         """
-        context = TaskContext.get()
+        context = task_context()
         task = None if context is None else context.taskAttemptId()
         if task is None or _begun.get(self.job_id) != task:
             if task is None:
@@ -154,7 +152,7 @@ class Deployment:
         settings = job.settings
         if settings.local_state_root:
             return os.path.join(settings.local_state_root, executor_id(os.getpid()), self.job_id)
-        if self.files is None or not self.files.state or TaskContext.get() is None:
+        if self.files is None or not self.files.state or task_context() is None:
             return None
         # Spark deletes its scratch directories with the executor
         scratch = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
@@ -177,7 +175,7 @@ class Deployment:
         return book
 
     def _load(self) -> JobDescriptor:
-        if TaskContext.get() is not None:
+        if task_context() is not None:
             _prepare_worker()
         return self.unpickled_job()
 
@@ -370,7 +368,7 @@ def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:
 
 def current_epoch(deployment: Deployment) -> int:
     """The number of the running epoch. Only inside a Spark task; anywhere else an InternalError is raised."""
-    context = TaskContext.get()
+    context = task_context()
     text = None
     if context is not None:
         text = context.getLocalProperty(_BATCH_ID) or context.getLocalProperty(_BATCH_SETTING + deployment.job_id)
@@ -381,5 +379,5 @@ def current_epoch(deployment: Deployment) -> int:
 
 def current_partition() -> int:
     """The number of the running Spark task's partition; 0 outside of tasks."""
-    context = TaskContext.get()
+    context = task_context()
     return context.partitionId() if context is not None else 0

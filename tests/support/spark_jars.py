@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 
-import pyspark
-
+from flinkish.launch.home import default_spark_settings
+from flinkish.launch.packages import PACKAGES
 from tests.support.ivy import Coordinate, JarSet, pyspark_jars_folder, resolve_jars
 
-SCALA = "2.13"
 _JAR_NAME = re.compile(r"(?P<module>.+?)-\d[^-]*(-.*)?\.jar")
 
 
 @cache
 def spark_jars() -> tuple[Path, ...]:
-    """Returns the jars of Delta for the installed PySpark: the value of `spark.jars`."""
-    spark = ".".join(pyspark.__version__.split(".")[:2])
-    delta = Coordinate("io.delta", f"delta-spark_{spark}_{SCALA}", version("delta-spark"))
+    """Returns the jars of Delta for the installed PySpark: the value of `spark.jars`; none if Delta has none for it."""
+    packages = default_spark_settings().get(PACKAGES)
+    if packages is None:
+        return ()
+    delta = Coordinate(*packages.split(":"))
     return tuple(resolve_jars(JarSet("spark", (delta,), excluded_modules=shipped_modules())))
 
 

@@ -9,9 +9,11 @@ import os
 import sys
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from flinkish.launch.spark_home import home_without_zip
+from flinkish.launch.spark_version import CATALOG, EXTENSIONS, file_manager_of
 from flinkish.spark.session import settings_of_long_lived_sessions
 from tests.support.ivy import cache_folder
 from tests.support.processes import python_path
@@ -23,7 +25,6 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 #: that reads a Delta table's log would generate code for its large rows anew, which took a seventh of the time of such
 #: tests.
 COMPILED = {"spark.sql.codegen.wholeStage": "true"}
-_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] | None = None) -> SparkSession:
@@ -40,7 +41,7 @@ def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] 
 
 def session_settings(folder: Path) -> dict[str, str]:
     """Returns the Spark settings of a test session whose warehouse and scratch files lie in `folder`."""
-    return {
+    settings = {
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -57,7 +58,7 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.unsupportedOperationCheck": "false",
-        "spark.sql.streaming.checkpointFileManagerClass": _CHECKPOINT_FILES,
+        "spark.sql.streaming.checkpointFileManagerClass": file_manager_of(pyspark.__version__),
         # the one without the other is refused by the coordinator of the state stores
         "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
         "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
@@ -66,6 +67,11 @@ def session_settings(folder: Path) -> dict[str, str]:
         **settings_of_long_lived_sessions(),
         "spark.ui.showConsoleProgress": "false",
     }
+    return (
+        settings
+        if spark_jars()
+        else {key: value for key, value in settings.items() if key not in (EXTENSIONS, CATALOG)}
+    )
 
 
 def home_of_sessions() -> str:

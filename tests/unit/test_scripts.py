@@ -365,7 +365,7 @@ def test_an_installation_that_failed_is_reported_and_taken_up_again(checkout: Ch
     checkout.python(STUB_PYTHON)
     failed = checkout.submit(checkout.job(REPORT), STUB_PIP_CODE="1")
     assert failed.returncode == 1
-    assert "pip could not install flinkish[jdbc,kafka,yaml]" in failed.stderr
+    assert "pip could not install flinkish[jdbc,kafka,spark,yaml]" in failed.stderr
     assert checkout.submit(checkout.job(REPORT)).returncode == 0
 
 
@@ -401,6 +401,25 @@ def test_a_part_of_the_tests_is_chosen_by_an_option(checkout: Checkout, option: 
     checkout.run("run-tests.sh", option, "-x")
     pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
     assert checkout.log.read_text().splitlines()[-1] == f"{pytest} {expected}"
+
+
+@pytest.mark.parametrize("spark", ["4.0", "4.1"])
+def test_the_tests_of_another_spark_have_an_environment_of_their_own(checkout: Checkout, spark: str) -> None:
+    checkout.python(STUB_PYTHON)
+    result = checkout.run("run-tests.sh", "--spark", spark, "-x")
+    assert f"flinkish[connect,spark{spark.replace('.', '')},test-tools] and what it needs into .venv-{spark} " in (
+        result.stderr
+    )
+    assert not (checkout.path / ".venv").exists()
+    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
+    folders = " ".join(f"tests/integration/{name}" for name in ("engine", "exactness", "damage", "trouble"))
+    assert checkout.log.read_text().splitlines() == ["pip", f"{pytest} {folders} -x"]
+
+
+def test_a_spark_that_the_tests_do_not_know_is_refused(checkout: Checkout) -> None:
+    result = checkout.run("run-tests.sh", "--spark", "3.5")
+    assert result.returncode == 1
+    assert "no tests for Spark '3.5'; expected --spark 4.0 or --spark 4.1" in result.stderr
 
 
 def test_ci_runs_the_one_test_command_and_nothing_else() -> None:

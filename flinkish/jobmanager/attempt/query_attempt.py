@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flinkish.common.storage import for_spark
@@ -38,6 +38,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocat
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.launch.spark_version import local_file_manager, plans_with_start
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.clock import ClockWatch
 from flinkish.runtime.deployment import JobDescriptor
@@ -45,6 +46,7 @@ from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
+from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
@@ -137,6 +139,9 @@ class QueryAttempt:
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
+        #: whether the running query ends by itself once it has read all that is there, if Spark does not see to that;
+        #: whether it has
+        self._ends_idle = self._idle = False
         #: whether the running query was ended on purpose: its next epoch was not allowed to run
         self._refused = False
         self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
@@ -155,12 +160,12 @@ class QueryAttempt:
         """The last moment at which an epoch can be prevented.
 
         Raises:
-            StopQuery: a stop was asked for, the input has ended, the attempt must fail, or the query is to be started
-                again because the clock was set back.
+            StopQuery: a stop was asked for, the input has ended, all that was there is read, the attempt must fail, or
+                the query is to be started again because the clock was set back.
             FencedError: another driver owns the job.
         """
         self._connection = epoch_listeners.connection_of_this_thread(self.spark)
-        if self._stop.is_set() or self.ended or self._failure is not None or self._set_back:
+        if self._ends or self.ended:
             self._refused = True
             raise StopQuery
         self.directory.check_owner(self.job.name)
@@ -195,7 +200,6 @@ class QueryAttempt:
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, self._epoch_running)
         watch.start()
         try:
-            self._forget_earlier_stops()
             check_committed(self.spark, self.job, self.directory)
             self._take_earlier_reports()
             self._run_queries()
@@ -214,8 +218,8 @@ class QueryAttempt:
             self._acknowledgements.close()
 
     def _forget_earlier_stops(self) -> None:
-        """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier attempt, such as one
-        that had to fail: it would end this attempt's query, and that would pass for the end of the job."""
+        """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier query, such as one
+        that had to fail: it would end the next query, and that would pass for the end of the job."""
         if self._inbox is not None:
             self.directory.delete(STOP_FILE)
             if self._stop.is_set():
@@ -266,14 +270,15 @@ class QueryAttempt:
         self._run_once(run, deployment)
         while self._set_back and not self._stop.is_set() and not self.ended:
             self._set_back = False
-            self._forget_earlier_stops()
             self._run_once(run, deployment)
 
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"
+        self._forget_earlier_stops()
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
-        self._refused = False
+        self._ends_idle = run.available_now and not plans_with_start()
+        self._refused = self._idle = False
         self._look_at_executors()
         try:
             self._query = self._start(run, deployment)
@@ -306,22 +311,32 @@ class QueryAttempt:
             self._settings.state_backend,
             self.partitions,
             self.job.settings.source_batch_size,
-            self.directory.is_local,
+            local_file_manager(self.spark) if self.directory.is_local else None,
         )
         allow_epochs_that_do_not_run(self.spark)
+        options = run.options
+        if not plans_with_start():
+            options = replace(options, begins_at=self._planned_position(), frozen=run.available_now)
         with settings_in_force(self.spark, settings):
-            frame = build_plan(self.spark, self.job, self.sources, deployment, run.options, self.directory.path)
+            frame = build_plan(self.spark, self.job, self.sources, deployment, options, self.directory.path)
             writer = (
                 frame.writeStream.outputMode("append")
                 .queryName(f"{self.job.name}-{self.job.job_id[:8]}")
                 .option("checkpointLocation", for_spark(self.location.path))
                 .foreachBatch(self._epoch_function(deployment))
             )
-            if run.available_now:
+            if run.available_now and not self._ends_idle:
                 writer = writer.trigger(availableNow=True)
             else:
                 writer = writer.trigger(processingTime=f"{run.interval_ms} milliseconds")
             return writer.start()
+
+    def _planned_position(self) -> dict[str, Any]:
+        """The offset of the split sources at which the next epoch to be planned begins: the end of the newest planned
+        one, which Spark runs before it asks for another."""
+        log = QueryLog(self.location.path)
+        planned = log.planned()
+        return offset_of(log.positions(planned[-1])[0] if planned else None, f"job '{self.job.name}'")
 
     def _epoch_function(self, deployment: Deployment) -> EpochFunction:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
@@ -330,7 +345,8 @@ class QueryAttempt:
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
         while query.isActive:
-            if self._stop.is_set() or self._failure is not None or self._set_back or self._is_over():
+            self._look_whether_idle(query)
+            if self._ends or self._is_over():
                 self._end(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
@@ -346,6 +362,20 @@ class QueryAttempt:
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         self._running.await_end(query, must_go_on=not self._stop.is_set())
         self._look_for_commits(query)
+
+    @property
+    def _ends(self) -> bool:
+        """Whether the running query is to end before its next epoch, though its input has not ended."""
+        return self._stop.is_set() or self._failure is not None or self._set_back or self._idle
+
+    def _look_whether_idle(self, query: Any) -> None:
+        """Have a query end that has read all that is there, where Spark does not see to it: Spark before 4.2 gives a
+        data source that is written in Python one epoch for all that is there. It ends where Spark would end it, at the
+        first trigger that finds nothing. What is planned later, of a source that Spark reads, is refused and left to
+        the next start."""
+        if self._ends_idle and not self._idle and "Waiting for data" in query.status["message"]:
+            self._idle = True
+            self.wake()
 
     def _is_over(self) -> bool:
         """Whether the last epoch of the input is committed."""

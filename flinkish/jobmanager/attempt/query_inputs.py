@@ -41,6 +41,10 @@ _PACKING = {
 _MIN_PARTITIONS = "spark.sql.files.minPartitionNum"
 
 
+#: How a position begins in the progress of PySpark before 4.2, which shows it as Python shows a dict.
+_NO_JSON = "{'"
+
+
 def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptions) -> dict[str, str]:
     """The settings for packing files that the job directory began with; a new directory begins with the defaults.
 
@@ -109,8 +113,10 @@ def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | N
         # the next batch starts where this one ended, even if it has nothing to read
         if batch in (epoch, epoch + 1):
             edge = "endOffset" if batch == epoch else "startOffset"
-            return [_text(source[edge]) for source in progress["sources"]]
-    # its last progress is that of another epoch
+            ends = [_text(source[edge]) for source in progress["sources"]]
+            if not any(end is not None and end.startswith(_NO_JSON) for end in ends):
+                return ends
+    # its last progress is that of another epoch, or says it in Python's words
     return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
 
 

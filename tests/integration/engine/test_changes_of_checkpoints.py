@@ -67,8 +67,8 @@ class Job:
         return IncrementalWriter(self.session, self.state, self.changes, self.ledger, driver_bytes)
 
     def pass_an_epoch(self, in_list: bool | None = None) -> None:
-        """Some entries get other rows, or none. ``in_list``: the list of parts has the changes itself; None: chance says
-        whether."""
+        """Some entries get other rows, or none. ``in_list``: the list of parts has the changes itself; None: it is left
+        to chance."""
         self.epoch += 1
         changes = [self._change() for _ in range(self.random.randrange(self.least_changes, 12))]
         # of one entry an epoch says one thing

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from flinkish.launch import packages
+from flinkish.launch import packages, spark_version
 from flinkish.launch.archive import archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
 from flinkish.launch.spark_command import SparkCommand
@@ -111,3 +113,65 @@ def test_what_a_resolution_has_found_is_remembered_whole_or_not_at_all(
     assert packages.resolve("io.delta:delta", SparkOptions(()), tmp_path) == [str(jar)]
     (known,) = tmp_path.glob("packages-*.json")
     assert json.loads(known.read_text()) == [str(jar)]
+
+
+def jar(path: Path, *names: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in names:
+            archive.writestr(name, b"")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "has_delta"),
+    [
+        (("--jars", "{jars}/other.jar,{jars}/renamed.jar"), True),
+        (("--conf", "spark.jars={jars}/renamed.jar"), True),
+        (("--jars", "s3://bucket/delta-spark_2.13-4.0.1.jar"), True),
+        (("--driver-class-path", "/x/conf:{jars}/renamed.jar"), True),
+        (("--conf", "spark.driver.extraClassPath={jars}/platform/*"), True),
+        (("--packages", "a:b:1,io.delta:delta-spark_2.13:4.0.1"), True),
+        (("--jars", "{jars}/other.jar"), False),
+        (("--driver-class-path", "{jars}/none/*"), False),
+    ],
+)
+def test_a_delta_that_the_user_names_is_the_only_one(tmp_path: Path, option: tuple[str, str], has_delta: bool) -> None:
+    jar(tmp_path / "other.jar", "a/B.class")
+    jar(tmp_path / "renamed.jar", "io/delta/sql/DeltaSparkSessionExtension.class")
+    jar(tmp_path / "platform/delta-spark.jar", "io/delta/sql/DeltaSparkSessionExtension.class")
+    found = command("--", option[0], option[1].format(jars=tmp_path)).packages().split(",")
+    assert (DELTA in found) is not has_delta
+
+
+@pytest.mark.parametrize(
+    ("platform", "extensions", "catalog"),
+    [
+        ("", "io.delta.sql.DeltaSparkSessionExtension", "org.apache.spark.sql.delta.catalog.DeltaCatalog"),
+        (
+            "spark.sql.extensions org.iceberg.Extensions\nspark.sql.catalog.spark_catalog org.iceberg.Catalog\n",
+            "org.iceberg.Extensions,io.delta.sql.DeltaSparkSessionExtension",
+            None,
+        ),
+    ],
+)
+def test_a_platforms_delta_is_used_and_its_catalog_and_extensions_stay(
+    tmp_path: Path, platform: str, extensions: str, catalog: str | None
+) -> None:
+    jar(tmp_path / "spark/jars/delta-spark_2.13-4.0.1.jar")
+    (tmp_path / "spark/conf").mkdir()
+    (tmp_path / "spark/conf/spark-defaults.conf").write_text(platform)
+    (tmp_path / "home").mkdir()
+    environment = {"SPARK_HOME": str(tmp_path / "spark"), "FLINKISH_HOME": str(tmp_path / "home")}
+    options = SparkOptions.parse(command("--", "--master", "yarn", environment=environment).arguments())
+    assert (options.value("--jars"), options.value("--packages")) == (None, None)
+    assert options.conf("spark.sql.extensions") == extensions
+    assert options.conf("spark.sql.catalog.spark_catalog") == catalog
+
+
+def test_where_delta_has_no_package_none_of_its_classes_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_version, "pyspark_version", lambda: "4.3.0")
+    options = SparkOptions.parse(command(environment={"FLINKISH_HOME": str(tmp_path)}).arguments())
+    assert not re.search(r"io\.delta|sql\.delta|delta-spark", " ".join(options.tokens()))
