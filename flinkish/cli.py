@@ -7,6 +7,7 @@ is the program's own, or 2 if the command cannot be carried out, with one line t
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,10 +16,11 @@ from typing import Any
 from flinkish import __version__
 from flinkish.commands import add_commands
 from flinkish.common.storage import absolute
+from flinkish.common.stores import S3_SETTINGS
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
-from flinkish.launch.home import Home, settings_variable
+from flinkish.launch.home import Home, s3_settings_without_spark, settings_variable
 from flinkish.launch.options import CommandLine
 from flinkish.launch.replay import DEFAULT_LIMIT, ReplayRequest
 
@@ -43,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.command == "replay":
             _replay(arguments, program, os.environ)
         elif arguments.command != "run":
+            settings = s3_settings_without_spark(os.environ)
+            if settings:
+                os.environ.setdefault(S3_SETTINGS, json.dumps(settings))
             arguments.carry_out(arguments)
             return 0
         else:

@@ -136,7 +136,7 @@ class Storage:
             infos = self.system.get_file_info(selector)
         entries = []
         for info in infos:
-            name = posixpath.relpath(info.path, root)
+            name = info.path.strip("/")[len(root.strip("/")) :].strip("/")
             kind = info.type
             path = posixpath.join(directory, name)
             size = info.size or 0

@@ -10,6 +10,7 @@ import atexit
 import json
 import os
 import pkgutil
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,8 +18,10 @@ from contextlib import suppress
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 from flinkish.common.storage import check_private, make_private
+from flinkish.errors import ConfigurationError
 from flinkish.launch.options import read_properties
 from flinkish.launch.spark_version import spark_of_delta
 
@@ -91,6 +94,61 @@ def settings_variable(settings: Mapping[str, str], environment: Mapping[str, str
     file or an argument that others could read. Settings that the environment has already remain below them."""
     above = {**Home(environment).settings, **settings}
     return {_SETTINGS: json.dumps(above)} if above else {}
+
+
+#: The properties of S3 that are handed over, without ``fs.s3a.``.
+S3_KEYS = (
+    "access.key",
+    "secret.key",
+    "session.token",
+    "endpoint",
+    "endpoint.region",
+    "path.style.access",
+    "connection.ssl.enabled",
+)
+
+
+_S3_PROPERTY = re.compile(rf"fs\.s3a\.(?:bucket\.(.+)\.)?({'|'.join(map(re.escape, S3_KEYS))})")
+
+
+def s3_settings_of(properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings of S3 (`flinkish.common.stores.S3_SETTINGS`) in properties of Hadoop: bucket -> settings, "" for all
+    buckets. A bucket without keys, endpoint and region is left out.
+
+    >>> s3_settings_of({"fs.s3a.endpoint": "http://minio", "fs.s3a.bucket.in.access.key": "k", "fs.s3a.threads": "9"})
+    {'': {'endpoint': 'http://minio'}, 'in': {'access.key': 'k'}}
+    """
+    found: dict[str, dict[str, str]] = {}
+    for name, value in properties.items():
+        match = _S3_PROPERTY.fullmatch(name)
+        if match is not None and value and (match[2], value) != ("endpoint.region", "sdk"):
+            found.setdefault(match[1] or "", {})[match[2]] = value
+    return {bucket: own for bucket, own in found.items() if set(own) - {"path.style.access", "connection.ssl.enabled"}}
+
+
+def s3_settings_without_spark(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings of S3 (`s3_settings_of`) that a session of Spark would have, for commands that start none: those of
+    ``$HADOOP_CONF_DIR/core-site.xml``, then ``spark.hadoop.fs.s3a.*`` of the ``spark-defaults.conf`` of Spark and that
+    of the installation."""
+    properties: dict[str, str] = {}
+    site = Path(environment.get("HADOOP_CONF_DIR") or os.devnull, "core-site.xml")
+    if site.is_file():
+        try:
+            entries = list(ElementTree.parse(site).iter("property"))
+        except ElementTree.ParseError as error:
+            raise ConfigurationError(
+                f"{site} cannot be read: {error}",
+                expected="an XML file of Hadoop",
+                hint="correct it or HADOOP_CONF_DIR",
+            ) from error
+        properties = {entry.findtext("name", "").strip(): entry.findtext("value", "").strip() for entry in entries}
+    conf = environment.get("SPARK_CONF_DIR") or os.path.join(environment.get("SPARK_HOME", ""), "conf")
+    for file in (Path(conf, _DEFAULTS), Home(environment).own_spark_settings):
+        if file is not None and file.is_file():
+            settings = read_properties(file.read_text(encoding="utf-8"))
+            own = {name: value for name, value in settings.items() if name.startswith("spark.hadoop.")}
+            properties.update((name.removeprefix("spark.hadoop."), value) for name, value in own.items())
+    return s3_settings_of(properties)
 
 
 def default_spark_settings() -> dict[str, str]:

@@ -21,7 +21,7 @@ from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.state.text_columns import to_texts
 from flinkish.spark.changed_rows import CHANGES_SCHEMA
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
-from flinkish.spark.joined_rows import joined
+from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 

@@ -17,7 +17,7 @@ from flinkish.common.delta_commit import added_file, append_info
 from flinkish.common.hadoop_checksums import checksum_path, write_checksums
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
-from flinkish.spark.joined_rows import joined
+from flinkish.spark.rows import joined
 from flinkish.spark.worker import failures_marked, own_secret
 
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.

@@ -1,8 +1,9 @@
-"""The rows between Spark stages: buffers with the addresses of the subtasks that they are for."""
+"""The rows between Spark stages (buffers with the addresses of the subtasks that they are for), and how small Arrow
+batches of any rows are joined: each batch costs a call across processes, or a row group of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
@@ -22,6 +23,9 @@ _ARROW_SCHEMA = pa.schema(
 #: Bytes of buffers in one Arrow batch: Spark bounds the number of rows, flinkish bounds their size. A batch has a cost
 #: in both processes that does not depend on its size, so a few small buffers are too few for one.
 BATCH_BYTES = 1024 * 1024
+
+#: From so many rows on, a batch is passed on by default.
+_BATCH_ROWS = 10_000
 
 
 def to_arrow(rows: Iterable[Row], book: AddressBook, next_level: int) -> Iterable[pa.RecordBatch]:
@@ -48,3 +52,26 @@ def _batch(rows: list[Row], book: AddressBook, next_level: int) -> pa.RecordBatc
         pa.array(buffers, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+
+
+def joined(batches: Iterator[pa.RecordBatch], least_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """The rows of the batches, which have the same columns, in their order, in batches of ``least_rows`` or more but
+    for the last one."""
+    share: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        share.append(batch)
+        rows += batch.num_rows
+        if rows >= least_rows:
+            yield _together(share)
+            share, rows = [], 0
+    if share:
+        yield _together(share)
+
+
+def _together(share: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(share) == 1:
+        return share[0]
+    schema = share[0].schema
+    parts = [pa.concat_arrays([batch.column(name) for batch in share]) for name in schema.names]
+    return pa.RecordBatch.from_arrays(parts, schema=schema)

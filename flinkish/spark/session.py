@@ -44,6 +44,7 @@ from flinkish.spark.driver_jvm import (
     make_the_most_of,
     submit_variables,
 )
+from flinkish.spark.object_stores import use_object_stores_of
 
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
@@ -124,6 +125,7 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
         # it logs each connection as INFO, between the lines of programs that call `logging.basicConfig`
         py4j.setLevel(logging.WARNING)
     session = _found_or_made(configuration, app_name, short_lived)
+    use_object_stores_of(session, is_remote(session))
     if not is_remote(session):
         with suppress(Exception):
             look_up_installed_sources(session)

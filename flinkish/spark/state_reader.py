@@ -12,7 +12,7 @@ from flinkish.common.storage import for_spark
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
-from flinkish.spark.joined_rows import joined
+from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 
