@@ -38,7 +38,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocat
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.launch.spark_version import local_file_manager, plans_with_start
+from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.clock import ClockWatch
 from flinkish.runtime.deployment import JobDescriptor
@@ -51,6 +51,7 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
+from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
 from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import (
     LostExecutors,
@@ -59,6 +60,7 @@ from flinkish.spark.session import (
     query_settings,
     settings_in_force,
 )
+from flinkish.spark.state_files import OldFiles
 from flinkish.spark.worker import Deployment, deploy
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -153,6 +155,7 @@ class QueryAttempt:
         self.location = location
         self._reported = self._committed = location.first_epoch - 1
         self._prepared = PreparedEpochs(prepared_directory(location.path))
+        self._old_files = OldFiles(self.spark, location.path, location.first_epoch)
 
     # ------------------------------------------------------------------ called by the query, for each epoch
 
@@ -307,12 +310,9 @@ class QueryAttempt:
         return end or self._refused or self._running.given_up
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
-        settings = self._packing | query_settings(
-            self._settings.state_backend,
-            self.partitions,
-            self.job.settings.source_batch_size,
-            local_file_manager(self.spark) if self.directory.is_local else None,
-        )
+        backend = self._settings.state_backend
+        settings = self._packing | query_settings(backend, self.partitions, self.job.settings.source_batch_size)
+        settings |= file_settings(self.spark, self.location.path, backend)
         allow_epochs_that_do_not_run(self.spark)
         options = run.options
         if not plans_with_start():
@@ -355,7 +355,6 @@ class QueryAttempt:
                 self._look_at_executors()
                 looked = time.monotonic()
             if time.monotonic() - asked > ask_s:
-                # besides the checks of each epoch: these are requests where the directory is not local
                 self.directory.check_owner(self.job.name)
                 self._failure = self._failure or self._running.overdue(self.location, self._committed)
                 asked = time.monotonic()
@@ -453,7 +452,10 @@ class QueryAttempt:
 
     def _clean_up(self, committed: int) -> None:
         self._take_reports(committed)
-        self._prepared.delete_up_to(committed - 2, self.directory.fence)
+        if deletes_old_files_itself(self.location.path, self._settings.state_backend):
+            self._old_files.delete(committed, self.directory.fence)
+        else:
+            self._prepared.delete_up_to(committed - 2, self.directory.fence)
 
     def _take_reports(self, committed: int | None) -> None:
         """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""
