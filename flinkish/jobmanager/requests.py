@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 _REQUEST, _ANSWER, _SUFFIX = "request-", "answer-", ".json"
 _LOG = logging.getLogger("flinkish.JobManager")
 
-#: Interval at which the driver looks for requests, in seconds.
+#: Interval at which the driver looks for requests in a local directory, in seconds.
 POLL_S = 0.5
+#: The same for any other directory, where each look is a request to the storage.
+REMOTE_POLL_S = 5.0
 #: The longest such interval while the storage is away, in seconds: it doubles with each look that fails.
 LONGEST_POLL_S = 30.0
 #: How long a job that ends waits for the answers that are being made, in seconds.
@@ -118,7 +120,8 @@ class RequestDesk(JobObserver):
 
     def _serve(self) -> None:
         failures = 0
-        while not self._closed.wait(min(POLL_S * 2**failures, LONGEST_POLL_S)):
+        interval_s = POLL_S if self._directory.is_local else REMOTE_POLL_S
+        while not self._closed.wait(min(interval_s * 2**failures, LONGEST_POLL_S)):
             try:
                 names = self._directory.names(self._prefix, _SUFFIX)
             except Exception as error:
@@ -299,5 +302,5 @@ def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: fl
                 where=where,
                 hint="look at the driver's output; the request has been withdrawn unless it was being carried out",
             )
-        time.sleep(POLL_S / 2)
+        time.sleep((POLL_S if directory.is_local else REMOTE_POLL_S / 5) / 2)
     return answer

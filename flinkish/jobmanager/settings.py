@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
+from flinkish.common.storage import is_local
+from flinkish.common.stores import storage_of
 from flinkish.common.time import Duration
 from flinkish.errors import EnvironmentVersionError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
@@ -14,6 +16,9 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.path_check import check_path
 from flinkish.jobmanager.recovery.decision import Fallback
 from flinkish.runtime.deployment import JobSettings
+
+#: Epochs on an object store that begin in shorter intervals than this cost so much that the job says so, in ms.
+FREQUENT_EPOCHS_MS = 5_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,19 @@ class DriverSettings:
     def needs_delta(self) -> bool:
         """Whether something of the job is read from Delta tables, or written to them, whatever the program does."""
         return self.checkpoints.enabled or self.savepoint is not None or self.history_enabled
+
+    @property
+    def note_on_requests(self) -> str | None:
+        """What to say of epochs that are so short that their requests to an object store cost much; None: nothing."""
+        if self.job_dir is None or self.available_now or self.epoch_interval_ms >= FREQUENT_EPOCHS_MS:
+            return None
+        if is_local(self.job_dir) or storage_of(self.job_dir).renames_directories:
+            return None
+        often = f"every {self.epoch_interval_ms / 1000:g} s" if self.epoch_interval_ms else "without a pause"
+        return (
+            f"epochs begin {often} (flinkish.epoch.interval), and each makes about 50 requests to the object store of "
+            f"the job directory {self.job_dir}: an interval of 10 s costs a tenth of one of 1 s"
+        )
 
 
 def _ms(duration: Duration) -> int:

@@ -115,6 +115,8 @@ class SparkRun(JobRun):
                     self.settings.job_dir
                 ):
                     self._tell(f"this job of the program has the job directory {self.directory.path}")
+                if self.settings.note_on_requests is not None:
+                    self._tell(self.settings.note_on_requests)
                 self._run_until_it_ends()
                 self._take_last_checkpoint()
                 self._remember_end()

@@ -1,7 +1,7 @@
 """The files of the changelog, which records what each epoch has changed in the state of a job; checkpoints read it.
 
     <job dir>/changelog/epoch=17/part-<token>-<digest>.parquet    column ``changes``: one value per subtask
-    <job dir>/changelog/epoch=17/_parts.json                      the names of the valid parts
+    <job dir>/changelog/epoch=17/_parts.json                      the names of the valid parts, and changes that are few
 
 Rule: what was not written is never read. The list has a digest, and the name of a part, which the list holds, ends with
 the digest of its content; a part of any other content or name is damaged, and the next checkpoint is a full one.
@@ -13,9 +13,11 @@ failed runs have left behind are in no list.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import posixpath
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,14 +33,18 @@ _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 _LIST = "_parts.json"
 _SUFFIX = ".parquet"
 
+#: Changes of an epoch of at most so many bytes, all together, are in the list itself: they need no file of their own.
+FEW_BYTES = 64 * 1024
+
 _PART = NameForm(r"part-[0-9a-f]{1,64}(-[0-9a-f]{64})?\.parquet")
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """The content of a list of parts."""
+    """The content of a list of parts, and changes that are in no part."""
 
     parts: tuple[Annotated[str, _PART], ...]
+    changes: tuple[bytes, ...] = ()
 
 
 def changelog_directory(job_dir: str) -> str:
@@ -69,13 +75,15 @@ def write_changes(changelog: str, epoch: int, changes: list[bytes]) -> str:
 
 
 def read_changes(path: str) -> list[pa.RecordBatch]:
-    """The changes of a part, in the column ``changes``.
+    """The changes of a part, or those in a list of parts, in the column ``changes``.
 
     Raises:
         CorruptStateError: the part is missing, or its content is not what was written.
     """
     import pyarrow.parquet as pq
 
+    if posixpath.basename(path) == _LIST:
+        return [pa.record_batch([pa.array(_list(path).changes, pa.binary())], schema=_FILE_SCHEMA)]
     try:
         data = pa.py_buffer(storage_of(path).read(path))
     except FileNotFoundError:
@@ -103,11 +111,13 @@ def _damaged(path: str, how: str) -> CorruptStateError:
     return error
 
 
-def write_parts(changelog: str, epoch: int, names: list[str]) -> None:
-    """Write the list of an epoch's valid parts, in place of any list that an earlier run has written."""
+def write_parts(changelog: str, epoch: int, names: list[str], changes: Sequence[bytes] = ()) -> None:
+    """Write the list of an epoch's valid parts, with changes that are in no part, in place of any list that an earlier
+    run has written."""
     path = posixpath.join(epoch_directory(changelog, epoch), _LIST)
+    texts = [base64.b64encode(value).decode() for value in changes]
     with storage_errors("write", path):
-        storage_of(path).replace(path, sealed({"version": 2, "parts": sorted(names)}))
+        storage_of(path).replace(path, sealed({"version": 3, "parts": sorted(names), "changes": texts}))
 
 
 def has_list(changelog: str, epoch: int) -> bool:
@@ -117,7 +127,8 @@ def has_list(changelog: str, epoch: int) -> bool:
 
 
 def read_parts(changelog: str, epoch: int) -> list[str]:
-    """The paths of the valid parts of an epoch; an empty list if the epoch has changed nothing.
+    """The paths of the valid parts of an epoch, and that of their list if it has changes itself; an empty list if the
+    epoch has changed nothing.
 
     Raises:
         CorruptStateError: the list of parts is damaged.
@@ -125,9 +136,17 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
     directory = epoch_directory(changelog, epoch)
     path = posixpath.join(directory, _LIST)
     try:
-        found = unsealed_as(_Parts, storage_of(path).read(path))
-        return [_PART.path(directory, name) for name in found.parts]
+        found = _list(path)
+        return [_PART.path(directory, name) for name in found.parts] + ([path] if found.changes else [])
     except FileNotFoundError:
         return []
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+
+
+def _list(path: str) -> _Parts:
+    data = storage_of(path).read(path)
+    try:
+        return unsealed_as(_Parts, data)
     except ValueError as error:
         raise _damaged(path, str(error)) from error

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.core.fence import NO_FENCE, Fence
+from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.core.sink import CommitContext, DataFrameSink, WriterSink, ahead_of
 from flinkish.errors import failures_of_user_code
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
@@ -21,6 +21,8 @@ from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+
+_fence_of_commits = FenceOfEpochs()
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class EpochCommit:
         assert isinstance(sink.sink, WriterSink)
         context = self.context(sink, subtask)
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=subtask, epoch=self.epoch)
-        self.fence.check()
+        _fence_of_commits.check(self.fence, self.job.job_id, self.job.attempt, self.epoch)
         try:
             records = sink.sink.create_committer().commit(
                 batches_in_order(buffers, self.files, self.job.classes), context

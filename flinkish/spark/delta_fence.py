@@ -2,9 +2,11 @@
 table of its job.
 
 Rule: a driver has lost the job as soon as the Delta log of the table has a later version that is a claim. The usual
-check only looks whether the file of the next version exists: it reads nothing and needs no Spark. Versions that are no
-claims (OPTIMIZE, VACUUM) are passed over. Where the log was cleaned up, the names of the remaining files tell which
-version is the latest.
+check only looks whether the file of the next version exists: it reads nothing and needs no Spark. That the driver's own
+version is still there, so that the log was not deleted or put back, is looked at by each check on local file systems;
+elsewhere, where each look is a request, by the first check in a process and once a minute. Versions that are no claims
+(OPTIMIZE, VACUUM) are passed over. Where the log was cleaned up, the names of the remaining files tell which version is
+the latest.
 """
 
 from __future__ import annotations
@@ -13,14 +15,23 @@ import os
 import posixpath
 import re
 import socket
+import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import is_local
 from flinkish.common.stores import storage_of
 from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
+
+#: How long a process on storage that is not local checks only for the next version, in seconds.
+WHOLE_LOOK_S = 60.0
+
+#: (table, fencing token) -> until when that suffices in this process, in seconds of the monotonic clock. A fence is
+#: unpickled for each Spark task, so it cannot remember this.
+_suffices_until_s: dict[tuple[str, int], float] = {}
 
 _VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
 
@@ -136,10 +147,10 @@ class DeltaFence:
             OperationError: the table cannot be read (then a ConnectionFailedError), or has lost this driver's claim.
         """
         try:
-            there, newer = self._log.has(self._seen, self._seen + 1)
-            if there and not newer:
+            if self._is_newest():
                 return
             self._look_further()
+            _suffices_until_s[self._log.table, self._token] = time.monotonic() + WHOLE_LOOK_S
         except OSError as error:
             raise ConnectionFailedError(
                 f"it cannot be told whether another driver has taken this job over: {error}",
@@ -147,6 +158,15 @@ class DeltaFence:
                 expected=f"the Delta log of {self._log.table}",
                 hint="make the storage of the job directory readable; nothing was committed",
             ) from error
+
+    def _is_newest(self) -> bool:
+        """Whether the cheap look is enough to say that there is no later version."""
+        if is_local(self._log.table):
+            there, newer = self._log.has(self._seen, self._seen + 1)
+            return there and not newer
+        if time.monotonic() >= _suffices_until_s.get((self._log.table, self._token), 0.0):
+            return False
+        return not self._log.has(self._seen + 1)[0]
 
     def _look_further(self) -> None:
         versions = self._log.versions()

@@ -1,5 +1,6 @@
 """Spark's own access to object stores, for flinkish's storage (`flinkish.common.stores`): the settings and keys of S3,
-which are set once, in Spark, and the exclusive creation of objects, which pyarrow does not have.
+which are set once, in Spark, and the exclusive creation and the deletion of many objects, which pyarrow does not have;
+and the settings with which Spark's own files need few requests.
 
 Rule: keys travel in the environment of processes and nowhere else. Where Spark has none, none are handed over, and
 every process finds those of its machine itself.
@@ -9,13 +10,16 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections.abc import Iterator
 from typing import Any
 
-from flinkish.common.storage import S3_SCHEMES, for_spark, location_of, scheme_of
-from flinkish.common.stores import S3_SETTINGS, s3_options, set_exclusive_creator
+from flinkish.common.storage import S3_SCHEMES, for_spark, is_local, location_of, scheme_of
+from flinkish.common.stores import S3_SETTINGS, s3_options, set_exclusive_creator, storage_of
 from flinkish.errors import EnvironmentVersionError
 from flinkish.launch.home import S3_KEYS, s3_settings_of
+from flinkish.launch.spark_version import local_file_manager
+from flinkish.runtime.task import RETAINED_EPOCHS
 
 _SECRETS = ("access.key", "secret.key", "session.token")
 
@@ -28,6 +32,49 @@ _EXISTS = ("FileAlreadyExistsException", "RemoteFileChangedException")
 _REFUSED, _UNDER_WAY = "PreconditionFailed", "ConditionalRequestConflict"
 
 
+#: A manager of checkpoint files that writes each by one PUT; a jar of its own has it (spark-hadoop-cloud).
+_ONE_PUT = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+#: Lets S3A create an object without a look at what is there. Whoever must not replace one looks first, or creates it
+#: by a condition.
+_FLAGS, _CREATE = "fs.s3a.performance.flags", "create"
+
+#: So many batches no query has: Spark deletes nothing of its logs and its state.
+_NEVER = 1_000_000_000
+
+
+def is_s3(path: str) -> bool:
+    """Whether a path is on S3, or on what speaks its protocol."""
+    return scheme_of(path) in S3_SCHEMES
+
+
+def deletes_old_files_itself(query: str, state_backend: str) -> bool:
+    """Whether flinkish deletes the old files of a query, and Spark does not: on S3, where Spark needs two or three
+    requests for each file. Which files of RocksDB are old only Spark knows."""
+    return is_s3(query) and state_backend != "rocksdb"
+
+
+def file_settings(spark: Any, query: str, state_backend: str) -> dict[str, str]:
+    """Spark's settings for how a query writes and deletes its own files, by the storage that they are on.
+
+    On S3, Spark's default writes each file by about twenty requests. Its manager for local file systems needs half of
+    them; unlike the default it never replaces a file, which `delete_state_of_failed_try` makes up for.
+
+    Args:
+        query: the directory of the query.
+        state_backend: as for `query_settings`.
+    """
+    manager = local_file_manager(spark) if is_local(query) or is_s3(query) else None
+    jvm = getattr(spark, "_jvm", None)
+    if is_s3(query) and jvm is not None and jvm.org.apache.spark.util.Utils.classIsLoadable(_ONE_PUT):
+        manager = _ONE_PUT
+    retained = _NEVER if deletes_old_files_itself(query, state_backend) else RETAINED_EPOCHS
+    settings = {"spark.sql.streaming.minBatchesToRetain": str(retained)}
+    if manager is not None:
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = manager
+    return settings
+
+
 def use_object_stores_of(spark: Any, remote: bool) -> None:
     """Let this process, and the Python workers of the session, reach object stores as Spark does.
 
@@ -37,6 +84,8 @@ def use_object_stores_of(spark: Any, remote: bool) -> None:
     if remote:
         set_exclusive_creator(create_by_boto3)
         return
+    # before Spark opens S3 for the first time; workers get it with the configuration
+    spark.sparkContext._jsc.hadoopConfiguration().setIfUnset(_FLAGS, _CREATE)
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     settings = s3_settings_of(dict(_s3_properties(configuration)))
     if settings:
@@ -84,7 +133,8 @@ def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
 
 
 def _translated(error: Any, path: str, hadoop: str) -> Exception:
-    causes, cause = [], error.java_exception
+    causes: list[str] = []
+    cause = error.java_exception
     while cause is not None and len(causes) < 20:
         causes.append(str(cause.toString()))
         cause = cause.getCause()
@@ -104,6 +154,37 @@ def _translated(error: Any, path: str, hadoop: str) -> Exception:
             hint="use a Spark with such a Hadoop, or a job directory that is not on S3",
         )
     return OSError(f"{path} cannot be created: {causes[-1][:500]}")
+
+
+def delete_objects(spark: Any, directory: str, paths: list[str]) -> None:
+    """Delete files below a directory in their order, as far as they exist, with as few requests as its store allows.
+
+    Raises:
+        OSError: some of them cannot be deleted.
+    """
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        # the client of a Spark Connect server has no Hadoop
+        storage_of(directory).delete_many(paths)
+        return
+    from py4j.protocol import Py4JJavaError
+
+    base = jvm.org.apache.hadoop.fs.Path(for_spark(directory))
+    try:
+        deletion = base.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf()).createBulkDelete(base)
+        try:
+            size = deletion.pageSize()
+            for begin in range(0, len(paths), size):
+                page = jvm.java.util.ArrayList()
+                for path in paths[begin : begin + size]:
+                    page.add(jvm.org.apache.hadoop.fs.Path(for_spark(path)))
+                failed = deletion.bulkDelete(page)
+                if failed.size():
+                    raise OSError(f"{failed.get(0).getKey().toString()} cannot be deleted: {failed.get(0).getValue()}")
+        finally:
+            deletion.close()
+    except Py4JJavaError as error:
+        raise OSError(f"files cannot be deleted: {error.java_exception.toString()[:500]}") from error
 
 
 def create_by_boto3(path: str, data: bytes) -> None:

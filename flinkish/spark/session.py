@@ -38,7 +38,6 @@ from flinkish.launch.spark_version import (
     no_package_of_delta,
     spark_version,
 )
-from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.driver_jvm import (
     has_delta,
     jvm_is_running,
@@ -386,14 +385,13 @@ def where_to_look(spark: Any, directory: str) -> str:
     return ", ".join([*places, f"job directory {directory}"])
 
 
-def query_settings(state_backend: str, partitions: int, batch_size: int, file_manager: str | None) -> dict[str, str]:
-    """The Spark settings that a job's query needs.
+def query_settings(state_backend: str, partitions: int, batch_size: int) -> dict[str, str]:
+    """The Spark settings that a job's query needs wherever its files are (for those: `file_settings`).
 
     Args:
         state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
         partitions: the number of shuffle partitions.
         batch_size: the most rows of an Arrow batch.
-        file_manager: the class that manages the query's files (`local_file_manager`); None: Spark's own choice.
     """
     settings = {
         "spark.sql.shuffle.partitions": str(partitions),
@@ -408,12 +406,9 @@ def query_settings(state_backend: str, partitions: int, batch_size: int, file_ma
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
         # `QueryLog` reads version 1
         "spark.sql.streaming.offsetLog.formatVersion": "1",
-        "spark.sql.streaming.minBatchesToRetain": str(RETAINED_EPOCHS),
     }
     if state_backend == "rocksdb":
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
-    if file_manager is not None:
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = file_manager
     return settings
 
 

@@ -18,7 +18,7 @@ from flinkish.core.sink import DataFrameSink
 from flinkish.errors import InternalError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.buffer import decode
-from flinkish.runtime.changelog_files import has_list, write_changes, write_parts
+from flinkish.runtime.changelog_files import FEW_BYTES, has_list, write_changes, write_parts
 from flinkish.runtime.committing import (
     CommitReport,
     EpochCommit,
@@ -143,6 +143,7 @@ class _SparkEpoch(EpochSteps):
         self._fence = deployment.fence
         self._prepared_epochs = PreparedEpochs(self._files.prepared)
         self._accumulators = AccumulatorFiles(self._files.accumulators, deployment.first_epoch)
+        self._totals: bytes | None = None
 
     # ------------------------------------------------------------------ before the barrier
 
@@ -164,15 +165,15 @@ class _SparkEpoch(EpochSteps):
         LastEpochTimes(self._files.query).write(times)
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
-        # changes that came inline become a file here
+        # changes that came inline become a file here, or stay in the list if they are few
         changelog = self._files.changelog
         names = [data[1:].decode() for data in changes if data[:1] == CHANGES_IN_FILE]
         inline = [data[1:] for data in changes if data[:1] != CHANGES_IN_FILE]
-        if inline:
+        if sum(map(len, inline)) > FEW_BYTES:
             names.append(write_changes(changelog, epoch, inline))
-        if names or has_list(changelog, epoch):
-            self._fence.check()
-            write_parts(changelog, epoch, names)
+            inline = []
+        if names or inline or has_list(changelog, epoch):
+            write_parts(changelog, epoch, names, inline)
 
     def _keep_reached(self, reached: Watermarks) -> None:
         ReachedWatermarks(self._files.query).write(reached)
@@ -185,10 +186,12 @@ class _SparkEpoch(EpochSteps):
         EpochRequest(self._files.query).ask(epoch)
 
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
-        return self._accumulators.after(epoch, added, self.job.classes)
+        if self._totals is None:
+            self._totals = self._accumulators.after(epoch, added, self.job.classes)
+        return self._totals
 
     def _keep_totals(self, epoch: int, totals: bytes) -> None:
-        self._accumulators.write(epoch, totals, self._fence)
+        self._accumulators.write(epoch, totals)
 
     # ------------------------------------------------------------------ behind the barrier
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from flinkish.common.logger_levels import configure_loggers
+from flinkish.common.storage import is_local
 from flinkish.core.source import RecordDecoder
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
@@ -42,6 +43,10 @@ from flinkish.spark.executors import register_data_source
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+
+#: How often requests of user code for the next epoch are looked for where each look is a request to the storage, in
+#: seconds.
+_ASK_REMOTE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         #: when an epoch was looked for last (in s of the monotonic clock), and the newest request that was known then
         self._looked_s = -math.inf
         self._request = -1
+        #: the newest request that was read, and when to read it again (in s of the monotonic clock)
+        self._newest_request, self._ask_at_s = -1, -math.inf
         #: the last epoch that was asked for, and its times
         self._times: tuple[int, EpochTimes | None] = (0, None)
 
@@ -145,9 +152,11 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
     def _is_due(self) -> bool:
         """Whether it is time for an epoch: the interval is over, or user code has requested an epoch since the last
         one was looked for."""
-        files = self._query.deployment.files
-        request = -1 if files is None else EpochRequest(files.query).newest()
-        now_s = time.monotonic()
+        files, now_s = self._query.deployment.files, time.monotonic()
+        if files is not None and now_s >= self._ask_at_s:
+            self._newest_request = EpochRequest(files.query).newest()
+            self._ask_at_s = now_s if is_local(files.query) else now_s + _ASK_REMOTE_S
+        request = self._newest_request
         if now_s - self._looked_s < self._query.interval_ms / 1000 and request <= self._request:
             return False
         self._looked_s, self._request = now_s, max(request, self._request)

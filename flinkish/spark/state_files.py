@@ -1,6 +1,10 @@
-"""Deletes what a failed run of an epoch has written to the files in which Spark keeps the state of a query.
+"""Deletes files of a query that count no more: what a failed run of an epoch has written of the state that Spark keeps,
+and, where each file that Spark deletes costs several requests, what no start of the query needs any more.
 
-    <query>/state/<operator>/<partition>/18.delta    the state after batch 17
+    <query>/state/<operator>/<partition>/18.delta    the state after batch 17, as changes of the version before
+    <query>/state/<operator>/<partition>/18.snapshot the same as a whole
+    <query>/offsets/17, <query>/commits/17           batch 17 is planned, is committed
+    <query>/prepared/17.json, <query>/prepared/17/   what epoch 17 gives to sinks (runtime/prepared_epoch.py)
 
 Rule: the state after an epoch is that of the run which prepares the epoch. Spark's file manager never replaces a file
 of state that is there already: the state of a failed run would stay, beside the output of the run that took its place.
@@ -9,16 +13,19 @@ So the files of the failed run are deleted before the epoch runs again.
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from pyspark import TaskContext
 
-from flinkish.common.storage import local_path
+from flinkish.common.storage import is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
+from flinkish.core.fence import Fence
+from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.spark.object_stores import delete_objects
 
 _KINDS = ("delta", "snapshot", "changelog", "zip")
 
@@ -44,9 +51,9 @@ def delete_state_from(query: str, version: int) -> None:
 def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
     """Delete what an earlier try of the running Spark task has written as the state after a batch, or a later one.
 
-    To be called in a Spark task of a level before it hands anything to the state store. On a local file system each
-    task looks for such files, which takes microseconds. Elsewhere, where a look is a request, it does so only if Spark
-    says that it has tried the task before (Spark does not say so of a whole stage that is run again).
+    To be called in a Spark task of a level before it hands anything to the state store. Each task looks for such a
+    file, since Spark does not say so when a whole stage is run again; where a look is a request, for the one file that
+    each commit of the state store writes.
 
     Args:
         query: directory of the query.
@@ -57,12 +64,84 @@ def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
     if context is None:
         return
     folder, version = posixpath.join(query, "state", str(operator), str(context.partitionId())), batch + 1
-    local = local_path(folder)
-    again = context.attemptNumber() > 0
-    if local is not None:
-        again = any(os.path.exists(os.path.join(local, f"{version}.{kind}")) for kind in _KINDS)
-    if again:
+    kinds: tuple[str, ...] = _KINDS
+    if not is_local(folder):
+        provider = context.getLocalProperty("spark.sql.streaming.stateStore.providerClass") or ""
+        kinds = ("changelog",) if "RocksDB" in provider else ("delta",)
+    if any(storage_of(folder).exists(posixpath.join(folder, f"{version}.{kind}")) for kind in kinds):
         _delete(folder, version)
+
+
+#: How many epochs pass between two deletions by `OldFiles`.
+_EPOCHS_OF_A_DELETION = 20
+
+_LOG_FILE = re.compile(r"(?:offsets|commits)/(\d+)")
+_STATE_FILE = re.compile(r"(state/.+)/(\d+)\.(delta|snapshot)")
+_PREPARED_FILE = re.compile(r"prepared/(\d+)(?:\.json|/.+)")
+
+
+def old_files(names: Iterable[str], batch: int, epoch: int) -> list[str]:
+    """Those of a query's files that no start of the query needs any more, in the order in which they are to be deleted.
+
+    The offsets, commits and versions of the state of the last `RETAINED_EPOCHS` batches stay, with the snapshot that
+    the oldest of these versions is made from; so do prepared epochs that may be delivered again.
+
+    Args:
+        names: the files, relative to the query's directory.
+        batch: the last batch that is committed.
+        epoch: its number among the epochs of the job.
+    """
+    names = sorted(names)
+    oldest = batch - RETAINED_EPOCHS
+    bases: dict[str, int] = {}
+    for found in filter(None, map(_STATE_FILE.fullmatch, names)):
+        if found[3] == "snapshot" and int(found[2]) <= oldest + 1:
+            bases[found[1]] = max(int(found[2]), bases.get(found[1], 0))
+
+    def is_old(name: str) -> bool:
+        if found := _LOG_FILE.fullmatch(name):
+            return int(found[1]) < oldest
+        if found := _STATE_FILE.fullmatch(name):
+            base = bases.get(found[1], 0)
+            return int(found[2]) < base or int(found[2]) == base and found[3] == "delta"
+        prepared = _PREPARED_FILE.fullmatch(name)
+        return prepared is not None and int(prepared[1]) <= epoch - 2
+
+    # the file of a prepared epoch goes before the files that it refers to, without which it would be a damaged one
+    return sorted(filter(is_old, names), key=lambda name: not name.endswith(".json"))
+
+
+class OldFiles:
+    """Deletes the old files of a query on S3, many at a time, in place of Spark and of each epoch.
+
+    Args:
+        spark: the session.
+        query: the directory of the query.
+        first_epoch: the number of the query's batch 0 among the epochs of the job.
+    """
+
+    def __init__(self, spark: Any, query: str, first_epoch: int) -> None:
+        self._spark = spark
+        self._query = query
+        self._first_epoch = first_epoch
+        self._next = -1
+
+    def delete(self, committed: int, fence: Fence) -> None:
+        """Delete what is old if that was not done for a while. ``committed``: the last epoch that is committed.
+
+        Raises:
+            FencedError: this driver does not own the job any more.
+        """
+        if committed < self._next:
+            return
+        self._next = committed + _EPOCHS_OF_A_DELETION
+        with storage_errors("delete old files of", self._query):
+            entries = storage_of(self._query).list(self._query, recursive=True)
+            paths = {entry.name: entry.path for entry in entries if entry.is_file}
+            old = old_files(paths, committed - self._first_epoch, committed)
+            if old:
+                fence.check()
+                delete_objects(self._spark, self._query, [paths[name] for name in old])
 
 
 def _delete(folder: str, version: int) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import local_path
-from flinkish.core.fence import NO_FENCE, Fence
+from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError, message_of
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
@@ -117,7 +117,8 @@ class Deployment:
         return f"{self.attempt}-{zlib.crc32(self.blob + files):08x}"
 
     def begin_task(self) -> bool:
-        """Prepare the worker for a Spark task, and check the fence. To be called before each share of work.
+        """Prepare the worker for a Spark task, and check the fence at this process's first one in the epoch. To be
+        called before each share of work.
 
         Returns whether the Spark task has just begun: further calls in the same task do nothing.
 
@@ -127,7 +128,10 @@ class Deployment:
         context = task_context()
         task = None if context is None else context.taskAttemptId()
         if task is None or _begun.get(self.job_id) != task:
-            self.fence.check()
+            if task is None:
+                self.fence.check()
+            else:
+                _fence_of_tasks.check(self.fence, self.job_id, self.attempt, current_epoch(self))
             _begun[self.job_id] = task
             folder = _folder_of_files()
             if folder is not None:
@@ -213,6 +217,7 @@ def _prepare_worker() -> None:
 
 #: id of a job -> the Spark task of it that began last in this process; None: outside of tasks
 _begun: dict[str, int | None] = {}
+_fence_of_tasks = FenceOfEpochs()
 _collector = WorkerCollector()
 _books: dict[tuple[str, str], AddressBook] = {}
 

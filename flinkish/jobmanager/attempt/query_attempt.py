@@ -40,7 +40,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocat
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.launch.spark_version import local_file_manager, plans_with_start
+from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.clock import ClockWatch
 from flinkish.runtime.deployment import JobDescriptor
@@ -49,10 +49,11 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.executors import LostExecutors, interpreter_settings
 from flinkish.spark.failures import translate
+from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
 from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import (
     epochs_that_do_not_run,
@@ -61,6 +62,7 @@ from flinkish.spark.session import (
     settings_in_force,
 )
 from flinkish.spark.split_source import show_records_in_progress
+from flinkish.spark.state_files import OldFiles
 from flinkish.spark.worker import Deployment, deploy, numbers_announced
 
 _log = logging.getLogger("flinkish.JobMaster")
@@ -69,8 +71,8 @@ _log = logging.getLogger("flinkish.JobMaster")
 _POLL_S = 0.02
 #: The same under Spark Connect, where each check is a request to the server.
 _REMOTE_POLL_S = 0.1
-#: Seconds between two checks of whether this driver still owns the job, besides those of each epoch.
-_CHECK_OWNER_S = 1.0
+#: Seconds between two looks at the clock and at the executors.
+_LOOK_S = 1.0
 
 
 class AttemptObserver(Protocol):
@@ -157,6 +159,7 @@ class QueryAttempt:
         self.location = location
         self._reported = self._committed = location.first_epoch - 1
         self._prepared = PreparedEpochs(prepared_directory(location.path))
+        self._old_files = OldFiles(self.spark, location.path, location.first_epoch)
 
     # ------------------------------------------------------------------ called by the query, for each epoch
 
@@ -184,10 +187,8 @@ class QueryAttempt:
         return self._running.given_up
 
     def after_epoch(self, report: EpochReport) -> None:
-        """Report an epoch that is done but for Spark's own commit. Raises FencedError if the job has another owner, and
-        StopQuery if the epoch was given up."""
+        """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self._running.gate.go_through()
-        self.directory.check_owner(self.job.name)
         self._show_records(report)
         self._tell(report)
 
@@ -330,12 +331,9 @@ class QueryAttempt:
         return end or self._refused or self._running.given_up
 
     def _start(self, run: QueryRun, deployment: Deployment) -> Any:
-        settings = self._packing | query_settings(
-            self._settings.state_backend,
-            self.partitions,
-            self.job.settings.source_batch_size,
-            local_file_manager(self.spark) if self.directory.is_local else None,
-        )
+        backend = self._settings.state_backend
+        settings = self._packing | query_settings(backend, self.partitions, self.job.settings.source_batch_size)
+        settings |= file_settings(self.spark, self.location.path, backend)
         settings |= interpreter_settings(self.spark)
         options = run.options
         if not plans_with_start():
@@ -359,19 +357,22 @@ class QueryAttempt:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
 
     def _follow(self, query: Any) -> None:
-        checked = time.monotonic()
+        looked = asked = time.monotonic()
+        ask_s = interval_s(self.location.path)
         while query.isActive:
             self._look_whether_idle(query)
             if self._ends or self._is_over():
                 self._end(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
-            if time.monotonic() - checked > _CHECK_OWNER_S:
-                self.directory.check_owner(self.job.name)
+            if time.monotonic() - looked > _LOOK_S:
                 self._look_at_clock()
-                self._failure = self._failure or self._running.overdue(self.location, self._committed)
                 self._look_at_executors()
-                checked = time.monotonic()
+                looked = time.monotonic()
+            if time.monotonic() - asked > ask_s:
+                self.directory.check_owner(self.job.name)
+                self._failure = self._failure or self._running.overdue(self.location, self._committed)
+                asked = time.monotonic()
             query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
         self._running.await_end(query, must_go_on=not self._stop.is_set())
         self._look_for_commits(query)
@@ -466,7 +467,10 @@ class QueryAttempt:
 
     def _clean_up(self, committed: int) -> None:
         self._take_reports(committed)
-        self._prepared.delete_up_to(committed - 2, self.directory.fence)
+        if deletes_old_files_itself(self.location.path, self._settings.state_backend):
+            self._old_files.delete(committed, self.directory.fence)
+        else:
+            self._prepared.delete_up_to(committed - 2, self.directory.fence)
 
     def _take_reports(self, committed: int | None) -> None:
         """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""

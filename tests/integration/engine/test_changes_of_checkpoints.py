@@ -66,8 +66,9 @@ class Job:
         driver_bytes = self.random.choice([0, DRIVER_BYTES])
         return IncrementalWriter(self.session, self.state, self.changes, self.ledger, driver_bytes)
 
-    def pass_an_epoch(self) -> None:
-        """Some entries get other rows, or none."""
+    def pass_an_epoch(self, in_list: bool | None = None) -> None:
+        """Some entries get other rows, or none. ``in_list``: the list of parts has the changes itself; None: it is left
+        to chance."""
         self.epoch += 1
         changes = [self._change() for _ in range(self.random.randrange(self.least_changes, 12))]
         # of one entry an epoch says one thing
@@ -75,8 +76,11 @@ class Job:
         whole = {(c.state, c.namespace, c.key) for c in entries.values() if not c.map_key}
         entries = {e: c for e, c in entries.items() if not c.map_key or (c.state, c.namespace, c.key) not in whole}
         apply_changes(self.rows, entries.values())
-        names = [write_changes(self.ledger.path, self.epoch, [encode_changes(self.epoch, entries.values())])]
-        write_parts(self.ledger.path, self.epoch, names)
+        encoded = [encode_changes(self.epoch, entries.values())]
+        if self.random.random() < 0.5 if in_list is None else in_list:
+            write_parts(self.ledger.path, self.epoch, [], encoded)
+        else:
+            write_parts(self.ledger.path, self.epoch, [write_changes(self.ledger.path, self.epoch, encoded)])
 
     def _change(self) -> Change:
         chance = self.random
@@ -234,7 +238,7 @@ def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
     job.pass_an_epoch()
     first = job.take(base)
     assert first is not None
-    job.pass_an_epoch()
+    job.pass_an_epoch(in_list=damaged == "_parts.json")
     (file,) = Path(epoch_directory(job.ledger.path, job.epoch)).glob(damaged)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1

@@ -141,6 +141,28 @@ def test_only_the_parts_of_the_last_run_of_an_epoch_count_also_when_it_changes_n
     assert read_parts(str(tmp_path), 3) == []
 
 
+def test_changes_in_the_list_are_read_like_those_of_a_part(tmp_path: Path) -> None:
+    one, two = (encode_changes(3, [Change("a", "sum", "value", None, "k", None, (n,))]) for n in (1, 2))
+    part = write_changes(str(tmp_path), 3, [one])
+    write_parts(str(tmp_path), 3, [part], [two])
+    paths = read_parts(str(tmp_path), 3)
+    assert [Path(path).name for path in paths] == [part, "_parts.json"]
+    read = [batch.column("changes").to_pylist() for path in paths for batch in read_changes(path)]
+    assert read == [[one], [two]]
+
+
+def test_changes_in_a_list_in_which_a_bit_has_changed_are_never_read(tmp_path: Path) -> None:
+    write_parts(str(tmp_path), 3, [], [encode_changes(3, [Change("a", "sum", "value", None, "k", None, (1,))])])
+    (path,) = map(Path, read_parts(str(tmp_path), 3))
+    written = path.read_bytes()
+    for position in range(0, len(written), 7):
+        data = bytearray(written)
+        data[position] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(CorruptStateError, match="epoch=3/_parts.json.*the next checkpoint is a full one"):
+            read_changes(str(path))
+
+
 def test_a_damaged_list_of_parts_is_named(tmp_path: Path) -> None:
     write_parts(str(tmp_path), 3, ["part-a.parquet"])
     (file,) = tmp_path.glob("*/_parts.json")

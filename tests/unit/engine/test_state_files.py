@@ -1,10 +1,16 @@
-"""What a run that failed has written of the state goes before its epoch runs again: Spark would keep it."""
+"""What a run that failed has written of the state goes before its epoch runs again: Spark would keep it. Those files of
+a query go that no start needs any more."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from flinkish.spark.state_files import delete_state_from
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.spark.state_files import delete_state_from, old_files
 
 KEPT = ("1.delta", ".1.delta.crc", "2.delta", "2.snapshot", "2.changelog", "2_6f-1a.zip", "SSTs")
 DELETED = ("3.delta", ".3.delta.crc", "3.snapshot", "3.changelog", "3_6f-1a.zip", "4.delta", "..3.delta.a.TID5.tmp.crc")
@@ -24,3 +30,60 @@ def test_only_versions_of_the_epoch_that_runs_again_are_deleted_in_all_partition
 
 def test_a_query_without_state_has_nothing_to_delete(tmp_path: Path) -> None:
     delete_state_from(str(tmp_path / "spark"), 1)
+
+
+BATCH = 100
+#: The last batch before those whose start and end a query can go back to.
+OLD = BATCH - RETAINED_EPOCHS - 1
+
+
+def is_old(name: str, *beside: str) -> bool:
+    """Whether a file is old beside others, when the batch is committed as an epoch of a number that is 7 higher."""
+    return name in old_files([name, *beside], BATCH, BATCH + 7)
+
+
+@pytest.mark.parametrize("log", ["offsets", "commits"])
+def test_the_log_keeps_the_batches_that_can_be_gone_back_to(log: str) -> None:
+    assert is_old(f"{log}/{OLD}") and not is_old(f"{log}/{OLD + 1}") and not is_old(f"{log}/{BATCH + 1}")
+
+
+@pytest.mark.parametrize("folder", ["state/0/1", "state/1/0/left-keys"])
+def test_the_state_keeps_a_snapshot_and_what_has_changed_since(folder: str) -> None:
+    snapshot = f"{folder}/{OLD}.snapshot"
+    assert is_old(f"{folder}/{OLD}.delta", snapshot)
+    assert is_old(f"{folder}/{OLD - 1}.snapshot", snapshot)
+    assert not is_old(snapshot)
+    assert not is_old(f"{folder}/{OLD + 1}.delta", snapshot)
+
+
+def test_changes_of_state_stay_without_a_snapshot_of_the_oldest_version_that_is_needed() -> None:
+    deltas = [f"state/0/0/{version}.delta" for version in range(1, BATCH + 2)]
+    snapshots = ["state/0/1/50.snapshot", f"state/0/0/{BATCH}.snapshot"]
+    assert old_files([*deltas, *snapshots], BATCH, BATCH) == []
+
+
+def test_prepared_epochs_stay_that_may_be_delivered_again_and_their_files_go_after_them() -> None:
+    token = "0" * 32
+    names = [f"prepared/{epoch}{rest}" for epoch in (104, 105, 106, 107) for rest in (f"/{token}", ".json")]
+    assert old_files(names, BATCH, BATCH + 7) == [
+        "prepared/104.json", "prepared/105.json", f"prepared/104/{token}", f"prepared/105/{token}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["metadata", "sources/0/0", "state/0/_metadata/metadata", "state/0/0/_metadata/schema", "epoch-times", "commits/a"],
+)
+def test_files_without_a_number_of_a_batch_stay(name: str) -> None:
+    assert not is_old(name)
+
+
+@given(st.sets(st.integers(1, 60)), st.integers(0, 60))
+def test_every_version_that_can_be_gone_back_to_can_still_be_made(snapshots: set[int], batch: int) -> None:
+    versions = range(1, batch + 2)
+    names = {f"state/0/0/{version}.delta" for version in versions}
+    names |= {f"state/0/0/{version}.snapshot" for version in snapshots if version in versions}
+    left = names - set(old_files(names, batch, batch))
+    for version in range(max(1, batch + 1 - RETAINED_EPOCHS), batch + 2):
+        made_from = max((one for one in snapshots if one <= version and f"state/0/0/{one}.snapshot" in left), default=0)
+        assert all(f"state/0/0/{one}.delta" in left for one in range(made_from + 1, version + 1))

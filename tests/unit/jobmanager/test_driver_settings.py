@@ -1,0 +1,44 @@
+"""What the driver says of settings that work, but not as one would wish."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flinkish.common import Configuration
+from flinkish.jobmanager.settings import driver_settings
+
+
+def note(job_dir: str, interval: str, **settings: str) -> str | None:
+    configuration = Configuration()
+    for key, value in {"flinkish.job.dir": job_dir, "flinkish.epoch.interval": interval, **settings}.items():
+        configuration.set_string(key, value)
+    return driver_settings(configuration).note_on_requests
+
+
+@pytest.fixture(autouse=True)
+def _no_look_for_the_region_of_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    ("interval", "often"), [("0 ms", "without a pause"), ("1 s", "every 1 s"), ("4999 ms", "every 4.999 s")]
+)
+def test_frequent_epochs_on_an_object_store_are_noted_with_their_cost(interval: str, often: str) -> None:
+    text = note("s3a://bucket/jobs/a", interval)
+    assert text is not None and text.startswith(f"epochs begin {often} (flinkish.epoch.interval)")
+    assert "s3a://bucket/jobs/a" in text and "\n" not in text
+
+
+@pytest.mark.parametrize("interval", ["5 s", "10 s"])
+def test_an_interval_of_seconds_is_nothing_to_speak_of(interval: str) -> None:
+    assert note("s3://bucket/jobs/a", interval) is None
+
+
+def test_frequent_epochs_on_a_disk_are_nothing_to_speak_of(tmp_path: Path) -> None:
+    assert note(str(tmp_path), "0 ms") is None
+
+
+def test_a_run_that_ends_with_what_is_there_is_nothing_to_speak_of() -> None:
+    assert note("s3://bucket/jobs/a", "0 ms", **{"execution.trigger": "available-now"}) is None
