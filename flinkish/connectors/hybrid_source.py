@@ -77,7 +77,7 @@ class HybridSource(SplitSource):
         stage, _ = _parts(split_id)
         return stage, self._sources[stage].side_by_side
 
-    def subtask_of(self, split_id: str, parallelism: int) -> int:
+    def subtask_of(self, split_id: str, parallelism: int) -> int | None:
         stage, name = _parts(split_id)
         return self._sources[stage].subtask_of(name, parallelism)
 

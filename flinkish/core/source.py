@@ -14,7 +14,6 @@ Both are replayable: an epoch that runs again reads the same records.
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -318,9 +317,10 @@ class SplitSource(Source):
     def create_reader(self) -> SplitReader:
         """A new reader for one subtask."""
 
-    def subtask_of(self, split_id: str, parallelism: int) -> int:
-        """The subtask that reads a split, for splits that are read side by side; it must never change."""
-        return zlib.crc32(split_id.encode()) % parallelism
+    def subtask_of(self, split_id: str, parallelism: int) -> int | None:
+        """The subtask that reads a split, for splits that are read side by side; None: the subtasks take turns, in the
+        order in which the splits are found. Called once, when the split is found; the split stays with its subtask."""
+        return None
 
     def declared_splits(self) -> tuple[str, ...]:
         """The ids of splits that are known before any record is read, so that one without records holds the watermark

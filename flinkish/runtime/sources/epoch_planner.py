@@ -164,7 +164,8 @@ class EpochPlanner:
         open_splits, begun = list(start.open), []
         for index in range(start.next, len(self._splits)):
             split = self._splits[index]
-            begun.append(self._source.subtask_of(split.id, self._parallelism))
+            owner = self._source.subtask_of(split.id, self._parallelism)
+            begun.append(index % self._parallelism if owner is None else owner)
             open_splits.append(OpenSplit(index, begun[-1], split.start))
         return open_splits, begun
 
@@ -190,7 +191,7 @@ class EpochPlanner:
         after = []
         for one, name, (end, last), amount, cost in zip(open_splits, names, ends, units, costs):
             if name in held:
-                self._held.append((self._source.subtask_of(name, self._parallelism), name))
+                self._held.append((one.subtask, name))
                 after.append(one)
                 continue
             self._is_read(name, amount * cost.records)

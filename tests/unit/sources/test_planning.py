@@ -22,6 +22,7 @@ from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.sources import split_list
+from flinkish.runtime.sources.epoch_planner import EpochPlanner
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
@@ -431,3 +432,29 @@ def test_an_offset_is_the_same_text_for_the_same_place() -> None:
     progress = SourceProgress(complete=True)
     assert json.dumps(progress.encode()) == json.dumps(replace(progress).encode())
     assert list(progress.encode()) == sorted(progress.encode())
+
+
+class _OwnedByLast(LetteredSource):
+    """All of its splits are read by the last subtask."""
+
+    def subtask_of(self, split_id: str, parallelism: int) -> int:
+        return parallelism - 1
+
+
+def test_splits_that_are_read_side_by_side_take_turns_and_stay_with_the_subtask_that_has_begun_them() -> None:
+    sizes, limits = dict.fromkeys("abcdef", 10), SourceLimits(max_records=6)
+    store = SegmentsInMemory()
+    by_version = [
+        JobEnumerator(job_of(source(sizes, together=True), 3, limits), store, ManualClock(7))
+        for source in (_OwnedByLast, LetteredSource)
+    ]
+    first, turns = (enumerator.next_offset({}) for enumerator in by_version)
+    assert [len(share.ranges) for share in by_version[1].shares({}, turns)] == [2, 2, 2]
+    assert [len(share.ranges) for share in by_version[0].shares({}, first)] == [0, 0, 6]
+    then = by_version[1].next_offset(first)
+    assert [len(share.ranges) for share in by_version[1].shares(first, then)] == [0, 0, 6]
+    source = LetteredSource(sizes, together=True)
+    planner = EpochPlanner(source, source.create_enumerator(()), 3, limits, store)
+    progress = SourceProgress.decode(then["sources"]["letters"], "")
+    planner.discover(progress, 3)
+    assert planner.next(progress, 3, {"a": 0}).held == ((2, "a"),)
