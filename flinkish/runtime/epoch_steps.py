@@ -196,8 +196,12 @@ class Acknowledgements:
             for one in coordinated_sources(job)
             if type(one.source).acknowledge is not SplitSource.acknowledge
         }
-        #: source uid -> split -> the position that the source was told last
-        self._told: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
+        #: source uid -> split -> the position that the source must be told of
+        self._moved: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
+        #: source uid -> index of the first split that had not ended in the last offset that was looked at, and the
+        #: positions in that offset from this split on
+        self._firsts = dict.fromkeys(self._listening, 0)
+        self._seen: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
         self._changed = threading.Condition()
         self._offsets: list[str] = []
         self._closing = False
@@ -240,15 +244,16 @@ class Acknowledgements:
 
     def _tell(self, uid: str, source: SplitSource, offsets: list[str]) -> None:
         try:
-            positions: dict[str, int] = {}
+            moved, seen = self._moved[uid], self._seen[uid]
             for offset in map(json.loads, offsets):
                 if offset != NOTHING_READ:
                     progress = SourceProgress.decode(offset["sources"][uid], self._where)
-                    positions.update(progress.positions(self._store))
-            told = self._told[uid]
-            moved = {split: at for split, at in positions.items() if told.get(split) != at}
+                    positions = progress.positions(self._store, self._firsts[uid])
+                    moved.update((split, at) for split, at in positions.items() if seen.get(split) != at)
+                    self._firsts[uid] = progress.oldest_open
+                    seen = self._seen[uid] = progress.positions(self._store, progress.oldest_open)
             if moved:
-                source.acknowledge(moved)
-                told.update(moved)
+                source.acknowledge(dict(moved))
+                moved.clear()
         except Exception as error:
             _log.warning("%s: source uid %s could not be told what is committed: %s", self._where, uid, error)

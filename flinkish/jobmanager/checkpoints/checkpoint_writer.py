@@ -23,6 +23,7 @@ from flinkish.jobmanager.savepoints.manifest import SAVEPOINT_VERSION, VERSION_W
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
@@ -77,12 +78,17 @@ class CheckpointWriter:
         epoch = description.epoch
         positions = attempt.positions(epoch)
         description = replace(
-            description, offsets=positions, watermarks=barrier.watermarks, state_bytes=barrier.state_bytes
+            description,
+            offsets={uid: shown_position(position) for uid, position in positions.items()},
+            watermarks=barrier.watermarks,
+            state_bytes=barrier.state_bytes,
         )
         written = self._write_state(attempt, epoch)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
-        self.directory.write(description.id, self._manifest(attempt, description, written, barrier.accumulators))
+        self.directory.write(
+            description.id, self._manifest(attempt, description, positions, written, barrier.accumulators)
+        )
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(description, rows_written=written.rows, incremental=written.incremental)
 
@@ -192,7 +198,12 @@ class CheckpointWriter:
         return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
 
     def _manifest(
-        self, attempt: QueryAttempt, description: CheckpointDescription, written: _Written, accumulators: bytes
+        self,
+        attempt: QueryAttempt,
+        description: CheckpointDescription,
+        positions: dict[str, str],
+        written: _Written,
+        accumulators: bytes,
     ) -> Manifest:
         job = attempt.job
         return Manifest(
@@ -201,7 +212,7 @@ class CheckpointWriter:
             epoch=description.epoch,
             time_ms=time.time_ns() // 1_000_000,
             operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
-            sources=description.offsets,
+            sources=positions,
             watermarks=description.watermarks,
             states=read_states(attempt.directory),
             state=written.state,

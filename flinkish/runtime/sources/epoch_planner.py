@@ -132,7 +132,7 @@ class EpochPlanner:
             assigned = start.next + len(begun)
         splits = start.splits
         if len(self._splits) > len(splits) or len(splits.tail) and start.next < assigned:
-            splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
+            splits = splits.with_splits(self._splits, start.next, {one.number for one in start.open}, self._store)
         complete = start.complete or self._enumerator.complete
         stops, held = tuple(sorted(self._stops)), tuple(self._held)
         state = self._enumerator.snapshot_state()

@@ -15,6 +15,9 @@ from flinkish.errors import SavepointError
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList
 
+#: The most splits that `shown_position` leaves: of those that have ended, and of the others.
+ENDED_SHOWN, SPLITS_SHOWN = 10, 1_000
+
 
 def encode_position(progress: SourceProgress, store: SegmentStore, known: Mapping[str, str] | None = None) -> str:
     """Encode the progress of a source for a savepoint."""
@@ -27,6 +30,21 @@ def encode_position(progress: SourceProgress, store: SegmentStore, known: Mappin
             going.append([split.id, positions.get(index, split.start), split.end, split.info])
     found = {"complete": progress.complete, "ended": ended, "known": dict(known or {}), "splits": going}
     return json.dumps(found if progress.state is None else {**found, "state": progress.state})
+
+
+def shown_position(position: str) -> str:
+    """A position for people to look at: of a source with thousands of splits only the newest that have ended, and the
+    first that have not, with the numbers of both as ``ended_count`` and ``splits_count``."""
+    try:
+        found = SourcePosition.decode(position, "")
+    except SavepointError:
+        # it is an offset of Spark
+        return position
+    if len(found.ended) <= ENDED_SHOWN and len(found.splits) <= SPLITS_SHOWN:
+        return position
+    counts = {"ended_count": len(found.ended), "splits_count": len(found.splits)}
+    shown = {"ended": found.ended[-ENDED_SHOWN:], "splits": found.splits[:SPLITS_SHOWN]}
+    return json.dumps({**vars(found), **shown, **counts})
 
 
 def known_in(position: str | None) -> dict[str, str]:
@@ -48,5 +66,5 @@ def decode_position(text: str, uid: str, store: SegmentStore) -> SourceProgress:
     found = SourcePosition.decode(text, f"source uid {uid}")
     splits = [SourceSplit(*split) for split in found.splits]
     ended = [SourceSplit(name) for name in found.ended]
-    known = SplitList().with_splits([*ended, *splits], (), store)
+    known = SplitList().with_splits([*ended, *splits], 0, frozenset(), store)
     return SourceProgress(known, next=len(ended), complete=found.complete, state=found.state)
