@@ -262,6 +262,9 @@ class _HybridEnumerator(SplitEnumerator):
             enumerator.close()
             self._stage, self._current, self._before = self._stage + 1, None, len(known)
 
+    def expect(self, splits: Sequence[SourceSplit]) -> None:
+        self._enumerator().expect(list(map(_inner, splits)))
+
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         return self._enumerator().end_of(_inner(split), position)
 

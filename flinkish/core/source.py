@@ -228,6 +228,10 @@ class SplitEnumerator(ABC):
     def complete(self) -> bool:
         """Whether `discover` will never find another split."""
 
+    def expect(self, splits: Sequence[SourceSplit]) -> None:  # noqa: B027 - optional
+        """Called with splits that `end_of` and `cost` will soon be called with, in this order, if the epoch is large
+        enough for all of them. If each answer is a request, make the requests at the same time."""
+
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         """How far the split can be read now, at least ``position``, and whether that is its end. Called before each
         epoch for each open split. ``(None, True)`` means: only as a whole, to an end that the reader finds.

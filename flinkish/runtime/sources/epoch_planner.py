@@ -16,6 +16,9 @@ from flinkish.runtime.sources.alignment import UNLIMITED, SourceStream
 from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 
+#: The number of splits behind the one that a subtask begins which the enumerator is to expect.
+_AHEAD = 64
+
 
 @dataclass
 class _Budget:
@@ -225,6 +228,10 @@ class EpochPlanner:
         for one in start.open:
             current[one.subtask] = one
         waiting = iter(range(start.next, len(self._splits)))
+        expected = start.next + max(self._parallelism, _AHEAD)
+        self._enumerator.expect(
+            [*(self._splits[one.number] for one in start.open), *self._splits[start.next : expected]]
+        )
         begun: list[int] = []
         self._held = [(n, "") for n in range(self._parallelism) if not self._may_read(str(n))]
         budgets = self._budgets(current, len(self._splits) - start.next)
@@ -238,6 +245,9 @@ class EpochPlanner:
                 number = next(waiting, None)
                 if number is None:
                     continue
+                if number + _AHEAD // 2 > expected:
+                    self._enumerator.expect(self._splits[expected : number + _AHEAD])
+                    expected = number + _AHEAD
                 begun.append(subtask)
                 going = OpenSplit(number, subtask, self._splits[number].start)
             before = budgets[subtask].records
