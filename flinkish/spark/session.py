@@ -274,6 +274,15 @@ def is_remote(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+#: The number of slots to assume of a server of Spark Connect, which does not say how many it has.
+_REMOTE_SLOTS = 16
+
+
+def slots_of(spark: Any) -> int:
+    """How many tasks can run at the same time on the executors that a session has."""
+    return _REMOTE_SLOTS if is_remote(spark) else max(1, int(spark.sparkContext.defaultParallelism))
+
+
 def may_run_on_other_machines(spark: Any) -> bool:
     """Whether the executors of a session may run on other machines than its driver. False for a server of Spark Connect
     that does not tell its master."""

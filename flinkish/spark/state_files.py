@@ -13,6 +13,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +21,9 @@ from pyspark import TaskContext
 
 from flinkish.common.storage import local_path, place
 from flinkish.common.storage_errors import storage_errors
+
+#: The number of partitions whose files are deleted at the same time.
+_THREADS = 64
 
 _KINDS = ("delta", "snapshot", "changelog", "zip")
 
@@ -37,10 +41,16 @@ def delete_state_from(query: str, version: int) -> None:
             filesystem.delete_dir(root)
         return
     state = posixpath.join(query, "state")
-    for operator in _directories(state):
-        for partition in _directories(posixpath.join(state, operator)):
-            if partition.isdigit():
-                _delete(posixpath.join(state, operator, partition), version)
+    folders = [
+        posixpath.join(state, operator, partition)
+        for operator in _directories(state)
+        for partition in _directories(posixpath.join(state, operator))
+        if partition.isdigit()
+    ]
+    with ThreadPoolExecutor(_THREADS, "flinkish-delete-state") as pool:
+        # a wide job has thousands of partitions, each of which takes a request or more, before it can go on
+        for _ in pool.map(lambda folder: _delete(folder, version), folders):
+            pass
 
 
 def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
