@@ -21,7 +21,7 @@ from dataclasses import replace
 from flinkish.core.source import SplitSource
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
-from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.epoch_report import EpochReport, sources_have_ended, sum_up
 from flinkish.runtime.epoch_sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
@@ -51,11 +51,11 @@ class EpochSteps(ABC):
         if prepared is not None:
             if sized:
                 self._forget_times()
-            return self._commit(prepared)
+            return self._commit(prepared, tuple(map(TaskReport.decode, prepared.reports)))
         begun_s = time.monotonic()
-        prepared = self._prepare(epoch)
+        prepared, tasks = self._prepare(epoch)
         prepared_s = time.monotonic()
-        report = self._commit(prepared)
+        report = self._commit(prepared, tasks)
         ended_s = time.monotonic()
         if sized:
             work_ms = work_of(self.job, report.tasks)
@@ -64,7 +64,8 @@ class EpochSteps(ABC):
 
     # ------------------------------------------------------------------ before the barrier
 
-    def _prepare(self, epoch: int) -> PreparedEpoch:
+    def _prepare(self, epoch: int) -> tuple[PreparedEpoch, tuple[TaskReport, ...]]:
+        """Run the tasks and prepare the epoch; returns it, and the reports of its tasks, decoded."""
         job = self.job
         reports: list[bytes] = []
         committables: list[bytes] = []
@@ -78,12 +79,12 @@ class EpochSteps(ABC):
                 changes.append(data)
         if job.settings.changelog:
             self._list_changes(epoch, changes)
-        tasks = list(map(TaskReport.decode, reports))
+        tasks = tuple(map(TaskReport.decode, reports))
         reached = watermarks_of(job, tasks)
         if reached:
             self._keep_reached(reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
-        end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
+        end_of_input = sources_have_ended(job, tasks)
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
         added = [task.accumulators for task in tasks if task.accumulators]
         if added:
@@ -94,13 +95,13 @@ class EpochSteps(ABC):
             passed(Phase.EPOCH_PREPARED, epoch=epoch)
         if any(task.commit_requested for task in tasks):
             self._request_next(epoch)
-        return prepared
+        return prepared, tasks
 
     # ------------------------------------------------------------------ behind the barrier
 
-    def _commit(self, prepared: PreparedEpoch) -> EpochReport:
+    def _commit(self, prepared: PreparedEpoch, tasks: tuple[TaskReport, ...]) -> EpochReport:
         commits = self._commit_sinks(prepared)
-        report = sum_up(self.job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        report = sum_up(self.job, prepared.epoch, prepared.time_ms, tasks, commits)
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if not added:
             return report

@@ -44,6 +44,9 @@ Target = tuple[int, int, list[bytes]]
 #: Commits the targets of sinks that commit in the driver.
 DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 
+#: The most Spark tasks that commit an epoch: a commit takes less time than a task, and each task gets all targets.
+_MAX_COMMIT_TASKS = 64
+
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
 _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
 
@@ -59,7 +62,7 @@ class CommitFunction:
     targets: tuple[Target, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Commit the targets whose positions are the rows of one Spark partition."""
+        """Commit the targets whose positions are the rows of one Spark partition, one after the other."""
         with failures_marked(self.deployment.secret):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
@@ -210,7 +213,7 @@ class _SparkEpoch(EpochSteps):
         function = CommitFunction(
             self._deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
         )
-        result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
+        result = _numbers(session, len(targets), _MAX_COMMIT_TASKS).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
         return [CommitReport(**row) for row in result.to_pylist()]
 
     def _write_frame(
@@ -218,7 +221,7 @@ class _SparkEpoch(EpochSteps):
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
         function = ReadFunction(self._files, tuple(subtasks), self._deployment.secret)
-        records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
+        records = _numbers(session, len(subtasks), len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()
         try:
@@ -232,9 +235,9 @@ def _commit_here(commit: EpochCommit, targets: list[Target]) -> list[CommitRepor
     return [commit.commit(*target) for target in targets]
 
 
-def _numbers(session: Any, count: int) -> Any:
-    """A DataFrame of the numbers from 0 to ``count`` - 1, each in a Spark partition of its own."""
-    return session.range(0, count, 1, count)
+def _numbers(session: Any, count: int, most: int) -> Any:
+    """A DataFrame of the numbers from 0 to ``count`` - 1, in as many Spark partitions, but at most ``most``."""
+    return session.range(0, count, 1, min(count, most))
 
 
 def _ddl(sink: DataFrameSink, input_type: TypeInformation) -> Any:
