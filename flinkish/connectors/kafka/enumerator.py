@@ -122,6 +122,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
     Args:
         restored: the splits of the savepoint that the job was started from.
         clock: gives seconds and never goes back.
+        sample: as for `RecordSizes`; None: records are read from the brokers.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         settings: KafkaSourceSettings,
         restored: Sequence[SourceSplit],
         clock: Callable[[], float] = time.monotonic,
+        sample: Callable[[Partition, int], float | None] | None = None,
     ) -> None:
         self._settings = settings
         self._restored = {split.id for split in restored}
@@ -148,7 +150,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         self._endless = [split for split in going if split.end is None]
         self._warned: set[Partition] = set()
         self._sampler: Any = None
-        self._sizes = RecordSizes(self._sample)
+        self._sizes = RecordSizes(sample or self._sample)
 
     def start(self, context: SplitEnumeratorContext) -> None:
         state = context.state or {}
