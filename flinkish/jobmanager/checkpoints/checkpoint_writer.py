@@ -19,7 +19,7 @@ from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.savepoints.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, Manifest, TableVersion
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_classes import ProgramClasses
@@ -76,7 +76,7 @@ class CheckpointWriter:
     ) -> CheckpointDescription:
         """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
         epoch = description.epoch
-        positions = attempt.positions(epoch)
+        positions = attempt.positions(epoch, self.directory.store_ids)
         description = replace(
             description,
             offsets={uid: shown_position(position) for uid, position in positions.items()},
@@ -218,5 +218,5 @@ class CheckpointWriter:
             state=written.state,
             changes=written.changes,
             accumulators=base64.b64encode(accumulators).decode(),
-            savepoint_version=SAVEPOINT_VERSION if written.changes is None else VERSION_WITH_CHANGES,
+            savepoint_version=version_of(positions, written.changes),
         )
