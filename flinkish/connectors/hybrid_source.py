@@ -77,7 +77,7 @@ class HybridSource(SplitSource):
         stage, _ = _parts(split_id)
         return stage, self._sources[stage].side_by_side
 
-    def subtask_of(self, split_id: str, parallelism: int) -> int:
+    def subtask_of(self, split_id: str, parallelism: int) -> int | None:
         stage, name = _parts(split_id)
         return self._sources[stage].subtask_of(name, parallelism)
 
@@ -261,6 +261,9 @@ class _HybridEnumerator(SplitEnumerator):
                 return [replace(split, id=_name(self._stage, split.id)) for split in found]
             enumerator.close()
             self._stage, self._current, self._before = self._stage + 1, None, len(known)
+
+    def expect(self, splits: Sequence[SourceSplit]) -> None:
+        self._enumerator().expect(list(map(_inner, splits)))
 
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         return self._enumerator().end_of(_inner(split), position)

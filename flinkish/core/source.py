@@ -14,7 +14,6 @@ Both are replayable: an epoch that runs again reads the same records.
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -229,6 +228,10 @@ class SplitEnumerator(ABC):
     def complete(self) -> bool:
         """Whether `discover` will never find another split."""
 
+    def expect(self, splits: Sequence[SourceSplit]) -> None:  # noqa: B027 - optional
+        """Called with splits that `end_of` and `cost` will soon be called with, in this order, if the epoch is large
+        enough for all of them. If each answer is a request, make the requests at the same time."""
+
     def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
         """How far the split can be read now, at least ``position``, and whether that is its end. Called before each
         epoch for each open split. ``(None, True)`` means: only as a whole, to an end that the reader finds.
@@ -318,9 +321,10 @@ class SplitSource(Source):
     def create_reader(self) -> SplitReader:
         """A new reader for one subtask."""
 
-    def subtask_of(self, split_id: str, parallelism: int) -> int:
-        """The subtask that reads a split, for splits that are read side by side; it must never change."""
-        return zlib.crc32(split_id.encode()) % parallelism
+    def subtask_of(self, split_id: str, parallelism: int) -> int | None:
+        """The subtask that reads a split, for splits that are read side by side; None: the subtasks take turns, in the
+        order in which the splits are found. Called once, when the split is found; the split stays with its subtask."""
+        return None
 
     def declared_splits(self) -> tuple[str, ...]:
         """The ids of splits that are known before any record is read, so that one without records holds the watermark

@@ -36,7 +36,8 @@ class CheckpointDescription:
     rows_written: int = 0
     #: operator uid -> size of its state in bytes, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
-    #: source uid -> position behind the last record of the epoch
+    #: source uid -> position behind the last record of the epoch; of a source with thousands of splits it names some,
+    #: with their numbers (``ended_count``, ``splits_count``)
     offsets: dict[str, str] = field(default_factory=dict)
     #: operator uid -> watermark
     watermarks: dict[str, int] = field(default_factory=dict)
@@ -74,7 +75,7 @@ class ExecutionDescription:
     #: Spark's id of the task
     task_id: int | None = None
     pid: int | None = None
-    #: the splits that the execution has read, if it is one of a source
+    #: the splits that the execution has read last, if it is one of a source; the number that is kept is bounded
     splits: tuple[str, ...] = ()
     records_in: int = 0
     records_out: int = 0

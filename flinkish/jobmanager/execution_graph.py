@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flinkish.errors import FlinkishError, redact
 from flinkish.jobmanager.description import (
@@ -54,6 +54,9 @@ class Execution:
     #: The most events that the story keeps. An execution has few; the bound is for safety.
     MAX_EVENTS = 16
 
+    #: The most splits that it names.
+    MAX_SPLITS = 64
+
     def __init__(self, vertex: VertexDescriptor, subtask: int, attempt: int, clock: Clock) -> None:
         self.vertex = vertex
         self.subtask = subtask
@@ -92,7 +95,7 @@ class Execution:
         self._restored_files += report.restored_files
         self._restored_bytes += report.restored_bytes
         self._metrics = report.metrics
-        self._splits.update(dict.fromkeys(report.splits))
+        self._read(report.splits)
         if report.watermark_ms is not None:
             self._watermark_ms = report.watermark_ms
         if report.state_bytes:
@@ -102,6 +105,14 @@ class Execution:
             self._place = report.place
         if report.finished:
             self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
+
+    def _read(self, splits: Iterable[str]) -> None:
+        """Remember the splits that were read last; a source of files reads new ones as long as the job runs."""
+        for split in splits:
+            self._splits.pop(split, None)
+            self._splits[split] = None
+        while len(self._splits) > self.MAX_SPLITS:
+            del self._splits[next(iter(self._splits))]
 
     def fail(self, failure: str) -> None:
         """Go to FAILED: this execution is the one that has failed the attempt."""

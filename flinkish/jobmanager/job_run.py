@@ -127,7 +127,7 @@ class JobRun:
         self.record: JobRecord | None = None
         self.checkpoints: Checkpoints = NoCheckpoints()
         self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
-        self.reports: list[EpochReport] = []
+        #: the last epoch that the sinks have committed in this run; None before the first one
         self.last_epoch: int | None = None
         self._attempts = -1
         #: in words, that earlier drivers have started the job; "": they have not
@@ -141,9 +141,6 @@ class JobRun:
         self._lock = threading.Lock()
         self.life.listener = self._status_changed
         self.life.to(JobStatus.CREATED, "the job graph is made")
-
-    #: The most epochs whose reports are kept.
-    MAX_REPORTS = 1000
 
     #: The number of events of the story that the failure of a job shows.
     TOLD_EVENTS = 10
@@ -369,11 +366,8 @@ class JobRun:
         self._notify(lambda observer: observer.epoch_committed(epoch))
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Keep the report of an epoch that the sinks have committed, and notify the observers."""
-        with self._lock:
-            self.last_epoch = report.epoch
-            self.reports.append(report)
-            del self.reports[: -self.MAX_REPORTS]
+        """Notify the observers of the report of an epoch that the sinks have committed."""
+        self.last_epoch = report.epoch
         self._notify(lambda observer: observer.epoch_done(report))
 
 

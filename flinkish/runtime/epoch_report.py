@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -102,14 +102,18 @@ def sum_up(
         records_out=sum(sink_records.values()),
         split_records_in=sum(task.records_in for task in all_tasks if task.vertex in read_by_splits),
         watermark_ms=min(watermarks, default=None),
-        end_of_input=bool(sources) and all(_ended(job, vertex, all_tasks) for vertex in sources),
+        end_of_input=sources_have_ended(job, all_tasks),
         sink_records=sink_records,
         tasks=all_tasks,
     )
 
 
-def _ended(job: JobDescriptor, vertex: int, tasks: tuple[TaskReport, ...]) -> bool:
-    """Whether all subtasks of a source report that they have ended, or one reports the end of the whole source."""
-    over = [task for task in tasks if task.vertex == vertex and task.finished]
-    whole = any(WHOLE_SOURCE in task.ended_splits for task in over)
-    return whole or len({task.subtask for task in over}) == job.vertex(vertex).parallelism
+def sources_have_ended(job: JobDescriptor, tasks: Sequence[TaskReport]) -> bool:
+    """Whether the job has sources, and all subtasks of each report that they have ended, or one of them reports the end
+    of the whole source."""
+    over: dict[int, set[int]] = {vertex.id: set() for vertex in job.vertices if vertex.source is not None}
+    for task in tasks:
+        if task.finished and task.vertex in over:
+            whole = WHOLE_SOURCE in task.ended_splits
+            over[task.vertex].update(range(job.vertex(task.vertex).parallelism) if whole else [task.subtask])
+    return bool(over) and all(len(ended) == job.vertex(vertex).parallelism for vertex, ended in over.items())

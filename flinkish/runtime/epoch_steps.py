@@ -21,7 +21,7 @@ from dataclasses import replace
 from flinkish.core.source import SplitSource
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
-from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.epoch_report import EpochReport, sources_have_ended, sum_up
 from flinkish.runtime.epoch_sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
@@ -51,11 +51,11 @@ class EpochSteps(ABC):
         if prepared is not None:
             if sized:
                 self._forget_times()
-            return self._commit(prepared)
+            return self._commit(prepared, tuple(map(TaskReport.decode, prepared.reports)))
         begun_s = time.monotonic()
-        prepared = self._prepare(epoch)
+        prepared, tasks = self._prepare(epoch)
         prepared_s = time.monotonic()
-        report = self._commit(prepared)
+        report = self._commit(prepared, tasks)
         ended_s = time.monotonic()
         if sized:
             work_ms = work_of(self.job, report.tasks)
@@ -64,7 +64,8 @@ class EpochSteps(ABC):
 
     # ------------------------------------------------------------------ before the barrier
 
-    def _prepare(self, epoch: int) -> PreparedEpoch:
+    def _prepare(self, epoch: int) -> tuple[PreparedEpoch, tuple[TaskReport, ...]]:
+        """Run the tasks and prepare the epoch; returns it, and the reports of its tasks, decoded."""
         job = self.job
         reports: list[bytes] = []
         committables: list[bytes] = []
@@ -78,12 +79,12 @@ class EpochSteps(ABC):
                 changes.append(data)
         if job.settings.changelog:
             self._list_changes(epoch, changes)
-        tasks = list(map(TaskReport.decode, reports))
+        tasks = tuple(map(TaskReport.decode, reports))
         reached = watermarks_of(job, tasks)
         if reached:
             self._keep_reached(reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
-        end_of_input = sum_up(job, epoch, time_ms, tasks, ()).end_of_input
+        end_of_input = sources_have_ended(job, tasks)
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
         added = [task.accumulators for task in tasks if task.accumulators]
         if added:
@@ -94,13 +95,13 @@ class EpochSteps(ABC):
             passed(Phase.EPOCH_PREPARED, epoch=epoch)
         if any(task.commit_requested for task in tasks):
             self._request_next(epoch)
-        return prepared
+        return prepared, tasks
 
     # ------------------------------------------------------------------ behind the barrier
 
-    def _commit(self, prepared: PreparedEpoch) -> EpochReport:
+    def _commit(self, prepared: PreparedEpoch, tasks: tuple[TaskReport, ...]) -> EpochReport:
         commits = self._commit_sinks(prepared)
-        report = sum_up(self.job, prepared.epoch, prepared.time_ms, map(TaskReport.decode, prepared.reports), commits)
+        report = sum_up(self.job, prepared.epoch, prepared.time_ms, tasks, commits)
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if not added:
             return report
@@ -196,8 +197,12 @@ class Acknowledgements:
             for one in coordinated_sources(job)
             if type(one.source).acknowledge is not SplitSource.acknowledge
         }
-        #: source uid -> split -> the position that the source was told last
-        self._told: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
+        #: source uid -> split -> the position that the source must be told of
+        self._moved: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
+        #: source uid -> index of the first split that had not ended in the last offset that was looked at, and the
+        #: positions in that offset from this split on
+        self._firsts = dict.fromkeys(self._listening, 0)
+        self._seen: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}
         self._changed = threading.Condition()
         self._offsets: list[str] = []
         self._closing = False
@@ -240,15 +245,16 @@ class Acknowledgements:
 
     def _tell(self, uid: str, source: SplitSource, offsets: list[str]) -> None:
         try:
-            positions: dict[str, int] = {}
+            moved, seen = self._moved[uid], self._seen[uid]
             for offset in map(json.loads, offsets):
                 if offset != NOTHING_READ:
                     progress = SourceProgress.decode(offset["sources"][uid], self._where)
-                    positions.update(progress.positions(self._store))
-            told = self._told[uid]
-            moved = {split: at for split, at in positions.items() if told.get(split) != at}
+                    positions = progress.positions(self._store, self._firsts[uid])
+                    moved.update((split, at) for split, at in positions.items() if seen.get(split) != at)
+                    self._firsts[uid] = progress.oldest_open
+                    seen = self._seen[uid] = progress.positions(self._store, progress.oldest_open)
             if moved:
-                source.acknowledge(moved)
-                told.update(moved)
+                source.acknowledge(dict(moved))
+                moved.clear()
         except Exception as error:
             _log.warning("%s: source uid %s could not be told what is committed: %s", self._where, uid, error)

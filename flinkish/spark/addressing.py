@@ -10,6 +10,8 @@ partition.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,6 +44,31 @@ def partition_of(values: NDArray[np.uint32], partitions: int) -> NDArray[np.int3
     return found
 
 
+def numbers_on(wanted: Sequence[int], partitions: int) -> list[int]:
+    """Rising numbers from 1 on, each the smallest one that lies on the wanted partition. As these are looked for one
+    after the other, about as many numbers are hashed as there are wanted partitions times partitions: many at a time,
+    since one by one takes hundred times as long, and none of them is kept, since each process does this.
+
+    >>> numbers_on([0, 1, 2, 0], 5)
+    [22, 29, 31, 32]
+    """
+    found: list[int] = []
+    last, begin, window = 0, 1, np.zeros(0, np.int32)
+    for partition in wanted:
+        while True:
+            matches = np.flatnonzero(window[last + 1 - begin : last + 1 - begin + 2 * partitions] == partition)
+            if matches.size:
+                last += 1 + int(matches[0])
+                break
+            # none of the numbers that were looked at is wanted; a next window begins behind them
+            last = min(last + 2 * partitions, begin + window.size - 1)
+            if last + 1 - begin >= window.size:
+                begin = last + 1
+                window = partition_of(np.arange(begin, begin + 64 * partitions, dtype=np.uint32), partitions)
+        found.append(last)
+    return found
+
+
 def partitions_of(job: JobDescriptor) -> int:
     """The number of shuffle partitions that a job needs: the greatest parallelism of its vertices behind a shuffle."""
     return max((vertex.parallelism for vertex in job.vertices if vertex.level > 0), default=1)
@@ -53,8 +80,6 @@ class AddressBook:
     def __init__(self, job: JobDescriptor, partitions: int) -> None:
         self._job = job
         self._partitions = partitions
-        #: position -> the partition of that number
-        self._hashed = np.zeros(0, np.int32)
         self._addresses: dict[tuple[int, int], int] = {}
         self._targets: list[dict[int, tuple[int, int]]] = [{} for _ in range(job.levels + 1)]
         self._transit: list[list[int]] = [[] for _ in range(job.levels + 1)]
@@ -63,29 +88,19 @@ class AddressBook:
             self._allocate(level)
 
     def _allocate(self, level: int) -> None:
-        last = 0
-        for vertex in self._job.vertices:
-            if vertex.level != level:
-                continue
-            for subtask in range(vertex.parallelism):
-                last = self._next(last, subtask % self._partitions)
-                self._addresses[vertex.id, subtask] = last
-                self._targets[level][last] = (vertex.id, subtask)
-                self._tasks.setdefault((level, subtask % self._partitions), set()).add((vertex.id, subtask))
-        for partition in range(self._partitions):
-            last = self._next(last, partition)
-            self._transit[level].append(last)
-
-    def _next(self, last: int, partition: int) -> int:
-        begin, count = last + 1, 8 * self._partitions
-        while True:
-            if begin + count > self._hashed.size:
-                # many numbers are hashed at once: one by one, 400 subtasks on three levels took 1.7 s in every process
-                self._hashed = partition_of(np.arange(2 * (begin + count), dtype=np.uint32), self._partitions)
-            found = np.flatnonzero(self._hashed[begin : begin + count] == partition)
-            if found.size:
-                return begin + int(found[0])
-            begin += count
+        subtasks = [
+            (vertex.id, subtask)
+            for vertex in self._job.vertices
+            if vertex.level == level
+            for subtask in range(vertex.parallelism)
+        ]
+        wanted = [subtask % self._partitions for _, subtask in subtasks]
+        found = numbers_on([*wanted, *range(self._partitions)], self._partitions)
+        for (vertex_id, subtask), address, partition in zip(subtasks, found, wanted):
+            self._addresses[vertex_id, subtask] = address
+            self._targets[level][address] = (vertex_id, subtask)
+            self._tasks.setdefault((level, partition), set()).add((vertex_id, subtask))
+        self._transit[level] = found[len(subtasks) :]
 
     def target(self, level: int, address: int) -> tuple[int, int] | None:
         """The (vertex, subtask) that a grouping value stands for; None for a transit group."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 from collections.abc import Iterator
 from typing import Any
 

@@ -364,6 +364,15 @@ def missing_delta(spark: Any) -> str:
     return "" if fits_spark(jar, version) else f"{jar} is not made for Spark {version} ({no_package_of_delta(version)})"
 
 
+#: The number of slots to assume of a server of Spark Connect, which does not say how many it has.
+_REMOTE_SLOTS = 16
+
+
+def slots_of(spark: Any) -> int:
+    """How many tasks can run at the same time on the executors that a session has."""
+    return _REMOTE_SLOTS if is_remote(spark) else max(1, int(spark.sparkContext.defaultParallelism))
+
+
 def may_run_on_other_machines(spark: Any) -> bool:
     """Whether the executors of a session may run on other machines than its driver. False for a server of Spark Connect
     that does not tell its master."""

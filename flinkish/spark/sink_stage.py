@@ -48,6 +48,8 @@ DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 
 #: The most characters of a description: the tables of Spark's UI show it in each row.
 _MAX_DESCRIPTION = 300
+#: The most Spark tasks that commit an epoch: a commit takes less time than a task, and each task gets all targets.
+_MAX_COMMIT_TASKS = 64
 
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
 _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
@@ -64,7 +66,7 @@ class CommitFunction:
     targets: tuple[Target, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Commit the targets whose positions are the rows of one Spark partition."""
+        """Commit the targets whose positions are the rows of one Spark partition, one after the other."""
         with failures_marked(self.deployment.secret):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
@@ -224,7 +226,8 @@ class _SparkEpoch(EpochSteps):
         )
         names = [self.job.sink(number).name for number in dict.fromkeys(target[0] for target in targets)]
         with described_jobs(session, self._description_of_commit(prepared.epoch, names)):
-            result = _numbers(session, len(targets)).mapInArrow(function, _COMMIT_SCHEMA).toArrow()
+            numbers = _numbers(session, len(targets), _MAX_COMMIT_TASKS)
+            result = numbers.mapInArrow(function, _COMMIT_SCHEMA).toArrow()
         return [CommitReport(**row) for row in result.to_pylist()]
 
     def _write_frame(
@@ -232,7 +235,7 @@ class _SparkEpoch(EpochSteps):
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
         function = ReadFunction(self._files, tuple(subtasks), self._deployment.secret)
-        records = _numbers(session, len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
+        records = _numbers(session, len(subtasks), len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         commit.fence.check()
         try:
@@ -260,9 +263,9 @@ def _commit_here(commit: EpochCommit, targets: list[Target]) -> list[CommitRepor
     return [commit.commit(*target) for target in targets]
 
 
-def _numbers(session: Any, count: int) -> Any:
-    """A DataFrame of the numbers from 0 to ``count`` - 1, each in a Spark partition of its own."""
-    return session.range(0, count, 1, count)
+def _numbers(session: Any, count: int, most: int) -> Any:
+    """A DataFrame of the numbers from 0 to ``count`` - 1, in as many Spark partitions, but at most ``most``."""
+    return session.range(0, count, 1, min(count, most))
 
 
 def _ddl(sink: DataFrameSink, input_type: TypeInformation) -> Any:

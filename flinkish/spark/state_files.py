@@ -16,6 +16,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pyspark import TaskContext
@@ -26,6 +27,9 @@ from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.object_stores import delete_objects
+
+#: The number of partitions whose files are deleted at the same time.
+_THREADS = 64
 
 _KINDS = ("delta", "snapshot", "changelog", "zip")
 
@@ -42,10 +46,16 @@ def delete_state_from(query: str, version: int) -> None:
         with storage_errors("delete", state):
             storage_of(state).delete_directory(state)
         return
-    for operator in _directories(state):
-        for partition in _directories(posixpath.join(state, operator)):
-            if partition.isdigit():
-                _delete(posixpath.join(state, operator, partition), version)
+    folders = [
+        posixpath.join(state, operator, partition)
+        for operator in _directories(state)
+        for partition in _directories(posixpath.join(state, operator))
+        if partition.isdigit()
+    ]
+    with ThreadPoolExecutor(_THREADS, "flinkish-delete-state") as pool:
+        # a wide job has thousands of partitions, each of which takes a request or more, before it can go on
+        for _ in pool.map(lambda folder: _delete(folder, version), folders):
+            pass
 
 
 def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:

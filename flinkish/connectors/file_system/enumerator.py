@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from flinkish.connectors.file_system.listing import find_files, folders_of
@@ -16,8 +17,10 @@ from flinkish.errors import ConnectionFailedError, ProgramError
 #: The facts about a file that a format reads from the file itself.
 Facts = TypeVar("Facts")
 
-#: The number of files whose facts are cached.
-_MOST_FACTS = 1024
+#: The number of files whose facts are cached: more than the subtasks of a job can have open.
+_MOST_FACTS = 16_384
+#: The number of files that are looked at at the same time.
+LOOKING_THREADS = 32
 
 
 class FileEnumerator(SplitEnumerator, Generic[Facts]):
@@ -46,7 +49,11 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         self._due_s: float | None = clock()
         self._frozen = False
         self._listed = False
+        #: split id -> facts about its file, those that were asked for last at the end
         self._facts: dict[str, Facts] = {}
+        #: split id -> its facts, while the file is looked at
+        self._looking: dict[str, Future[Facts]] = {}
+        self._pool: ThreadPoolExecutor | None = None
 
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
         now = self._clock()
@@ -75,14 +82,33 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         many."""
         return split
 
+    def reads_file(self, split: SourceSplit) -> bool:
+        """Whether `look_at` reads the file, and may do so for several files at the same time."""
+        return False
+
+    def expect(self, splits: Sequence[SourceSplit]) -> None:
+        new = [one for one in splits if one.id not in self._facts and one.id not in self._looking]
+        for split in filter(self.reads_file, new):
+            self._pool = self._pool or ThreadPoolExecutor(LOOKING_THREADS, "flinkish-file-facts")
+            self._looking[split.id] = self._pool.submit(self.look_at, split)
+
     def facts(self, split: SourceSplit) -> Facts:
         """The facts about a file, from a cache: the engine asks for them before each epoch, and `look_at` reads the
         file."""
-        if split.id not in self._facts:
-            if len(self._facts) >= _MOST_FACTS:
-                del self._facts[next(iter(self._facts))]
-            self._facts[split.id] = self.look_at(split)
-        return self._facts[split.id]
+        found = self._facts.pop(split.id, None) or self._looked_ahead(split) or self.look_at(split)
+        self._facts[split.id] = found
+        if len(self._facts) > _MOST_FACTS:
+            del self._facts[next(iter(self._facts))]
+        return found
+
+    def _looked_ahead(self, split: SourceSplit) -> Facts | None:
+        """The facts about a file that was expected; None if it was not, or if it could not be read then."""
+        looking = self._looking.pop(split.id, None)
+        return None if looking is None or looking.exception() is not None else looking.result()
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
 
     @abstractmethod
     def look_at(self, split: SourceSplit) -> Facts:

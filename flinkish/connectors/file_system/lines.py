@@ -100,6 +100,9 @@ class LineFileEnumerator(FileEnumerator[UnitCost]):
     def cost(self, split: SourceSplit, position: int) -> UnitCost:
         return self.facts(split)
 
+    def reads_file(self, split: SourceSplit) -> bool:
+        return compression_of(split.id) is not None
+
     def look_at(self, split: SourceSplit) -> UnitCost:
         codec = compression_of(split.id)
         if codec is not None:

@@ -52,6 +52,9 @@ class ParquetFileEnumerator(FileEnumerator[ParquetFacts]):
         super().__init__(paths, interval_s, restored)
         self._columns = columns
 
+    def reads_file(self, split: SourceSplit) -> bool:
+        return True
+
     def look_at(self, split: SourceSplit) -> ParquetFacts:
         from pyarrow import ArrowInvalid, parquet
 

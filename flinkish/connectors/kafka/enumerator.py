@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any
 
 from flinkish.connectors.kafka.client import Cluster, driver, new_consumer
@@ -21,9 +22,10 @@ from flinkish.errors import FinalOperationError
 
 _log = logging.getLogger("flinkish.KafkaSourceEnumerator")
 
-#: seconds for which the end offsets of the partitions count as current: they are fetched for all partitions at once,
-#: for the calls that follow in the planning of one epoch
-_ENDS_HOLD_S = 0.05
+#: number of samples that are taken for one plan, one after the other: each is a request to a broker
+SAMPLES_PER_PLAN = 8
+#: number of samples that are stored with the positions, for the next enumerator
+_STORED_SAMPLES = 64
 #: number of offsets after which the record size of a partition is sampled again
 _SAMPLE_HOLDS_OFFSETS = 1_000_000
 #: so few records cannot be too much for an epoch, and are not sampled
@@ -40,12 +42,87 @@ def partition_of(split: SourceSplit) -> Partition:
     return split.info["topic"], split.info["partition"]
 
 
+class RecordSizes:
+    """The estimated bytes per offset of each partition, from samples of its records.
+
+    Rule: a plan takes at most `SAMPLES_PER_PLAN` samples, so that the first plan of a source with thousands of
+    partitions takes as long as any other. Partitions without a sample count as those of the same topic; those that had
+    to wait are sampled first in the next plan.
+
+    Args:
+        sample: reads records from an offset of a partition on, and returns their mean size; None if there are none.
+    """
+
+    def __init__(self, sample: Callable[[Partition, int], float | None]) -> None:
+        self._sample = sample
+        # partition -> (offset at which it was sampled, bytes per offset), in the order of the samples
+        self._samples: dict[Partition, tuple[int, float]] = {}
+        # topic -> the largest bytes per offset of its samples, as of the begin of the plan or later
+        self._largest: dict[str, float] = {}
+        # partitions that wait for a sample, in order; those of them that are sampled in this plan; and what it has left
+        self._waiting: dict[Partition, None] = {}
+        self._turn: set[Partition] = set()
+        self._free = SAMPLES_PER_PLAN
+
+    def begin_plan(self) -> None:
+        """Begin a plan, which may take samples again."""
+        for partition in self._turn:
+            # a partition whose turn it was, and that was not asked for, does not hold up the others
+            self._waiting.pop(partition, None)
+        self._turn = set(islice(self._waiting, SAMPLES_PER_PLAN))
+        self._free = SAMPLES_PER_PLAN - len(self._turn)
+        self._largest = {}
+        for (topic, _), (_, size) in self._samples.items():
+            self._largest[topic] = max(size, self._largest.get(topic, 0.0))
+
+    def size_at(self, partition: Partition, position: int, has_records: Callable[[], bool]) -> float:
+        """The bytes per offset of a partition from a position on. ``has_records`` says whether there are enough records
+        for a sample to be worth a request."""
+        sampled_at, size = self._samples.get(partition, (None, 0.0))
+        fresh = sampled_at is not None and 0 <= position - sampled_at < _SAMPLE_HOLDS_OFFSETS
+        if not fresh and has_records() and self._may_sample(partition):
+            size = self._sample(partition, position) or size or self._usual_size(partition[0])
+            self._samples.pop(partition, None)
+            self._samples[partition] = (position, size)
+            self._largest[partition[0]] = max(size, self._largest.get(partition[0], 0.0))
+        return size or self._usual_size(partition[0])
+
+    def _may_sample(self, partition: Partition) -> bool:
+        if partition in self._turn:
+            self._turn.remove(partition)
+            del self._waiting[partition]
+            return True
+        if self._free:
+            self._free -= 1
+            self._waiting.pop(partition, None)
+            return True
+        self._waiting[partition] = None
+        return False
+
+    def _usual_size(self, topic: str) -> float:
+        """The size to expect of a partition without a sample: rather too large than too small."""
+        return self._largest.get(topic) or max(self._largest.values(), default=_BYTES_PER_RECORD)
+
+    def newest(self) -> list[list[Any]]:
+        """The newest samples as (topic, partition, offset, bytes per offset), in JSON's types."""
+        first = max(0, len(self._samples) - _STORED_SAMPLES)
+        return [[*partition, *sample] for partition, sample in islice(self._samples.items(), first, None)]
+
+    def restore(self, samples: list[list[Any]]) -> None:
+        """Take over the result of `newest` of an earlier enumerator."""
+        self._samples = {(str(topic), int(number)): (int(at), float(size)) for topic, number, at, size in samples}
+
+
 class KafkaSplitEnumerator(SplitEnumerator):
     """Discovers the partitions of a Kafka source, each of which is a split; positions are offsets.
+
+    Rule: however many partitions there are, a plan (the calls up to `snapshot_state`) asks for the end offsets of all
+    partitions at once, and only once.
 
     Args:
         restored: the splits of the savepoint that the job was started from.
         clock: gives seconds and never goes back.
+        sample: as for `RecordSizes`; None: records are read from the brokers.
     """
 
     def __init__(
@@ -53,6 +130,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         settings: KafkaSourceSettings,
         restored: Sequence[SourceSplit],
         clock: Callable[[], float] = time.monotonic,
+        sample: Callable[[Partition, int], float | None] | None = None,
     ) -> None:
         self._settings = settings
         self._restored = {split.id for split in restored}
@@ -60,26 +138,38 @@ class KafkaSplitEnumerator(SplitEnumerator):
         self._opened: Cluster | None = None
         self._looked = False
         self._look_again_at = 0.0
-        # the end offset of each partition, when they were fetched, and the end offsets at the time of `freeze`
+        # the partitions that are read; a split that has ended has no info any more
+        going = [split for split in restored if split.info is not None]
+        going = [split for split in going if not settings.leaves_out(partition_of(split)[0])]
+        self._read: dict[Partition, None] = dict.fromkeys(map(partition_of, going))
+        # the end offset of each partition in this plan, {} until they are asked for; and those at the time of `freeze`
         self._ends: dict[Partition, int] = {}
-        self._ends_asked_at = float("-inf")
         self._frozen: dict[Partition, int] | None = None
         # split id -> stopping offset, for splits from a savepoint of an unbounded source, if this source is bounded
         self._late_stops: dict[str, int] = {}
-        self._told: set[Partition] = set()
+        self._endless = [split for split in going if split.end is None]
+        self._warned: set[Partition] = set()
         self._sampler: Any = None
-        # partition -> (offset at which it was sampled, bytes per offset)
-        self._samples: dict[Partition, tuple[int, float]] = {}
+        self._sizes = RecordSizes(sample or self._sample)
 
     def start(self, context: SplitEnumeratorContext) -> None:
-        self._late_stops = dict(context.state or {})
+        state = context.state or {}
+        # earlier versions stored the stopping offsets alone; the id of a split is never one of these keys
+        self._late_stops = dict(state.get("stops", {}) if "samples" in state else state)
+        self._sizes.restore(state.get("samples", []))
+        self._begin_plan()
 
     def snapshot_state(self) -> Any:
-        return dict(sorted(self._late_stops.items())) or None
+        stops, samples = dict(sorted(self._late_stops.items())), self._sizes.newest()
+        self._begin_plan()
+        return {"samples": samples, "stops": stops} if samples or stops else None
+
+    def _begin_plan(self) -> None:
+        self._ends = {}
+        self._sizes.begin_plan()
 
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
         now = self._clock()
-        self._ends_asked_at = float("-inf")
         once = self.complete or self._frozen is not None or self._settings.discovery_interval_ms <= 0
         if self._looked and (once or now < self._look_again_at):
             return ()
@@ -90,7 +180,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
             # a bounded source that was started before: its partitions were decided then
             return ()
         partitions = self._settings.partitions_of(self._cluster)
-        self._ends.update(dict.fromkeys(partitions, 0))
+        self._read.update(dict.fromkeys(partitions))
         new = [partition for partition in partitions if split_id(partition) not in known]
         return self._splits(new, first) if new else ()
 
@@ -117,11 +207,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
         partition = partition_of(split)
         if self._settings.leaves_out(partition[0]):
             return UnitCost(1.0, 0.0)
-        sampled_at, size = self._samples.get(partition, (None, self._usual_size()))
-        stale = sampled_at is None or not 0 <= position - sampled_at < _SAMPLE_HOLDS_OFFSETS
-        if stale and self._end(partition) - position > _NO_SAMPLE_RECORDS:
-            size = self._sample(partition, position) or size
-            self._samples[partition] = (position, size)
+        size = self._sizes.size_at(partition, position, lambda: self._end(partition) - position > _NO_SAMPLE_RECORDS)
         return UnitCost(1.0, size)
 
     def freeze(self) -> None:
@@ -162,17 +248,18 @@ class KafkaSplitEnumerator(SplitEnumerator):
         if split.end is not None or self._settings.stopping is None:
             return split.end
         if split.id not in self._late_stops:
-            partition = partition_of(split)
-            self._late_stops[split.id] = self._stops([partition])[partition]
+            missing = {one.id: one for one in (*self._endless, split) if one.id not in self._late_stops}
+            stops = self._stops([partition_of(one) for one in missing.values()])
+            self._late_stops.update((name, stops[partition_of(one)]) for name, one in missing.items())
         return self._late_stops[split.id]
 
     def _end(self, partition: Partition) -> int:
         if self._frozen is not None and partition in self._frozen:
             return self._frozen[partition]
-        if partition not in self._ends or self._clock() - self._ends_asked_at >= _ENDS_HOLD_S:
-            asked = [*self._ends] if partition in self._ends else [*self._ends, partition]
-            self._ends = self._cluster.next_offsets(asked, self._settings.read_committed)
-            self._ends_asked_at = self._clock()
+        if partition not in self._ends:
+            self._read[partition] = None
+            asked = [partition] if self._ends else [*self._read]
+            self._ends.update(self._cluster.next_offsets(asked, self._settings.read_committed))
         return self._ends[partition]
 
     def _taken_away(self, partition: Partition, position: int) -> bool:
@@ -194,14 +281,10 @@ class KafkaSplitEnumerator(SplitEnumerator):
                 expected="the topic as the job has left it",
                 hint="start the job in a new job directory; or set_fail_on_data_loss(False) to go on without them",
             )
-        if partition not in self._told:
-            self._told.add(partition)
+        if partition not in self._warned:
+            self._warned.add(partition)
             _log.warning("%s; the job goes on without these records [%s]", said, self._settings.label)
         return True
-
-    def _usual_size(self) -> float:
-        sizes = [size for _, size in self._samples.values()]
-        return max(sizes) if sizes else _BYTES_PER_RECORD
 
     def _sample(self, partition: Partition, position: int) -> float | None:
         """The mean size in bytes of some records from the position on; None if there are none, or no broker answers."""

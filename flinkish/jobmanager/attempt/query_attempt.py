@@ -48,6 +48,7 @@ from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
+from flinkish.runtime.sources.positions import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
@@ -496,11 +497,12 @@ class QueryAttempt:
         epoch = self.location.first_epoch + committed[-1]
         return None if any(prepared > epoch for prepared in self._prepared.epochs()) else epoch
 
-    def positions(self, epoch: int) -> dict[str, str]:
-        """Source uid -> its position after an epoch; without the sources that have had nothing to read yet."""
+    def positions(self, epoch: int, store_ids: StoreIds | None = None) -> dict[str, str]:
+        """Source uid -> its position after an epoch; without the sources that have had nothing to read yet.
+        ``store_ids``: as for `encode_position`."""
         ends = end_offsets(self._query, self.location, epoch)
         store, known = SegmentFiles(self.directory.path), known_sources(self.directory)
-        return source_positions(self.job, self.sources, ends, store, known)
+        return source_positions(self.job, self.sources, ends, store, known, store_ids)
 
     def fail(self, failure: FlinkishError) -> None:
         """End after the running epoch and fail with this error, whatever becomes of the query."""

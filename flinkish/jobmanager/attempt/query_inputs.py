@@ -27,7 +27,7 @@ from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.runtime.committing import check_sinks
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
-from flinkish.runtime.sources.positions import encode_position, known_in
+from flinkish.runtime.sources.positions import StoreIds, encode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
 from flinkish.spark.plan import PlanOptions, frame_sources
 
@@ -68,6 +68,7 @@ def source_positions(
     ends: list[str | None],
     store: SegmentStore,
     known: Mapping[str, Mapping[str, str]],
+    store_ids: StoreIds | None = None,
 ) -> dict[str, str]:
     """Source uid -> its position; without the sources that have had nothing to read yet.
 
@@ -75,6 +76,7 @@ def source_positions(
         ends: the position of each input of the query, as Spark has it; [] before the first epoch.
         known: source uid -> ids of the things that it reads (topic -> its id), which tell them from others of the same
             name.
+        store_ids: as for `encode_position`.
     """
     found: dict[str, str] = {}
     inputs = iter(ends)
@@ -83,7 +85,7 @@ def source_positions(
         uid = job.vertex(vertex).head.uid
         if isinstance(source, SplitSource) and offset != NOTHING_READ:
             progress = progress_in(offset, uid, f"job '{job.name}'")
-            found[uid] = encode_position(progress, store, known.get(uid))
+            found[uid] = encode_position(progress, store, known.get(uid), store_ids)
     for (vertex, _), end in zip(frame_sources(sources), inputs):
         if end is not None:
             found[job.vertex(vertex).head.uid] = end

@@ -19,10 +19,11 @@ from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.savepoints.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, Manifest, TableVersion
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
@@ -75,14 +76,19 @@ class CheckpointWriter:
     ) -> CheckpointDescription:
         """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
         epoch = description.epoch
-        positions = attempt.positions(epoch)
+        positions = attempt.positions(epoch, self.directory.store_ids)
         description = replace(
-            description, offsets=positions, watermarks=barrier.watermarks, state_bytes=barrier.state_bytes
+            description,
+            offsets={uid: shown_position(position) for uid, position in positions.items()},
+            watermarks=barrier.watermarks,
+            state_bytes=barrier.state_bytes,
         )
         written = self._write_state(attempt, epoch)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
-        self.directory.write(description.id, self._manifest(attempt, description, written, barrier.accumulators))
+        self.directory.write(
+            description.id, self._manifest(attempt, description, positions, written, barrier.accumulators)
+        )
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(description, rows_written=written.rows, incremental=written.incremental)
 
@@ -192,7 +198,12 @@ class CheckpointWriter:
         return self.table.overwrite(rows.coalesce(gentle_tasks(self.session)))
 
     def _manifest(
-        self, attempt: QueryAttempt, description: CheckpointDescription, written: _Written, accumulators: bytes
+        self,
+        attempt: QueryAttempt,
+        description: CheckpointDescription,
+        positions: dict[str, str],
+        written: _Written,
+        accumulators: bytes,
     ) -> Manifest:
         job = attempt.job
         return Manifest(
@@ -201,11 +212,11 @@ class CheckpointWriter:
             epoch=description.epoch,
             time_ms=time.time_ns() // 1_000_000,
             operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
-            sources=description.offsets,
+            sources=positions,
             watermarks=description.watermarks,
             states=read_states(attempt.directory),
             state=written.state,
             changes=written.changes,
             accumulators=base64.b64encode(accumulators).decode(),
-            savepoint_version=SAVEPOINT_VERSION if written.changes is None else VERSION_WITH_CHANGES,
+            savepoint_version=version_of(positions, written.changes),
         )

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.spark.data_files import VERIFY_PAGES
-from flinkish.spark.session import described_jobs, is_remote
+from flinkish.spark.session import described_jobs, is_remote, slots_of
 
 #: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
 POOL = "flinkish-checkpoints"
@@ -36,10 +36,8 @@ def own_session(spark: Any) -> Any:
 
 
 def gentle_tasks(session: Any) -> int:
-    """How many long tasks a checkpoint may run at once: half of the cores are left to epochs; 8 under Spark Connect."""
-    if is_remote(session):
-        return 8
-    return max(1, int(session.sparkContext.defaultParallelism) // 2)
+    """How many long tasks a checkpoint may run at once: half of the cores are left to epochs."""
+    return max(1, slots_of(session) // 2)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from flinkish.jobmanager.drain.marker import QUERY_NAME, DrainMarker, has_moved,
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.sources.positions import StoreIds
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.moved_state import write_moved_state
@@ -72,7 +73,7 @@ class DrainAttempt(QueryAttempt):
         """The drain's epoch once it is committed; None before."""
         return self._marker.drain_epoch if self._is_committed() else None
 
-    def positions(self, epoch: int) -> dict[str, str]:
+    def positions(self, epoch: int, store_ids: StoreIds | None = None) -> dict[str, str]:
         """Source uid -> its position before the drain, which reads nothing."""
         return dict(self._marker.positions)
 

@@ -15,7 +15,7 @@ from flinkish.common.storage import absolute, joined
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.manifest import MANIFEST, read_manifest
+from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, read_manifest
 
 _FILE = "restored.json"
 _CHECKPOINT = re.compile(r"chk-\d+")
@@ -50,7 +50,7 @@ def _delete(path: str) -> None:
     """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
     if MANIFEST not in child_names(path):
         return
-    manifest = read_manifest(path)
+    manifest = read_manifest(path, whole=False)
     table = manifest.table_path(path)
     # only what flinkish has written there: whatever else somebody keeps in the directory stays
     delete_file(posixpath.join(path, MANIFEST))
@@ -65,4 +65,5 @@ def _delete(path: str) -> None:
     others = [name for name in child_names(parent) if _CHECKPOINT.fullmatch(name)]
     if not any(MANIFEST in child_names(posixpath.join(parent, name)) for name in others):
         delete_directory(table)
-        delete_directory(joined(parent, "changes"))
+        for beside in ("changes", ENDED):
+            delete_directory(joined(parent, beside))

@@ -8,6 +8,7 @@
 
     <checkpoints>/chk-18/manifest.json   the same, and "changes": {"table": "../changes", "version": 3}
     <checkpoints>/changes/               Delta: what has changed since that version of the state, entry by entry
+    <checkpoints>/ended/<name>.json      ids of splits, to which positions refer (runtime/sources/positions.py)
 
 Rule: the manifest is written last, so that a directory without one is not a savepoint; and it carries a digest of its
 own text, so that a manifest in which a single byte has changed is never accepted.
@@ -19,24 +20,40 @@ import hashlib
 import json
 import posixpath
 import re
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import absolute, check_below, joined
+from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
+from flinkish.common.storage import NameForm, absolute, check_below, joined
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import is_directory, read_bytes, write_bytes
+from flinkish.runtime.sources.positions import files_of, with_ended
 from flinkish.runtime.state.declared_state import DeclaredState
 
-#: Version of the layout above and of the table's columns; and the version of a manifest with changes, which differs so
-#: that no reader ignores the changes.
+#: Version of the layout above and of the table's columns; and the versions of a manifest with changes, and of one that
+#: refers to files with splits, which differ so that no reader ignores those.
 SAVEPOINT_VERSION = 2
 VERSION_WITH_CHANGES = 3
+VERSION_WITH_FILES = 4
 MANIFEST = "manifest.json"
 
 #: The tables of state and of changes that a manifest may name, relative to its directory.
 _STATE, _CHANGES = ("state", "../state"), ("../changes",)
 _CHECKPOINT = re.compile(r"chk-[0-9]+")
+
+
+#: The directory of the files with ids of splits, beside the checkpoints that refer to them; their names and version.
+ENDED = "ended"
+_ENDED = NameForm(r"[0-9a-f]{32}-[0-9a-f]{8}\.json")
+_ENDED_VERSION = 2
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """The content of such a file."""
+
+    ended: list[str]
 
 
 @dataclass(frozen=True)
@@ -150,8 +167,19 @@ def _rendered(content: dict[str, Any]) -> bytes:
     return json.dumps({"digest": digest, **content}, sort_keys=True, indent=1).encode()
 
 
-def read_manifest(directory: str) -> Manifest:
+def version_of(sources: Mapping[str, str], changes: TableVersion | None) -> int:
+    """The version of a manifest with these positions and changes."""
+    if any(map(files_of, sources.values())):
+        return VERSION_WITH_FILES
+    return SAVEPOINT_VERSION if changes is None else VERSION_WITH_CHANGES
+
+
+def read_manifest(directory: str, whole: bool = True) -> Manifest:
     """Read the manifest of the savepoint or checkpoint in a directory.
+
+    Args:
+        directory: path or URI of the directory.
+        whole: whether positions are completed from the files that they refer to, without which they are none.
 
     Raises:
         SavepointError: there is no manifest, or it is damaged or has another version; the error names the file.
@@ -163,7 +191,7 @@ def read_manifest(directory: str) -> Manifest:
         raise _missing(directory, path)
     content = _parsed(data, path)
     version = content.get("savepoint_version")
-    if version != (VERSION_WITH_CHANGES if "changes" in content else SAVEPOINT_VERSION):
+    if version not in (VERSION_WITH_CHANGES if "changes" in content else SAVEPOINT_VERSION, VERSION_WITH_FILES):
         raise SavepointError(
             f"the savepoint has version {version}",
             where=path,
@@ -173,7 +201,48 @@ def read_manifest(directory: str) -> Manifest:
     manifest = _manifest(content, path)
     manifest.table_path(directory)
     manifest.changes_path(directory)
-    return manifest
+    if not whole:
+        return manifest
+    ended = joined(directory, f"../{ENDED}")
+    sources = manifest.sources.items()
+    try:
+        complete = {uid: with_ended(position, lambda name: _ids_in(ended, name)) for uid, position in sources}
+    except ValueError as error:
+        raise _damaged(f"at odds with a file that it refers to: {error}", path) from error
+    return replace(manifest, sources=complete)
+
+
+def ended_file(ended: str, name: str) -> str:
+    """The path of a file with ids of splits, in the directory of these files.
+
+    Raises:
+        SavepointError: the name is none that flinkish gives.
+    """
+    try:
+        return _ENDED.path(ended, f"{name}.json")
+    except ValueError as error:
+        raise _damaged(f"not as flinkish writes it: {error}", ended) from error
+
+
+def write_ids(ended: str, name: str, ids: list[str]) -> None:
+    """Write a file with ids of splits."""
+    write_bytes(ended_file(ended, name), sealed({"version": _ENDED_VERSION, "ended": ids}))
+
+
+def _ids_in(ended: str, name: str) -> list[str]:
+    path = ended_file(ended, name)
+    data = read_bytes(path)
+    try:
+        if data is None:
+            raise ValueError("it is missing")
+        return unsealed_as(_Ended, data).ended
+    except ValueError as error:
+        raise SavepointError(
+            f"the list of the splits that a source has read is damaged: {error}",
+            where=path,
+            expected="the file as flinkish wrote it, beside the checkpoint",
+            hint="copy the file from a backup, or use another checkpoint or savepoint",
+        ) from error
 
 
 def _missing(directory: str, path: str) -> SavepointError:

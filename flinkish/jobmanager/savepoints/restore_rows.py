@@ -22,6 +22,7 @@ from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import Row
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.session import slots_of
 from flinkish.spark.worker import Deployment, failures_marked
 
 #: Vertex number of rows that are not buffers, but hold the `FoundRows` of a partition.
@@ -154,7 +155,8 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
 def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
     """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
-    converted.coalesce(4).write.mode("overwrite").parquet(for_spark(path))
+    # no more tasks than run at a time, since each writes a file; and nothing else runs before the job is restored
+    converted.coalesce(max(4, slots_of(spark))).write.mode("overwrite").parquet(for_spark(path))
     return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(for_spark(path)))
 
 

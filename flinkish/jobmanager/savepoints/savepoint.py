@@ -17,6 +17,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.failures import translate
 from flinkish.spark.session import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
@@ -61,7 +62,8 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
                 delete_directory(path)
             raise translate(error, f"job '{run.name}', savepoint {path}") from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
-        learned(offsets=manifest.sources, rows_written=rows)
+        shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
+        learned(offsets=shown, rows_written=rows)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 

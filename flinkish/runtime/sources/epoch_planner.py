@@ -16,6 +16,9 @@ from flinkish.runtime.sources.alignment import UNLIMITED, SourceStream
 from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
 
+#: The number of splits behind the one that a subtask begins which the enumerator is to expect.
+_AHEAD = 64
+
 
 @dataclass
 class _Budget:
@@ -132,7 +135,7 @@ class EpochPlanner:
             assigned = start.next + len(begun)
         splits = start.splits
         if len(self._splits) > len(splits) or len(splits.tail) and start.next < assigned:
-            splits = splits.with_splits(self._splits, start.ended_before(start.next), self._store)
+            splits = splits.with_splits(self._splits, start.next, {one.number for one in start.open}, self._store)
         complete = start.complete or self._enumerator.complete
         stops, held = tuple(sorted(self._stops)), tuple(self._held)
         state = self._enumerator.snapshot_state()
@@ -164,7 +167,8 @@ class EpochPlanner:
         open_splits, begun = list(start.open), []
         for index in range(start.next, len(self._splits)):
             split = self._splits[index]
-            begun.append(self._source.subtask_of(split.id, self._parallelism))
+            owner = self._source.subtask_of(split.id, self._parallelism)
+            begun.append(index % self._parallelism if owner is None else owner)
             open_splits.append(OpenSplit(index, begun[-1], split.start))
         return open_splits, begun
 
@@ -190,7 +194,7 @@ class EpochPlanner:
         after = []
         for one, name, (end, last), amount, cost in zip(open_splits, names, ends, units, costs):
             if name in held:
-                self._held.append((self._source.subtask_of(name, self._parallelism), name))
+                self._held.append((one.subtask, name))
                 after.append(one)
                 continue
             self._is_read(name, amount * cost.records)
@@ -224,6 +228,10 @@ class EpochPlanner:
         for one in start.open:
             current[one.subtask] = one
         waiting = iter(range(start.next, len(self._splits)))
+        expected = start.next + max(self._parallelism, _AHEAD)
+        self._enumerator.expect(
+            [*(self._splits[one.number] for one in start.open), *self._splits[start.next : expected]]
+        )
         begun: list[int] = []
         self._held = [(n, "") for n in range(self._parallelism) if not self._may_read(str(n))]
         budgets = self._budgets(current, len(self._splits) - start.next)
@@ -237,6 +245,9 @@ class EpochPlanner:
                 number = next(waiting, None)
                 if number is None:
                     continue
+                if number + _AHEAD // 2 > expected:
+                    self._enumerator.expect(self._splits[expected : number + _AHEAD])
+                    expected = number + _AHEAD
                 begun.append(subtask)
                 going = OpenSplit(number, subtask, self._splits[number].start)
             before = budgets[subtask].records

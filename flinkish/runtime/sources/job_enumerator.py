@@ -46,7 +46,7 @@ class CoordinatedSource:
 
     def has_ended(self, progress: SourceProgress) -> bool:
         """Whether nothing more will ever be read of the source."""
-        return all(map(progress.ended, range(self.parallelism)))
+        return progress.all_assigned and not progress.open
 
 
 def coordinated_sources(job: JobDescriptor) -> list[CoordinatedSource]:
@@ -233,13 +233,23 @@ class JobEnumerator:
             before, after = self.progress(start, one.uid), self.progress(end, one.uid)
             ranges = ranges_between(before, after, self._store, one.parallelism)
             together, apart = self._stage_between(one.source, before, after)
+            held: dict[int, list[str]] = {}
+            for holder, split in after.held:
+                held.setdefault(holder, []).append(split)
+            over = frozenset[int]() if start == NOTHING_READ else before.ended_subtasks(one.parallelism)
+            ends = after.ended_subtasks(one.parallelism) - over
             for subtask in range(one.parallelism):
-                held = tuple(split for holder, split in after.held if holder == subtask)
-                ended = start != NOTHING_READ and before.ended(subtask)
-                ends = after.ended(subtask) and not ended
                 found.append(
                     SourceShare(
-                        one.vertex, subtask, end["time_ms"], tuple(ranges[subtask]), ends, ended, held, together, apart
+                        one.vertex,
+                        subtask,
+                        end["time_ms"],
+                        tuple(ranges[subtask]),
+                        subtask in ends,
+                        subtask in over,
+                        tuple(held.get(subtask, ())),
+                        together,
+                        apart,
                     )
                 )
         return found
@@ -248,11 +258,10 @@ class JobEnumerator:
         """Whether splits are read side by side in this epoch, and whether it begins a stage in which they are so."""
         if source.stages == 1 or not len(after.splits):
             return source.side_by_side, False
-        splits = after.splits.splits(self._store)
-        current = source.stage_of(splits[min(before.oldest_open, len(splits) - 1)].id)
-        begins = before.next < after.next and (
-            before.next == 0 or source.stage_of(splits[before.next - 1].id)[0] != current[0]
-        )
+        oldest, last = min(before.oldest_open, len(after.splits) - 1), max(before.next - 1, 0)
+        splits = after.splits.at((oldest, last), self._store)
+        current = source.stage_of(splits[oldest].id)
+        begins = before.next < after.next and (before.next == 0 or source.stage_of(splits[last].id)[0] != current[0])
         return current[1], current[1] and begins
 
     def progress(self, offset: dict[str, Any], uid: str) -> SourceProgress:

@@ -6,11 +6,10 @@ computed again from the present state of a cluster, a directory or a broker.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from flinkish.core.source import SourceSplit, SplitRange
+from flinkish.core.source import SplitRange
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList, from_json, to_json
 
@@ -54,9 +53,11 @@ class SourceProgress:
     held: tuple[tuple[int, str], ...] = ()
     state: Any = None
 
-    def ended(self, subtask: int) -> bool:
-        """Whether the subtask will never have anything more to read."""
-        return self.all_assigned and all(split.subtask != subtask for split in self.open)
+    def ended_subtasks(self, parallelism: int) -> frozenset[int]:
+        """The subtasks that will never have anything more to read."""
+        if not self.all_assigned:
+            return frozenset()
+        return frozenset(range(parallelism)).difference(split.subtask for split in self.open)
 
     @property
     def all_assigned(self) -> bool:
@@ -68,17 +69,14 @@ class SourceProgress:
         """The index of the first split that has not ended; all splits before it have."""
         return min((split.number for split in self.open), default=self.next)
 
-    def ended_before(self, begun: int) -> list[int]:
-        """The indices of the splits before index ``begun`` that have ended."""
-        going = {split.number for split in self.open}
-        return [index for index in range(begun) if index not in going]
-
-    def positions(self, store: SegmentStore) -> dict[str, int]:
-        """Split -> its position, for the splits that have begun: also for those that have ended in this epoch, and
-        for some that have ended before. A split that was read as a whole has no position."""
-        splits = self.splits.splits(store)
-        ends = {index: splits[index].end for index in self.ended_before(self.next)} | dict(self.stops)
-        reached = ends | {one.number: one.position for one in self.open}
+    def positions(self, store: SegmentStore, first: int = 0) -> dict[str, int]:
+        """Split -> its position, for the splits from index ``first`` on that have begun, also for those that have
+        ended. A split that was read as a whole has no position."""
+        reached: dict[int, int | None] = {one.number: one.position for one in self.open if one.number >= first}
+        splits, stops = self.splits.at(range(first, self.next), store), dict(self.stops)
+        for number in range(first, self.next):
+            if number not in reached:
+                reached[number] = stops.get(number, splits[number].end)
         return {splits[number].id: position for number, position in reached.items() if position is not None}
 
     def with_findings_of(self, given_up: SourceProgress) -> SourceProgress:
@@ -163,9 +161,12 @@ def ranges_between(
 ) -> list[list[SplitRange]]:
     """The ranges that each subtask reads between two progresses of the source: first the splits that it continues, then
     those that it begins."""
-    splits: Sequence[SourceSplit] = end.splits.splits(store) if start != end else ()
-    after, stops = {split.number: split for split in end.open}, dict(end.stops)
     found: list[list[SplitRange]] = [[] for _ in range(parallelism)]
+    if start == end:
+        return found
+    going = [one.number for one in start.open]
+    splits = end.splits.at([*going, *range(start.next, end.next)], store)
+    after, stops = {split.number: split for split in end.open}, dict(end.stops)
 
     def add(index: int, subtask: int, position: int) -> None:
         split, still = splits[index], after.get(index)
@@ -174,9 +175,8 @@ def ranges_between(
         elif still.position > position:
             found[subtask].append(SplitRange(split, position, still.position))
 
-    if start != end:
-        for split in start.open:
-            add(split.number, split.subtask, split.position)
-        for index, subtask in zip(range(start.next, end.next), end.begun, strict=True):
-            add(index, subtask, splits[index].start)
+    for one in start.open:
+        add(one.number, one.subtask, one.position)
+    for index, subtask in zip(range(start.next, end.next), end.begun, strict=True):
+        add(index, subtask, splits[index].start)
     return found

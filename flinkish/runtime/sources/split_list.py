@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import posixpath
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 from flinkish.common.sealed_json import sealed, unsealed_as
@@ -27,7 +29,7 @@ from flinkish.errors import CorruptStateError
 _VERSION = 2
 #: Maximum number of splits in the tail; a longer tail becomes a segment.
 MAX_TAIL = 64
-#: Maximum number of segments of one source; when another one is needed, all of them become one.
+#: Maximum number of segments of one source; when another one is needed, the newest of them become one.
 MAX_SEGMENTS = 16
 #: Number of epochs for which a segment is kept after the last offset that refers to it, far more than the query's log
 #: keeps.
@@ -182,24 +184,51 @@ class SplitList:
         stored = [from_json(entry) for name, _ in self.segments for entry in store.read(name)]
         return [*stored, *self.tail]
 
-    def with_splits(self, all_splits: Sequence[SourceSplit], ended: Iterable[int], store: SegmentStore) -> SplitList:
+    def at(self, numbers: Iterable[int], store: SegmentStore) -> dict[int, SourceSplit]:
+        """Index -> split for some of the splits; costs as much as there are of these, whatever the length of the list.
+
+        Raises:
+            IndexError: the list has no such split.
+        """
+        firsts = [0, *accumulate(count for _, count in self.segments)]
+        found: dict[int, SourceSplit] = {}
+        for number in numbers:
+            segment = bisect_right(firsts, number) - 1
+            if segment == len(self.segments):
+                found[number] = self.tail[number - firsts[segment]]
+            else:
+                found[number] = from_json(store.read(self.segments[segment][0])[number - firsts[segment]])
+        return found
+
+    def with_splits(
+        self, all_splits: Sequence[SourceSplit], begun: int, going: Set[int], store: SegmentStore
+    ) -> SplitList:
         """A version with all these splits, the first of which this version holds already.
 
         Args:
             all_splits: the whole list.
-            ended: indices of the splits that had ended before the epoch that is being planned.
+            begun: number of splits that were assigned before the epoch that is being planned.
+            going: indices of those of them that had not ended then.
             store: stores the tail if it becomes too long for the offset.
         """
-        over = set(ended)
-        stored = len(self) - len(self.tail)
-        tail = tuple(_stub(split) if i in over else split for i, split in enumerate(all_splits[stored:], stored))
+
+        def from_index(first: int) -> list[SourceSplit]:
+            rest = enumerate(all_splits[first:], first)
+            return [_stub(split) if i < begun and i not in going else split for i, split in rest]
+
+        first = len(self) - len(self.tail)
+        tail = from_index(first)
         if len(tail) <= MAX_TAIL:
-            return SplitList(self.segments, tail)
-        if len(self.segments) < MAX_SEGMENTS:
-            name = store.write([to_json(split) for split in tail])
-            return SplitList((*self.segments, (name, len(tail))))
-        entries = [to_json(_stub(split) if i in over else split) for i, split in enumerate(all_splits)]
-        return SplitList(((store.write(entries), len(entries)),))
+            return SplitList(self.segments, tuple(tail))
+        segments = list(self.segments)
+        if len(segments) >= MAX_SEGMENTS:
+            # only segments that are not much larger than what follows them are written again: so each split is written
+            # as often as the list has doubled, not as often as the list has grown
+            while segments and (len(segments) >= MAX_SEGMENTS or segments[-1][1] <= len(all_splits) - first):
+                first -= segments.pop()[1]
+            tail = from_index(first)
+        name = store.write([to_json(split) for split in tail])
+        return SplitList((*segments, (name, len(tail))))
 
 
 def _stub(split: SourceSplit) -> SourceSplit:

@@ -23,6 +23,7 @@ from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from tests.integration.engine.collecting import environment
+from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until
 
 PER_EPOCH, KEYS = 10, 3
@@ -78,14 +79,14 @@ class PreparedJob:
 
     def run_and_stop(self, epochs: int, enough: Callable[[], bool] = lambda: True, **more: Any) -> Any:
         """Run it for some epochs, stop it as a signal would; a last checkpoint is taken then."""
-        run = self.build(None, self.directory, **more).execute_async("counting").run
+        run = execute_observed(self.build(None, self.directory, **more), "counting").run
         try:
-            wait_until(lambda: (len(run.reports) >= epochs and enough()) or run.result.done(), TIMEOUT_S, "epochs")
+            wait_until(lambda: (len(reports_of(run)) >= epochs and enough()) or run.result.done(), TIMEOUT_S, "epochs")
         finally:
             run.request_stop(JobStatus.SUSPENDED, "a signal")
             run.wait(TIMEOUT_S)
         run.result.result(0)
-        self.epochs = run.reports[-1].epoch + 1
+        self.epochs = run.last_epoch + 1
         return run
 
     def copy(self, folder: Path) -> PreparedJob:

@@ -26,6 +26,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.description import JobDescription
 from tests.integration.engine.collecting import by_field, environment
+from tests.support.epoch_reports import execute_observed, reports_of
 
 RECORDS, PER_EPOCH, KEYS = 160, 20, 7
 COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
@@ -121,18 +122,18 @@ def main(options: dict[str, Any]) -> None:
     more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}
     more.update(options.get("settings", {}))
     env = build(folder, options.get("job", "job"), options.get("delta", False), options.get("slow_s", 0), **more)
-    client = env.execute_async("counting")
+    client = execute_observed(env, "counting")
     print("started", flush=True)
     if "savepoint" in options:
-        while not client.run.reports:
+        while client.run.last_epoch is None:
             time.sleep(0.05)
         print("savepoint", client.stop_with_savepoint("drain" in options, options["savepoint"]).result(), flush=True)
         return
     while not client.get_job_execution_result().done():
         time.sleep(0.1)
-        if "executors" in options and client.run.reports:
+        if "executors" in options and client.run.last_epoch is not None:
             print("executors", json.dumps(executors(client.describe())), flush=True)
-        print(f"epochs {len(client.run.reports)}", flush=True)
+        print(f"epochs {len(reports_of(client.run))}", flush=True)
     client.get_job_execution_result().result()
     print("finished", flush=True)
 

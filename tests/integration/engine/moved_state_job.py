@@ -21,6 +21,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.integration.engine.collecting import environment
+from tests.support.epoch_reports import execute_observed, reports_of
 
 KEYS = 40
 
@@ -57,10 +58,10 @@ def main(options: dict[str, Any]) -> None:
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     kept = numbers.key_by(lambda key: key).process(Keeping(options["value_bytes"])).uid("kept")
     kept.filter(lambda key: False).uid("none").print().uid("print")
-    client = env.execute_async("moving")
+    client = execute_observed(env, "moving")
     told, last_s = 0, time.monotonic()
     while not client.get_job_execution_result().done():
-        for report in client.run.reports[told:]:
+        for report in reports_of(client.run)[told:]:
             now_s = time.monotonic()
             tasks = [
                 [task.subtask, task.place.executor, task.restored_bytes] for task in report.tasks if task.vertex == 1

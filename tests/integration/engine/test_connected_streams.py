@@ -83,7 +83,7 @@ def test_over_many_epochs_and_with_a_killed_worker_the_results_are_the_same(
     client = env.execute_async("connected")
     client.get_job_execution_result().result(TIMEOUT_S)
     assert faults.happened(fault_plan)
-    assert len(client.run.reports) > 2
+    assert client.run.last_epoch > 1
     assert results(tmp_path) == golden
 
 

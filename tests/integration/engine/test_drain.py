@@ -22,6 +22,7 @@ from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExec
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 120
@@ -76,14 +77,14 @@ def test_a_drained_job_has_the_results_of_the_same_input_with_an_end(spark: Spar
     with collecting() as collected:
         env = environment(tmp_path / "job")
         build(env, DataGeneratorSource(event, records_per_epoch=30, splits=2), collected)
-        client: Any = env.execute_async("endless")
+        client: Any = execute_observed(env, "endless")
         wait_until(lambda: len(collected.rows["windows"]) >= 20, TIMEOUT_S, "windows")
         savepoint = client.stop_with_savepoint(True, None).result(TIMEOUT_S)
         assert client.get_job_status().result() is JobStatus.FINISHED
-        read = sum(report.records_in for report in client.run.reports)
+        read = sum(report.records_in for report in reports_of(client.run))
         assert collected.sorted() == bounded(read)
         manifest = json.loads((Path(savepoint) / "manifest.json").read_text())
-        assert manifest["epoch"] == client.run.reports[-1].epoch == client.run.reports[-2].epoch + 1
+        assert manifest["epoch"] == client.run.last_epoch == reports_of(client.run)[-2].epoch + 1
         splits = json.loads(manifest["sources"]["events"])["splits"]
         assert sum(position for _, position, *_ in splits) == read
         state = spark.read.format("delta").load(f"{savepoint}/state").where("kind <> '__watermark__'").collect()
@@ -118,8 +119,8 @@ def test_sources_that_wait_or_have_ended_or_never_spoke_are_drained_as_well(
         numbers = watched.union(ended, silent).map(lambda line: (0, int(line)))
         windows = numbers.key_by(lambda e: e[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
         windows.reduce(lambda a, b: (0, a[1] + b[1])).uid("windows").sink_to(collected.sink())
-        client: Any = env.execute_async("waiting")
-        wait_until(lambda: sum(r.records_in for r in client.run.reports) >= 4, TIMEOUT_S, "records")
+        client: Any = execute_observed(env, "waiting")
+        wait_until(lambda: sum(r.records_in for r in reports_of(client.run)) >= 4, TIMEOUT_S, "records")
         assert collected.rows["out"] == []
         client.stop_with_savepoint(True, None).result(TIMEOUT_S)
     assert sorted(collected.rows["out"]) == [(0, 6000), (0, 9000)]

@@ -17,6 +17,7 @@ from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FinalOperationError
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 120
@@ -46,16 +47,16 @@ def start(folder: Path, collected: Collected, count: int | None = None, **more: 
     windows = numbers.map(lambda e: (e[1] // 1000, 1)).uid("indices").key_by(lambda e: 0)
     tens = windows.window(TumblingEventTimeWindows.of(Time.seconds(10))).reduce(lambda a, b: (a[0], a[1] + b[1]))
     tens.uid("tens").sink_to(collected.sink("tens"))
-    return env.execute_async("numbers")
+    return execute_observed(env, "numbers")
 
 
 def stopped(folder: Path, collected: Collected, epochs: int, **more: Any) -> int:
     """Let the job run for so many epochs; the last one."""
     client = start(folder, collected, **more)
-    wait_until(lambda: len(client.run.reports) >= epochs or client.run.result.done(), TIMEOUT_S, "epochs")
+    wait_until(lambda: len(reports_of(client.run)) >= epochs or client.run.result.done(), TIMEOUT_S, "epochs")
     client.run.request_stop(JobStatus.SUSPENDED, "a signal")
     client.get_job_execution_result().result(TIMEOUT_S)
-    return int(client.run.reports[-1].epoch)
+    return int(client.run.last_epoch)
 
 
 def lose_state(folder: Path) -> Path:
@@ -85,7 +86,7 @@ def test_with_a_checkpoint_of_the_last_epoch_the_job_goes_on_by_itself_and_says_
     told = capsys.readouterr().err
     assert str(lost) in told
     assert re.search(rf"goes on from the checkpoint \S+/chk-\d+ of epoch {last}; nothing is repeated", told)
-    assert client.run.reports[0].epoch > last
+    assert reports_of(client.run)[0].epoch > last
     failures = client.describe().exceptions
     assert [failure for failure in failures if str(lost) in str(failure)]
     # and it stays so: the job has ended in the query that took the place of the damaged one
@@ -113,6 +114,6 @@ def test_epochs_behind_the_last_checkpoint_are_repeated_only_if_that_is_configur
         sums, _ = results(count)
         repeated = results((last + 1) * PER_EPOCH)[0] - results((safe + 1) * PER_EPOCH)[0]
         assert Counter(collected.rows["sums"]) == sums + repeated
-        assert min(report.epoch for report in client.run.reports) > last
+        assert min(report.epoch for report in reports_of(client.run)) > last
         # the repeated epochs count once
         assert client.get_accumulators().result(TIMEOUT_S) == {"records": count}

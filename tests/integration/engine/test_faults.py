@@ -166,7 +166,7 @@ def test_a_driver_that_is_killed_at_each_of_its_phases_in_turn_loses_and_doubles
 def half_done(spark: SparkSession, folder: Path) -> str:
     """A job that was stopped with a savepoint half way; the path of the savepoint."""
     client = build(folder, "first").execute_async("counting")
-    while not client.run.reports:
+    while client.run.last_epoch is None:
         assert not client.get_job_execution_result().done()
     return str(client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S))
 
@@ -181,7 +181,7 @@ def test_a_stop_whose_savepoint_fails_leaves_no_savepoint_and_a_job_that_goes_on
 ) -> None:
     faults.plan_fault(fault_plan, case.phase, "raise")
     client = build(folder).execute_async("counting")
-    while not client.run.reports:
+    while client.run.last_epoch is None:
         assert not client.get_job_execution_result().done()
     savepoint = client.stop_with_savepoint(False, str(folder / "savepoints"))
     with pytest.raises(Exception, match=f"injected at {case.phase.value}"):

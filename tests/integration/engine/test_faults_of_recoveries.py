@@ -48,7 +48,7 @@ def test_a_drain_that_fails_at_each_of_its_phases_is_ended_by_the_next_start(
     first, *others = OF_DRAINS
     faults.plan_fault(fault_plan, first.phase, first.how)
     client = build(tmp_path, slow_s=0.5).execute_async("counting")
-    wait_until(lambda: client.run.reports, TIMEOUT_S, "an epoch")
+    wait_until(lambda: client.run.last_epoch is not None, TIMEOUT_S, "an epoch")
     with pytest.raises(Exception, match=f"injected at {first.phase.value}"):
         client.stop_with_savepoint(True, str(tmp_path / "savepoints")).result(TIMEOUT_S)
     for case in others:
@@ -82,7 +82,7 @@ def damaged(folder: Path) -> None:
     folder.mkdir()
     make_tables(folder)
     client = build(folder, execution__checkpointing__interval="1 ms").execute_async("counting")
-    wait_until(lambda: len(client.run.reports) >= 2 or client.run.result.done(), TIMEOUT_S, "epochs")
+    wait_until(lambda: (client.run.last_epoch or 0) >= 1 or client.run.result.done(), TIMEOUT_S, "epochs")
     client.run.request_stop(JobStatus.SUSPENDED, "a signal")
     client.get_job_execution_result().result(TIMEOUT_S)
     partition = folder / "job" / "spark" / "state" / "0" / "0"

@@ -24,6 +24,7 @@ from tests.integration.engine import slow_job
 from tests.integration.engine.counting_job import expected, in_database, make_tables
 from tests.integration.engine.slow_job import FAST, RECORDS, build, write_file
 from tests.support import faults
+from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import ProcessGroup, start_driver, wait_until
 
 TIMEOUT_S = 120
@@ -63,10 +64,10 @@ def assert_workers_end(folder: Path) -> None:
 
 def assert_goes_on(folder: Path, first_epoch: int = 1, **more: Any) -> None:
     """Started again with smaller limits, the job does what is left, and nothing else."""
-    client = build(folder, 0.01, flinkish__epoch__max_records_per_source=14, **more).execute_async("slow")
+    client = execute_observed(build(folder, 0.01, flinkish__epoch__max_records_per_source=14, **more), "slow")
     client.get_job_execution_result().result(TIMEOUT_S)
     assert in_database(folder) == expected(RECORDS)
-    assert [report.epoch for report in client.run.reports] == list(
+    assert [report.epoch for report in reports_of(client.run)] == list(
         range(first_epoch, first_epoch + RECORDS // FAST - 1)
     )
 
@@ -195,10 +196,10 @@ def test_files_that_spark_has_listed_for_the_epoch_are_listed_anew(spark: SparkS
             write_file(tmp_path, first, first + 7)
         driver.wait_for(lambda: working(tmp_path), TIMEOUT_S, "the slow epoch")
         driver.kill()
-    client = build(tmp_path, 0.01, files=1).execute_async("slow")
+    client = execute_observed(build(tmp_path, 0.01, files=1), "slow")
     wait_until(lambda: len(in_database(tmp_path)) >= RECORDS, TIMEOUT_S, "all records")
     client.cancel().result(TIMEOUT_S)
     assert client.get_job_status().result() is JobStatus.CANCELED
     assert in_database(tmp_path) == expected(RECORDS)
-    read = [report.records_in for report in client.run.reports if report.records_in]
+    read = [report.records_in for report in reports_of(client.run) if report.records_in]
     assert read == [7] * len(read)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.client import Cluster
-from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
+from flinkish.connectors.kafka.enumerator import SAMPLES_PER_PLAN, KafkaSplitEnumerator, RecordSizes
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext
@@ -28,9 +28,9 @@ class MockCluster:
         (broker,) = self._producer.list_topics(timeout=10).brokers.values()
         self.servers = f"{broker.host}:{broker.port}"
 
-    def write(self, topic: str, count: int) -> None:
-        for _ in range(count):
-            self._producer.produce(topic, b"x", partition=0)
+    def write(self, topic: str, count: int, partitions: int = 1) -> None:
+        for number in range(count * partitions):
+            self._producer.produce(topic, b"x", partition=number % partitions)
         assert self._producer.flush(10) == 0
 
     def settings(self, **more: Any) -> KafkaSourceSettings:
@@ -91,3 +91,89 @@ def test_the_end_of_a_source_that_became_bounded_holds_over_restarts(cluster: Mo
     again.start(SplitEnumeratorContext("", state))
     assert again.end_of(split, 1) == (3, True)
     again.close()
+
+
+@pytest.fixture
+def asked_for_ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of partitions in each request for end offsets."""
+    asked: list[int] = []
+    unchanged = Cluster.next_offsets
+
+    def next_offsets(self: Cluster, partitions: Sequence[Any], committed: bool = False) -> Any:
+        asked.append(len(partitions))
+        return unchanged(self, partitions, committed)
+
+    monkeypatch.setattr(Cluster, "next_offsets", next_offsets)
+    return asked
+
+
+def test_plan_of_many_partitions_asks_once_for_their_ends_and_takes_few_samples(
+    cluster: MockCluster, asked_for_ends: list[int]
+) -> None:
+    topics = [f"clicks-of-{letter}" for letter in "abcdefg"]
+    for topic in topics:
+        cluster.write(topic, 200, partitions=4)
+    settings = cluster.settings(topics=tuple(topics))
+    store, progress = SegmentsInMemory(), SourceProgress()
+    samples = []
+    for first in (1, 3):
+        enumerator = KafkaSplitEnumerator(settings, progress.splits.splits(store))
+        enumerator.start(SplitEnumeratorContext("", progress.state))
+        planner = EpochPlanner(KafkaSource(settings), enumerator, 2, SourceLimits(max_records=500), store)
+        for epoch in (first, first + 1):
+            planner.discover(progress, epoch)
+            progress = planner.next(progress, epoch)
+            samples.append(len(progress.state["samples"]))
+        enumerator.close()
+    assert asked_for_ends == [28] * 4
+    assert samples == [8, 16, 24, 28], "a restart does not begin with samples again"
+
+
+def test_restart_of_a_bounded_source_asks_once_for_all_ends(cluster: MockCluster, asked_for_ends: list[int]) -> None:
+    cluster.write("clicks", 3, partitions=4)
+    settings = cluster.settings(topics=("clicks",), stopping=KafkaOffsetsInitializer.latest())
+    splits = [SourceSplit(f"clicks-{n}", 0, end, {"topic": "clicks", "partition": n}) for n, end in enumerate([9] * 4)]
+    enumerator = KafkaSplitEnumerator(settings, splits)
+    enumerator.start(SplitEnumeratorContext(""))
+    for plan in (1, 2):
+        assert [enumerator.end_of(split, 0) for split in splits] == [(3, False)] * 4
+        assert len(asked_for_ends) == plan
+        assert enumerator.snapshot_state() is None
+    enumerator.close()
+
+
+def test_end_that_an_earlier_version_has_stored_holds(cluster: MockCluster) -> None:
+    cluster.write("clicks", 5)
+    settings = cluster.settings(topics=("clicks",), stopping=KafkaOffsetsInitializer.latest())
+    split = SourceSplit("clicks-0", 0, None, {"topic": "clicks", "partition": 0})
+    enumerator = KafkaSplitEnumerator(settings, [split])
+    enumerator.start(SplitEnumeratorContext("", {"clicks-0": 3}))
+    assert enumerator.end_of(split, 1) == (3, True)
+    enumerator.close()
+
+
+def test_each_partition_is_sampled_within_as_few_plans_as_possible_even_if_others_need_samples_again() -> None:
+    taken: list[int] = []
+
+    def sample(partition: tuple[str, int], position: int) -> float:
+        taken.append(partition[1])
+        return 100.0
+
+    sizes = RecordSizes(sample)
+    for plan in range(5):
+        sizes.begin_plan()
+        before = len(taken)
+        for number in range(5 * SAMPLES_PER_PLAN):
+            # all samples are out of date in the next plan
+            sizes.size_at(("clicks", number), plan * 10_000_000, lambda: True)
+        assert len(taken) - before == SAMPLES_PER_PLAN
+    assert sorted(taken) == list(range(5 * SAMPLES_PER_PLAN))
+
+
+def test_partition_without_a_sample_counts_as_those_of_its_topic() -> None:
+    sizes = RecordSizes(lambda partition, position: {"small": 10.0, "large": 5_000.0}.get(partition[0]))
+    assert sizes.size_at(("clicks", 0), 0, lambda: False) == 1024.0
+    assert sizes.size_at(("small", 0), 0, lambda: True) == 10.0
+    assert sizes.size_at(("large", 0), 0, lambda: True) == 5_000.0
+    assert [sizes.size_at((topic, 1), 0, lambda: False) for topic in ("small", "large")] == [10.0, 5_000.0]
+    assert sizes.size_at(("clicks", 0), 0, lambda: True) == 5_000.0, "no record of it could be read"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,9 +17,14 @@ from hypothesis import strategies as st
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.connectors.file_system import parquet
+from flinkish.connectors.file_system.enumerator import LOOKING_THREADS
+from flinkish.connectors.file_system.parquet import ParquetFacts, ParquetFileEnumerator
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.core.source import SourceLimits, SplitRange
+from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
 from flinkish.errors import MalformedRecordError, ProgramError
+from flinkish.runtime.sources.epoch_planner import EpochPlanner
+from flinkish.runtime.sources.progress import SourceProgress, ranges_between
+from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.parquet_files import write_parquet
 from tests.support.split_reading import SplitReading, read_all, read_cut
 
@@ -132,3 +139,60 @@ def test_a_file_that_is_not_parquet_is_an_error_that_names_it(tmp_path: Path) ->
     (tmp_path / "broken.parquet").write_text("no parquet")
     with pytest.raises(MalformedRecordError, match=r"damaged.*broken\.parquet"):
         read_all(FileSource.parquet(str(tmp_path), type_info=ROW))
+
+
+def pairs_of(folder: Path) -> FileSource:
+    return FileSource.parquet(str(folder), type_info=Types.TUPLE([Types.STRING(), Types.LONG()]), columns=["user", "n"])
+
+
+def planned(
+    source: FileSource, parallelism: int, limits: SourceLimits, after_first: Callable[[], None] = lambda: None
+) -> list[int]:
+    """The number of rows of each epoch until the source ends. ``after_first`` is called when the first is planned."""
+    enumerator, store, progress = source.create_enumerator(()), SegmentsInMemory(), SourceProgress()
+    planner = EpochPlanner(source, enumerator, parallelism, limits, store)
+    epochs = []
+    while not (progress.all_assigned and not progress.open):
+        planner.discover(progress, len(epochs))
+        start, progress = progress, planner.next(progress, len(epochs))
+        ranges = [one for subtask in ranges_between(start, progress, store, parallelism) for one in subtask]
+        epochs.append(sum((one.stop or 0) - one.start for one in ranges))
+        if len(epochs) == 1:
+            after_first()
+    enumerator.close()
+    return epochs
+
+
+def test_footers_are_read_at_the_same_time_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2 * LOOKING_THREADS):
+        write_parquet(tmp_path / f"{number:03}", 3, 2)
+    at_once, unchanged = threading.Barrier(LOOKING_THREADS), ParquetFileEnumerator.look_at
+    looked_at: list[str] = []
+
+    def look_at(self: ParquetFileEnumerator, split: SourceSplit) -> ParquetFacts:
+        looked_at.append(split.id)
+        # broken, if they come one after the other
+        at_once.wait(60)
+        return unchanged(self, split)
+
+    monkeypatch.setattr(ParquetFileEnumerator, "look_at", look_at)
+    assert planned(pairs_of(tmp_path), 4, SourceLimits(max_records=20)) == [20] * 9 + [12]
+    assert sorted(looked_at) == sorted(map(str, tmp_path.iterdir()))
+
+
+def test_file_that_was_damaged_when_it_was_expected_is_read_again_when_its_turn_comes(tmp_path: Path) -> None:
+    last = tmp_path / "2"
+    for number in range(3):
+        write_parquet(tmp_path / str(number), 3, 2)
+        os.utime(tmp_path / str(number), ns=(number, number))
+    whole = last.read_bytes()
+
+    def write(content: bytes) -> None:
+        last.write_bytes(content)
+        os.utime(last, ns=(2, 2))
+
+    write(b"x" * len(whole))
+    assert planned(pairs_of(tmp_path), 1, SourceLimits(max_records=3), lambda: write(whole)) == [3, 3, 3]
+    write(b"x" * len(whole))
+    with pytest.raises(MalformedRecordError, match=f"damaged.*{last}"):
+        planned(pairs_of(tmp_path), 1, SourceLimits(max_records=3))

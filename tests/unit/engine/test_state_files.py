@@ -3,13 +3,16 @@ a query go that no start needs any more."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.spark import state_files
 from flinkish.spark.state_files import delete_state_from, old_files
 
 KEPT = ("1.delta", ".1.delta.crc", "2.delta", "2.snapshot", "2.changelog", "2_6f-1a.zip", "SSTs")
@@ -26,6 +29,41 @@ def test_only_versions_of_the_epoch_that_runs_again_are_deleted_in_all_partition
     for folder in folders:
         assert sorted(path.name for path in folder.iterdir()) == sorted(KEPT)
     assert len(list((tmp_path / "state/0/_metadata").iterdir())) == len(KEPT) + len(DELETED)
+
+
+def test_partitions_are_looked_at_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / "state" / level / partition for level in "01" for partition in "0123"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "3.delta").touch()
+    at_once, unchanged = threading.Barrier(len(folders)), state_files.storage_of
+    new = {str(folder) for folder in folders}
+
+    def storage_at(path: str) -> Any:
+        if path in new:
+            new.discard(path)
+            # broken, if they come one after the other
+            at_once.wait(60)
+        return unchanged(path)
+
+    monkeypatch.setattr(state_files, "storage_of", storage_at)
+    delete_state_from(str(tmp_path), 3)
+    assert not any(path.name == "3.delta" for folder in folders for path in folder.iterdir())
+
+
+def test_partition_that_cannot_be_cleaned_up_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in "012":
+        (tmp_path / "state/0" / partition).mkdir(parents=True)
+    unchanged = state_files.storage_of
+
+    def storage_at(path: str) -> Any:
+        if path.endswith("/state/0/1"):
+            raise OSError("on purpose")
+        return unchanged(path)
+
+    monkeypatch.setattr(state_files, "storage_of", storage_at)
+    with pytest.raises(OSError, match="on purpose"):
+        delete_state_from(str(tmp_path), 3)
 
 
 def test_a_query_without_state_has_nothing_to_delete(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.stored_values import ProgramState
+from tests.support.epoch_reports import execute_observed, reports_of
 
 
 class Counter(KeyedProcessFunction):
@@ -73,15 +74,15 @@ def job_of(env: StreamExecutionEnvironment) -> JobDescriptor:
 
 
 def test_tasks_tell_their_states_once_and_the_directory_keeps_them(tmp_path: Path) -> None:
-    client: Any = environment().execute_async("job")
+    client = execute_observed(environment(), "job")
     client.get_job_execution_result().result()
-    told = [state for report in client.run.reports for task in report.tasks for state in task.declared]
+    told = [state for report in reports_of(client.run) for task in report.tasks for state in task.declared]
     assert sorted(set(told), key=lambda state: state.name) == EXPECTED
-    tasks = {(task.vertex, task.subtask) for report in client.run.reports for task in report.tasks if task.declared}
+    tasks = {(task.vertex, task.subtask) for report in reports_of(client.run) for task in report.tasks if task.declared}
     assert len(told) <= len(tasks) * len(EXPECTED)
     directory = JobDirectory(str(tmp_path))
     catalog = StateCatalog(directory)
-    for report in client.run.reports:
+    for report in reports_of(client.run):
         catalog.epoch_done(report)
     assert list(read_states(directory)) == EXPECTED
     retyped = DeclaredState("counter", "n", "value", "STRING", None, "BIGINT")

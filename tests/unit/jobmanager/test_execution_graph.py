@@ -114,6 +114,14 @@ def test_an_execution_sums_up_what_its_task_reports() -> None:
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
 
 
+def test_execution_names_the_splits_that_it_has_read_last() -> None:
+    graph, most = Graph().started(), Execution.MAX_SPLITS
+    for number in range(3 * most):
+        graph.graph.epoch_done(epoch(number, TaskReport(0, 0, splits=("always", f"file-{number:03}"))))
+    files = [f"file-{number:03}" for number in range(2 * most + 1, 3 * most)]
+    assert graph.current(0, 0).splits == ("always", *files)
+
+
 CALL = SlowCall(1, 1, "count", "count", "3", ", key 3", 31_000, "a stack")
 
 

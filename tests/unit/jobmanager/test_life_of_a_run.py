@@ -20,6 +20,7 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.testing import TestingSource
+from tests.support.epoch_reports import execute_observed, reports_of
 
 TIMEOUT_S = 30
 
@@ -279,8 +280,8 @@ def test_epochs_that_read_nothing_become_rare_in_the_minicluster_and_a_cancel_do
     settings = {"execution.target": "minicluster", "flinkish.progress": "never", "flinkish.heartbeat.interval": "1 h"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings))
     env.from_source(TestingSource.of_splits([1, 2]), WatermarkStrategy.no_watermarks(), "endless").print()
-    client: Any = env.execute_async("idle")
+    client = execute_observed(env, "idle")
     assert not client.run.over.wait(1)
-    assert 2 <= len(client.run.reports) < 20, "without pauses, hundreds of epochs a second"
+    assert 2 <= len(reports_of(client.run)) < 20, "without pauses, hundreds of epochs a second"
     client.cancel().result(TIMEOUT_S)
     assert client.run.over.wait(TIMEOUT_S)

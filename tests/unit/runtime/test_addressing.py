@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
 from flinkish.runtime.task import sink_vertex
-from flinkish.spark.addressing import AddressBook, murmur3, partition_of, partitions_of
+from flinkish.spark.addressing import AddressBook, murmur3, numbers_on, partition_of, partitions_of
 
 
 @pytest.mark.parametrize(("value", "hashed"), [(1, -559580957), (0, 933211791), (42, 29417773), (-1, -1604776387)])
@@ -68,6 +70,18 @@ def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
             if place[0] > 0:
                 assert partition_of(np.array([address], np.uint32), partitions) == place[1]
     assert book.address(job.levels + 1, REPORT_VERTEX, 0) == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.data())
+def test_numbers_on_wanted_partitions_are_the_smallest_that_rise(partitions: int, data: Any) -> None:
+    wanted = data.draw(st.lists(st.integers(0, partitions - 1), max_size=100))
+    landed = partition_of(np.arange(50_000, dtype=np.uint32), partitions).tolist()
+    expected, last = [], 0
+    for partition in wanted:
+        last = landed.index(partition, last + 1)
+        expected.append(last)
+    assert numbers_on(wanted, partitions) == expected
 
 
 def test_addresses_stay_what_they_were() -> None:
