@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "runtime": {"common", "core"},
     "graph": _RUNTIME,
     "minicluster": _RUNTIME | {"graph"},
-    "spark": _RUNTIME | {"graph", "launch"},
+    "spark": _RUNTIME | {"graph", "launch", "exit_codes"},
     "jobmanager": (_API | {"exit_codes"}) - {"jobmanager"},
     "datastream": _API | {"metrics"},
     # tables as sources and sinks of programs
