@@ -84,7 +84,7 @@ def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
 
 
 def _translated(error: Any, path: str, hadoop: str) -> Exception:
-    causes, cause = [], error.java_exception
+    causes, cause = list[str](), error.java_exception
     while cause is not None and len(causes) < 20:
         causes.append(str(cause.toString()))
         cause = cause.getCause()
