@@ -76,12 +76,12 @@ def test_with_its_directory_on_s3_it_outlives_its_driver(
     spark = ("--deploy-mode", deploy_mode, "--driver-class-path", str(tmp_path))
     with platform.run(job.PROGRAM, *job.arguments, options=options, spark=spark) as client:
         wait_for_more_clicks(job, client, "of the first epoch")
-        master = hadoop.application_master(platform.newest_application())
-        assert master is not None
         if deploy_mode == "client":
             client.kill()
             client = platform.run(job.PROGRAM, *job.arguments, options=options, spark=spark)
         else:
+            master = hadoop.application_master(platform.newest_application())
+            assert master is not None
             master.kill()
         with client:
             client.succeed(PATIENCE_S)
