@@ -15,7 +15,7 @@ import traceback
 from types import TracebackType
 
 from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
-from flinkish.exit_codes import ExitCode, exit_code_of
+from flinkish.exit_codes import OF_APPLICATION_MASTER, ExitCode, exit_code_of
 
 _JVM = "flinkish.spark.driver_jvm"
 
@@ -101,9 +101,9 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
 
 def _end_application(error: BaseException) -> None:
     # looked up, not imported: without the module there is no Spark
-    jvm = sys.modules.get(_JVM)
-    if jvm is not None and exit_code_of(error) == ExitCode.FAILED:
-        jvm.end_application(redact(f"{type(error).__name__}: {error}"))
+    jvm, staging = sys.modules.get(_JVM), os.environ.get(OF_APPLICATION_MASTER)
+    if jvm is not None and staging is not None and exit_code_of(error) == ExitCode.FAILED:
+        jvm.end_application(redact(f"{type(error).__name__}: {error}"), staging)
 
 
 def was_shown() -> bool:

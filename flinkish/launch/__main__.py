@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, ProgramError
 from flinkish.launch.options import CommandLine
+from flinkish.launch.replay import VARIABLE as REPLAY
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
 from flinkish.launch.spark_home import spark_home
 from flinkish.launch.spark_version import pyspark_version, spark_version
@@ -59,7 +60,7 @@ class Launch:
 
         Raises:
             ProgramError: the job file does not exist.
-            ConfigurationError: FLINKISH_CONF does not name a file.
+            ConfigurationError: FLINKISH_CONF does not name a file, or a replay was to run in a cluster.
             EnvironmentVersionError: there is no PySpark, or SPARK_HOME holds another version of Spark.
         """
         if not Path(self.line.job).is_file():
@@ -72,6 +73,13 @@ class Launch:
         if conf is not None and not Path(conf).is_file():
             raise ConfigurationError(
                 f"FLINKISH_CONF names '{conf}', which is not a file", expected="a YAML file of Flink's keys"
+            )
+        if self.command.in_cluster_mode() and REPLAY in self.environment:
+            raise ConfigurationError(
+                "a replay runs in a driver on this machine, and shows what it finds there",
+                where="deploy mode cluster",
+                expected="deploy mode client",
+                hint="add `-- --master 'local[1]' --deploy-mode client`",
             )
         if self.needs_spark():
             self._check_spark_home()

@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from flinkish.exit_codes import OF_APPLICATION_MASTER
 from flinkish.launch import class_archive
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
@@ -296,17 +295,21 @@ def _log_as_launched(jvm: Any, command: SparkCommand) -> None:
         context.setConfigLocation(jvm.java.net.URI(Path(command.home.logging_file).as_uri()))
 
 
-def end_application(message: str) -> None:
-    """End the application of this process on YARN as FAILED, so that YARN does not start it once more; its diagnostics
-    are ``message``. Nothing happens in a driver that is no application master.
+def end_application(message: str, staging: str) -> None:
+    """End the application on YARN whose master is the JVM of this process, as FAILED, so that YARN does not start it
+    once more. Without such a JVM nothing happens.
+
+    Args:
+        message: for the diagnostics of the application.
+        staging: the directory with the files of the application, which is deleted.
 
     Spark has no way to say that a failure would come again: it leaves an application master that has failed registered,
     which is for YARN one that was lost.
     """
     from pyspark import SparkContext
 
-    jvm, staging = SparkContext._jvm, os.environ.get(OF_APPLICATION_MASTER)
-    if jvm is None or staging is None:
+    jvm = SparkContext._jvm
+    if jvm is None:
         return
     # if the internals of Spark are other ones, YARN starts the application once more
     with suppress(Exception):

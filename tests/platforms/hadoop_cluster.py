@@ -26,7 +26,7 @@ import psutil  # type: ignore[import-untyped]
 from tests.support.ivy import Coordinate, JarSet, java_executable, pyspark_jars_folder, resolve_jars
 from tests.support.processes import ProcessGroup, wait_until
 
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 600
 _SOURCE = Path(__file__).with_name("StartHadoop.java")
 _LOGGING = """log4j.rootLogger=WARN,console
 log4j.appender.console=org.apache.log4j.ConsoleAppender

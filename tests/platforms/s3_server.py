@@ -32,7 +32,7 @@ S3_JARS = JarSet(
         Coordinate("com.fasterxml.jackson.core", "jackson-annotations", "2.21"),
     ),
 )
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 300
 _LOGGING = """<configuration>
   <appender name="OUT" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss} %level %logger{20} %msg%n</pattern></encoder>

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.platforms.hadoop_cluster import HadoopCluster
+from tests.platforms.s3_server import S3Server
 from tests.platforms.yarn_jobs import PATIENCE_S, ClickCount, Platform
 from tests.support.postgres import PostgresServer
 from tests.support.processes import ProcessGroup, wait_until
@@ -63,6 +64,28 @@ def test_in_cluster_mode_it_goes_on_when_its_application_master_is_killed(
     assert job.counts() == job.expected(), hadoop.logs(application)
     assert len(hadoop.attempts(application)) == 2
     assert hadoop.application(application)["finalStatus"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("deploy_mode", ["client", "cluster"])
+def test_with_its_directory_on_s3_it_outlives_its_driver(
+    tmp_path: Path, hadoop: HadoopCluster, postgres: PostgresServer, s3: S3Server, deploy_mode: str
+) -> None:
+    """The settings of S3 stand in Spark's alone, and its jars on the class paths of the platform."""
+    platform, job = Platform(tmp_path, hadoop, s3.spark_settings()), ClickCount(postgres)
+    options = {**job.options, "flinkish.job.dir": f"s3://jobs/{deploy_mode}"}
+    spark = ("--deploy-mode", deploy_mode, "--driver-class-path", str(tmp_path))
+    with platform.run(job.PROGRAM, *job.arguments, options=options, spark=spark) as client:
+        wait_for_more_clicks(job, client, "of the first epoch")
+        if deploy_mode == "client":
+            client.kill()
+            client = platform.run(job.PROGRAM, *job.arguments, options=options, spark=spark)
+        else:
+            master = hadoop.application_master(platform.newest_application())
+            assert master is not None
+            master.kill()
+        with client:
+            client.succeed(PATIENCE_S)
+    assert job.counts() == job.expected(), hadoop.logs(platform.newest_application())
 
 
 def test_in_cluster_mode_a_job_that_was_stopped_is_not_started_again(

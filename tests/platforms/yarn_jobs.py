@@ -18,7 +18,7 @@ from tests.support.ivy import pyspark_jars_folder
 from tests.support.postgres import PostgresServer
 from tests.support.processes import REPOSITORY, ProcessGroup
 
-USERS, EVENTS = 50, 6_000
+USERS, EVENTS = 50, 3_000
 #: How long a job may take to begin, to go on or to end, on a machine that does much else.
 PATIENCE_S = 600
 _INHERITED = ("SPARK_HOME", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "FLINKISH_CONF", "FLINKISH_HOME", "PYSPARK_PYTHON")
@@ -53,6 +53,9 @@ class Platform:
             "spark.executor.extraJavaOptions": _JVM,
             "spark.yarn.am.extraJavaOptions": _JVM,
             "spark.yarn.report.loggingFrequency": "1000",
+            # a machine that does much else takes its time to start a Python process
+            "spark.python.authSocketTimeout": "300s",
+            "spark.yarn.am.waitTime": "600s",
             **(settings or {}),
         }
         conf = folder / "spark-conf"

@@ -11,8 +11,10 @@ import pytest
 
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
+from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import Home, settings_variable
-from flinkish.launch.options import SparkOptions
+from flinkish.launch.options import CommandLine, SparkOptions
+from flinkish.launch.replay import ReplayRequest
 from flinkish.launch.spark_command import SparkCommand
 
 CLASS_PATH = "spark.driver.extraClassPath"
@@ -156,3 +158,12 @@ def test_the_log_of_spark_submit_stays_on_the_console_where_the_driver_is_elsewh
 
     assert "LOG4J_CONFIGURATION_FILE" in variables(*YARN)
     assert "LOG4J_CONFIGURATION_FILE" not in variables(*CLUSTER)
+
+
+def test_a_replay_is_not_sent_into_a_cluster_where_it_would_be_a_run(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.touch()
+    replay = ReplayRequest("/jobs/counts", epoch=3).variables()
+    line = CommandLine.parse([str(program), "--", *CLUSTER])
+    with pytest.raises(ConfigurationError, match="a replay runs in a driver on this machine"):
+        Launch(line, {**Platform(tmp_path).environment, **replay}).check()
