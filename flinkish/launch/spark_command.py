@@ -99,7 +99,7 @@ class SparkCommand:
         return resolve(packages, options, self.home.cache) if packages else []
 
     def python_path(self) -> list[str]:
-        """The entries that the user's ``--py-files`` add to the Python path of a program that runs here, as spark-submit
+        """The entries that the user's ``--py-files`` add to the Python path of a program run here, as spark-submit
         does: archives themselves, and the folders of single modules. What has no local path reaches the executors
         alone."""
         named = comma_list(self._spark.either("--py-files", "spark.submit.pyFiles")).split(",")
