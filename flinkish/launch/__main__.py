@@ -53,7 +53,8 @@ class Launch:
             result["SPARK_REMOTE"] = remote
         if self.command.is_local():
             result |= own_python()
-        return result
+        modules = [*self.command.python_path(), *filter(None, [result.get("PYTHONPATH")])]
+        return {**result, "PYTHONPATH": os.pathsep.join(modules)} if modules else result
 
     def check(self) -> None:
         """Check what can be checked without Spark.

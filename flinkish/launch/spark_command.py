@@ -131,6 +131,15 @@ class SparkCommand:
             options = SparkOptions.parse([*self._own_file(), *options.tokens()])
         return resolve(packages, options, self.home.cache) if packages else []
 
+    def python_path(self) -> list[str]:
+        """The entries that the user's ``--py-files`` add to the Python path of a program run here, as spark-submit
+        does: archives themselves, and the folders of single modules. What has no local path reaches the executors
+        alone."""
+        named = comma_list(self._spark.either("--py-files", "spark.submit.pyFiles")).split(",")
+        local = [name for name in named if name.startswith("file:") or (name and ":" not in name)]
+        files = [] if self.in_cluster_mode() else [os.path.abspath(path_of(name)) for name in local]
+        return list(dict.fromkeys(os.path.dirname(file) if file.endswith(".py") else file for file in files))
+
     def arguments(self) -> list[str]:
         """The options for Spark's ``bin/spark-submit``, without the program."""
         user = self._spark

@@ -96,8 +96,9 @@ def test_the_executors_import_the_flinkish_of_the_driver(
         check(job.succeed(TIMEOUT_S), folder)
 
 
+@pytest.mark.parametrize("start", ["flinkish run", "spark-submit"])
 def test_a_packed_environment_runs_the_executors_and_files_of_py_files_are_found_by_the_planner_too(
-    tmp_path: Path, folder: Path, cluster: StandaloneCluster, driver: Path
+    start: str, tmp_path: Path, folder: Path, cluster: StandaloneCluster, driver: Path
 ) -> None:
     packed, pricing = tmp_path / "environment.tar.gz", tmp_path / "pricing.zip"
     python_environment(tmp_path / "python-packed", NEEDED)
@@ -107,8 +108,10 @@ def test_a_packed_environment_runs_the_executors_and_files_of_py_files_are_found
         modules.writestr("pricing.py", "def price(record):\n    return 3 * record\n")
     options = ["--master", cluster.url, "--archives", f"{packed}#environment", "--py-files", str(pricing)]
     command = [str(driver), "-m", "flinkish.cli", "run", PROGRAM, "--", *options]
-    python = "./environment/bin/python"
-    with run(tmp_path, command, {}, python, PYTHONPATH=str(REPOSITORY)) as job:
+    variables = {"PYTHONPATH": str(REPOSITORY), "PYSPARK_DRIVER_PYTHON": str(driver)}
+    if start == "spark-submit":
+        command = [SUBMIT, *options, PROGRAM]
+    with run(tmp_path, command, {}, "./environment/bin/python", **variables) as job:
         found = records(job.succeed(TIMEOUT_S))
     assert sorted(record for record, _, _ in found) == [3 * number for number in range(COUNT)]
     places = {place for _, *places in found for place in places}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.launch import packages, spark_version
+from flinkish.launch.__main__ import Launch
 from flinkish.launch.archive import archive, own_archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
 from flinkish.launch.spark_command import SparkCommand
@@ -62,6 +64,23 @@ def test_lists_are_merged_without_doubles_and_blanks() -> None:
 
 def test_kafka_needs_no_package_of_sparks() -> None:
     assert command("--bootstrap-servers", "h:1").packages() == DELTA
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), ["/own"]),
+        (("--py-files", "/lib/a.zip,/lib/b.py,/lib/c.py,file:/d%20e.egg"), ["/lib/a.zip", "/lib", "/d e.egg", "/own"]),
+        (("--conf", "spark.submit.pyFiles=a.zip"), [os.path.abspath("a.zip"), "/own"]),
+        (("--py-files", "s3a://bucket/a.zip,local:///opt/b.zip"), ["/own"]),
+        (("--deploy-mode", "cluster", "--master", "yarn", "--py-files", "/lib/a.zip"), ["/own"]),
+    ],
+)
+def test_a_program_imports_the_users_python_files_as_under_spark_submit(
+    options: tuple[str, ...], expected: list[str]
+) -> None:
+    launch = Launch(CommandLine.parse(["job.py", "--", *options]), {"PYTHONPATH": "/own"})
+    assert launch.driver_environment([])["PYTHONPATH"].split(os.pathsep) == expected
 
 
 def test_the_users_packages_are_added() -> None:
