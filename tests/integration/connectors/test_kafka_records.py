@@ -93,3 +93,22 @@ def test_a_bounded_program_goes_on_where_its_group_has_read_to(
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "r", Types.STRING())
         with stream.execute_and_collect() as read:
             assert sorted(read) == values
+
+
+def test_a_silent_partition_that_holds_the_watermark_back_is_named(kafka: KafkaBroker) -> None:
+    kafka.create_topic("silent", partitions=3, config={"retention.ms": "-1"})
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics("silent")
+    source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_value_only_deserializer(SimpleStringSchema())
+    env = environment(1)
+    clicks = env.from_source(source.build(), WatermarkStrategy.for_monotonous_timestamps(), "clicks").uid("clicks")
+    clicks.key_by(lambda click: click).reduce(lambda a, b: b).sink_to(TestingSink())
+    job, clock = job_of(env), ManualClock(1_000)
+    cluster, named = MiniCluster(job, clock), []
+    for number in range(5):
+        for partition in (0, 2):
+            kafka.produce("silent", [f"{number}"], partition=partition, timestamp_ms=1_000 * number)
+        report = cluster.run_epoch()
+        named.append([(one.source_uid, one.split, one.silent_ms) for one in report.silent_splits(job)])
+        clock.advance(10_000)
+    cluster.dispose()
+    assert named == [[], [], [], [("clicks", "silent-1", 30_000)], [("clicks", "silent-1", 40_000)]]
