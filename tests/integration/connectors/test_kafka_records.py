@@ -18,7 +18,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSource,
 )
 from flinkish.errors import MalformedRecordError, TypeMismatchError
-from flinkish.minicluster import MiniCluster
+from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.kafka_broker import KafkaBroker
@@ -112,3 +112,18 @@ def test_a_silent_partition_that_holds_the_watermark_back_is_named(kafka: KafkaB
         clock.advance(10_000)
     cluster.dispose()
     assert named == [[], [], [], [("clicks", "silent-1", 30_000)], [("clicks", "silent-1", 40_000)]]
+
+
+def test_the_records_that_an_epoch_leaves_are_reported_as_backlog(kafka: KafkaBroker) -> None:
+    kafka.create_topic("backlog", partitions=2)
+    for partition, records in ((0, 6), (1, 4)):
+        kafka.produce("backlog", ["x"] * records, partition=partition)
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics("backlog")
+    source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_value_only_deserializer(SimpleStringSchema())
+    env = environment(2)
+    env.add_source(source.build()).sink_to(TestingSink())
+    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 4)
+    reports = [cluster.run_epoch() for _ in range(4)]
+    cluster.dispose()
+    assert [report.records_in for report in reports] == [4, 4, 2, 0]
+    assert [sum(task.backlog for task in report.tasks) for report in reports] == [6, 2, 0, 0]
