@@ -131,7 +131,7 @@ class ProgressLine(JobObserver):
             self._pending = (
                 f"{self._job.name}: epoch {report.epoch:,} at {_time_of_day(now_ms)} in {took}"
                 f" | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
-                f"{self._tail(report.watermark_ms, now_ms, silent)}"
+                f"{self._tail(report.watermark_ms, now_ms, silent, sum(task.backlog for task in report.tasks))}"
             )
             if self._is_time(now_ms):
                 self._show_pending()
@@ -154,15 +154,17 @@ class ProgressLine(JobObserver):
             )
             self._show_pending()
 
-    def _tail(self, watermark_ms: int | None, now_ms: int, silent: Sequence[SilentSplit] = ()) -> str:
-        """The end of a line: the watermark with what holds it back, its lag, the last checkpoint, and restarts, as far
-        as there are any."""
+    def _tail(self, watermark_ms: int | None, now_ms: int, silent: Sequence[SilentSplit] = (), backlog: int = 0) -> str:
+        """The end of a line: the watermark with what holds it back, its lag, the backlog of the sources, the last
+        checkpoint, and restarts, as far as there are any."""
         text = f" | watermark {watermark_text(watermark_ms)}"
         if silent:
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
             text += f", held back by {silent[0].split} of {silent[0].source_name}{more}"
         if watermark_ms is not None:
             text += f" | lag {_duration_text(now_ms - watermark_ms)}"
+        if backlog:
+            text += f" | backlog {backlog:,}"
         checkpoints = self._checkpoints()
         completed = [one for one in checkpoints if one.status == "COMPLETED"]
         if completed:

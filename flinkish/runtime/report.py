@@ -68,6 +68,8 @@ class TaskReport:
     commit_requested: bool = False
     #: in an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
     stream_watermarks: dict[str, int] = field(default_factory=dict)
+    #: in the first subtask of a source: about how many records are there that the epoch has left
+    backlog: int = 0
     #: splits of sources that hold the watermark back since nothing comes from them (runtime/task_header.py): origin ->
     #: the time in ms since it was active
     silent_splits: dict[str, int] = field(default_factory=dict)

@@ -59,6 +59,7 @@ class SourceInput:
         held: splits with records that are not read in this epoch; they are not idle.
         together: whether the batches come from splits that are read side by side; None means as the source always does.
         apart: the watermark of the subtask as a whole does not count any more (see `SourceShare`).
+        backlog: see `SourceShare`.
     """
 
     batches: Iterable[SplitBatch]
@@ -68,6 +69,7 @@ class SourceInput:
     held: tuple[str, ...] = ()
     together: bool | None = None
     apart: bool = False
+    backlog: int = 0
 
 
 class SourceTask(Task):
@@ -107,7 +109,7 @@ class SourceTask(Task):
             together = source.side_by_side if share.together is None else share.together
             read = side_by_side if together else one_after_the_other
             batches = read(self._reader, share.ranges, size)
-        return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart)
+        return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart, share.backlog)
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
@@ -156,7 +158,7 @@ class SourceTask(Task):
         if given.ends:
             self._end(current)
         self.chain.end()
-        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp))
+        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp, given.backlog))
         enter(None)
         yield self.take_rows()
         if given.ends:
@@ -203,7 +205,7 @@ class SourceTask(Task):
         return max(output.watermark_ms for output in self.chain.outputs)
 
     def _report_of(
-        self, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp
+        self, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp, backlog: int = 0
     ) -> TaskReport:
         return TaskReport(
             **self._figures(stamp),
@@ -211,6 +213,7 @@ class SourceTask(Task):
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
             stream_watermarks=self._stream_watermarks(),
+            backlog=backlog,
         )
 
     def _stream_watermarks(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from flinkish.common.storage import absolute, for_spark, local_path
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import delete_directory
-from flinkish.jobmanager.savepoints.manifest import Manifest, write_manifest
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
@@ -55,8 +55,7 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
     path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     with run.savepoints.taking(epoch, path) as learned:
         try:
-            with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
-                manifest = _write(run, attempt, epoch, path)
+            manifest = _write(run, attempt, epoch, path)
         except Exception as error:
             with contextlib.suppress(Exception):
                 delete_directory(path)
@@ -70,9 +69,18 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
 
 def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manifest:
     """Write the savepoint's table and, last, its manifest; returns the manifest."""
-    job, location = attempt.job, attempt.location
     positions = attempt.positions(epoch)
     passed(Phase.SAVEPOINT_READ, epoch=epoch)
+    with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
+        contents = _write_table(run, attempt, epoch, state_table(path))
+    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
+    write_manifest(path, manifest)
+    return manifest
+
+
+def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -> TableContents:
+    """Write the savepoint's table; returns what it contains."""
+    job, location = attempt.job, attempt.location
     stored = (
         run.spark,
         location.path,
@@ -81,7 +89,6 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
         DeployedClasses.of(job.classes),
         attempt.directory.keyed_state,
     )
-    table = state_table(path)
     local = local_path(table)
     if local is None or not made_of_files(table, write_state(*stored, table=local)):
         delete_directory(table)
@@ -90,10 +97,7 @@ def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manif
             rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
         rows.write.format("delta").save(for_spark(table))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
-    contents = written_contents(run.spark, table)
-    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
-    write_manifest(path, manifest)
-    return manifest
+    return written_contents(run.spark, table)
 
 
 def _manifest(run: SparkRun, epoch: int, positions: dict[str, str]) -> Manifest:

@@ -79,6 +79,9 @@ class EpochPlanner:
         self._held: list[tuple[int, str]] = []
         #: stream -> estimated number of records that the epoch planned last reads of it
         self.records: dict[str, float] = {}
+        #: estimated number of records that are there and that the epoch planned last leaves, of splits that are read
+        #: side by side and whose ends are known
+        self.backlog = 0.0
 
     def discover(self, start: SourceProgress, epoch: int) -> None:
         """Look for new splits. To be called before each `next`, with the same progress and epoch."""
@@ -122,7 +125,7 @@ class EpochPlanner:
             allowed: stream -> how many records it may read; 0 if it is held back.
             most: how many records the epoch may read, if that is less than the limits say.
         """
-        self._turn, self._stops, self._held, self.records = epoch, [], [], {}
+        self._turn, self._stops, self._held, self.records, self.backlog = epoch, [], [], {}, 0.0
         self._allowed = allowed or {}
         self._limits = (
             self._whole if most is None else replace(self._whole, max_records=min(most, self._whole.max_records))
@@ -193,6 +196,8 @@ class EpochPlanner:
             self._hand_out_rest(units, available, costs)
         after = []
         for one, name, (end, last), amount, cost in zip(open_splits, names, ends, units, costs):
+            if end is not None:
+                self.backlog += max(end - one.position - (0 if name in held else amount), 0) * cost.records
             if name in held:
                 self._held.append((one.subtask, name))
                 after.append(one)

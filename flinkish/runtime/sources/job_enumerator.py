@@ -3,7 +3,8 @@
 {"announce": false, "epoch": 17, "sources": {uid: progress of the source}, "time_ms": 1700000000000}
 
 and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}},
-and, if epochs are sized by what they take, "size": {"limits": {uid: records}, ...}.
+and, if epochs are sized by what they take, "size": {"limits": {uid: records}, ...}, and, if the epoch leaves records
+that are there, "backlog": {uid: records}.
 """
 
 from __future__ import annotations
@@ -154,6 +155,9 @@ class JobEnumerator:
             "time_ms": now_ms,
         }
         read = {uid: planner.records for uid, planner in self._planners.items()}
+        backlog = {uid: round(planner.backlog) for uid, planner in self._planners.items() if planner.backlog >= 1}
+        if backlog:
+            offset["backlog"] = backlog
         if self.aligned:
             offset["watermarks"] = self._alignment.encode(progress, read)
         if size is not None:
@@ -238,7 +242,9 @@ class JobEnumerator:
                 held.setdefault(holder, []).append(split)
             over = frozenset[int]() if start == NOTHING_READ else before.ended_subtasks(one.parallelism)
             ends = after.ended_subtasks(one.parallelism) - over
+            backlog = int(end.get("backlog", {}).get(one.uid, 0))
             for subtask in range(one.parallelism):
+                left, backlog = backlog, 0
                 found.append(
                     SourceShare(
                         one.vertex,
@@ -250,6 +256,7 @@ class JobEnumerator:
                         tuple(held.get(subtask, ())),
                         together,
                         apart,
+                        left,
                     )
                 )
         return found

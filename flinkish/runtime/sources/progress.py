@@ -143,6 +143,7 @@ class SourceShare:
         together: whether the ranges are read side by side; None means as the source always does.
         apart: whether a stage begins whose splits are read side by side: the splits have watermarks of their own from
             now on, and the watermark of the subtask does not count any more.
+        backlog: in the first subtask, the estimated number of records that are there and that the epoch leaves.
     """
 
     vertex: int
@@ -154,6 +155,7 @@ class SourceShare:
     held: tuple[str, ...] = ()
     together: bool | None = None
     apart: bool = False
+    backlog: int = 0
 
 
 def ranges_between(

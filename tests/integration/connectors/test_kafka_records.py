@@ -18,7 +18,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSource,
 )
 from flinkish.errors import MalformedRecordError, TypeMismatchError
-from flinkish.minicluster import MiniCluster
+from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.kafka_broker import KafkaBroker
@@ -93,3 +93,37 @@ def test_a_bounded_program_goes_on_where_its_group_has_read_to(
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "r", Types.STRING())
         with stream.execute_and_collect() as read:
             assert sorted(read) == values
+
+
+def test_a_silent_partition_that_holds_the_watermark_back_is_named(kafka: KafkaBroker) -> None:
+    kafka.create_topic("silent", partitions=3, config={"retention.ms": "-1"})
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics("silent")
+    source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_value_only_deserializer(SimpleStringSchema())
+    env = environment(1)
+    clicks = env.from_source(source.build(), WatermarkStrategy.for_monotonous_timestamps(), "clicks").uid("clicks")
+    clicks.key_by(lambda click: click).reduce(lambda a, b: b).sink_to(TestingSink())
+    job, clock = job_of(env), ManualClock(1_000)
+    cluster, named = MiniCluster(job, clock), []
+    for number in range(5):
+        for partition in (0, 2):
+            kafka.produce("silent", [f"{number}"], partition=partition, timestamp_ms=1_000 * number)
+        report = cluster.run_epoch()
+        named.append([(one.source_uid, one.split, one.silent_ms) for one in report.silent_splits(job)])
+        clock.advance(10_000)
+    cluster.dispose()
+    assert named == [[], [], [], [("clicks", "silent-1", 30_000)], [("clicks", "silent-1", 40_000)]]
+
+
+def test_the_records_that_an_epoch_leaves_are_reported_as_backlog(kafka: KafkaBroker) -> None:
+    kafka.create_topic("backlog", partitions=2)
+    for partition, records in ((0, 6), (1, 4)):
+        kafka.produce("backlog", ["x"] * records, partition=partition)
+    source = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics("backlog")
+    source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_value_only_deserializer(SimpleStringSchema())
+    env = environment(2)
+    env.add_source(source.build()).sink_to(TestingSink())
+    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 4)
+    reports = [cluster.run_epoch() for _ in range(4)]
+    cluster.dispose()
+    assert [report.records_in for report in reports] == [4, 4, 2, 0]
+    assert [sum(task.backlog for task in report.tasks) for report in reports] == [6, 2, 0, 0]

@@ -76,6 +76,12 @@ def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_l
     )
 
 
+def test_records_that_an_epoch_has_left_are_shown_as_the_backlog() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, tasks=(TaskReport(0, 0, backlog=1_200), TaskReport(1, 0, backlog=34))))
+    assert watch.screen.lines()[0].endswith("| watermark none | backlog 1,234")
+
+
 def test_the_first_line_says_where_to_look_and_comes_once() -> None:
     for renewing in (False, True):
         watch = Watch(renewing)
