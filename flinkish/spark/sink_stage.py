@@ -44,6 +44,10 @@ Target = tuple[int, int, list[bytes]]
 #: Commits the targets of sinks that commit in the driver.
 DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 
+#: Directory of prepared epochs -> the attempt and the epoch that this process has begun there last. In an attempt, only
+#: the first epoch, or one that is delivered again, can have been prepared.
+_begun: dict[str, tuple[int, int]] = {}
+
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
 _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
 
@@ -143,6 +147,10 @@ class _SparkEpoch(EpochSteps):
     # ------------------------------------------------------------------ before the barrier
 
     def _prepared(self, epoch: int) -> PreparedEpoch | None:
+        attempt, path = self.job.attempt, self._files.prepared
+        begun, _begun[path] = _begun.get(path), (attempt, epoch)
+        if begun is not None and begun[0] == attempt and begun[1] < epoch:
+            return None
         found = self._prepared_epochs.read(epoch)
         if found is not None:
             self._before_commit()

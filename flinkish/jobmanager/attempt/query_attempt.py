@@ -165,13 +165,11 @@ class QueryAttempt:
         Raises:
             StopQuery: a stop was asked for, the input has ended, all that was there is read, the attempt must fail, or
                 the query is to be started again because the clock was set back.
-            FencedError: another driver owns the job.
         """
         self._connection = epoch_listeners.connection_of_this_thread(self.spark)
         if self._ends or self.ended:
             self._refused = True
             raise StopQuery
-        self.directory.check_owner(self.job.name)
         self._running.gate.begin()
 
     def before_commit(self) -> None:
