@@ -1,11 +1,11 @@
-"""Commits to the log of a Delta table on a local file system, and the description of any Delta table, without Spark.
+"""Commits to the log of a Delta table, and the description of a table, without Spark.
 
 A commit by Spark costs a second of processor time, and five when it is the first of a driver; a commit here costs
-milliseconds. The file of a commit is published as a hard link to a whole file: of two writers of the same version, the
-file system refuses one.
+milliseconds. The file of a commit is created exclusively (`flinkish.common.stores`): of two writers of the same
+version, the storage refuses one.
 
-Rule: only data files are added. A caller must know that the table asks no more of its writers than that, and that the
-file system has hard links; otherwise Spark has to write.
+Rule: only data files are added. A caller must know that the table asks no more of its writers than that, and that a
+local file system has hard links; otherwise Spark has to write.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def scheme_of(path: str) -> str:
         return ""
     scheme, rest = found.group(1).lower(), found.group(2)
     if scheme == "file":
-        if re.match(r"(//(localhost)?)?/", rest):
+        if re.match(r"(//(localhost)?/|/(?!/))", rest):
             return scheme
         what = f"the path '{path}' is not absolute"
     elif scheme not in REMOTE_SCHEMES:

@@ -137,10 +137,8 @@ class Storage:
         entries = []
         for info in infos:
             name = info.path.strip("/")[len(root.strip("/")) :].strip("/")
-            kind = info.type
-            path = posixpath.join(directory, name)
-            size = info.size or 0
-            entries.append(Entry(name, path, kind == fs.FileType.File, kind == fs.FileType.Directory, size))
+            is_directory = info.type == fs.FileType.Directory
+            entries.append(Entry(name, posixpath.join(directory, name), info.is_file, is_directory, info.size or 0))
         return entries
 
     # ------------------------------------------------------------------------------------------------ writing
@@ -306,6 +304,10 @@ class _FileSystem(Storage):
     def move(self, path: str, target: str) -> None:
         self.system.move(self.inside(path), self.inside(target))
 
+    def copy(self, path: str, target: str) -> None:
+        self.make_directory(posixpath.dirname(target))
+        super().copy(path, target)
+
 
 class LocalStorage(_FileSystem):
     """The local file system, whose paths may be given with ``file:``."""
@@ -458,10 +460,9 @@ def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[s
     own = {**settings.get("", {}), **settings.get(bucket, {})}
     # a file of less than 5 MB is sent by one request, when it is closed
     options: dict[str, Any] = {"allow_delayed_open": True}
-    if own.get("access.key") and own.get("secret.key"):
-        options.update(access_key=own["access.key"], secret_key=own["secret.key"])
-        if own.get("session.token"):
-            options["session_token"] = own["session.token"]
+    names = ("access.key", "secret.key", "session.token")
+    if own.get(names[0]) and own.get(names[1]):
+        options |= {name.replace(".", "_"): own[name] for name in names if own.get(name)}
     endpoint = own.get("endpoint", "")
     if endpoint:
         options["endpoint_override"] = endpoint

@@ -133,8 +133,12 @@ def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
 
 
 def _translated(error: Any, path: str, hadoop: str) -> Exception:
+<<<<<<< HEAD
     causes: list[str] = []
     cause = error.java_exception
+=======
+    causes, cause = list[str](), error.java_exception
+>>>>>>> w/storage
     while cause is not None and len(causes) < 20:
         causes.append(str(cause.toString()))
         cause = cause.getCause()
@@ -219,9 +223,7 @@ def create_by_boto3(path: str, data: bytes) -> None:
     )
     for _ in range(5):
         try:
-            client.put_object(
-                Bucket=bucket, Key=posixpath.normpath(location.rest).lstrip("/"), Body=data, IfNoneMatch="*"
-            )
+            client.put_object(Bucket=bucket, Key=location.rest.lstrip("/"), Body=data, IfNoneMatch="*")
             return
         except ClientError as error:
             code = error.response["Error"]["Code"]

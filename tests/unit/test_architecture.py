@@ -163,3 +163,69 @@ def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
         if not ((ROOT / name).exists() or (ROOT.parent / name).exists() if "/" in name else name in names)
     ]
     assert missing == []
+
+
+#: Modules that look at URLs of other things than stored files: of databases, jars and class paths; or at Spark's words.
+URLS = {
+    "common/dependencies.py",
+    "common/storage.py",
+    "connectors/jdbc/location.py",
+    "datastream/stream_execution_environment.py",
+    "errors.py",
+    "launch/packages.py",
+    "spark/dependencies.py",
+    "spark/driver_jvm.py",
+    "spark/failures.py",
+}
+
+#: Texts by which a module would decide for itself which file system a path is on.
+_SCHEME = re.compile(
+    r"""["'](?::?//|file:|(?:s3[an]?|gs|abfss?|hdfs|dbfs|viewfs):?(?:/*))["']|urlparse|urlsplit|as_uri\("""
+)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_only_one_module_looks_at_the_scheme_of_a_path(path: Path) -> None:
+    if name_of(path) not in URLS | {"common/stores.py", "spark/object_stores.py"}:
+        assert not _SCHEME.findall(path.read_text())
+
+
+#: Modules that give Spark paths of the engine's own files. Connectors give it those of users, as they are.
+_SPARKS_PATHS = [path for path in MODULES if floor_of(path) in ("jobmanager", "spark", "state")]
+
+
+def unnamed_paths(source: str) -> list[str]:
+    """The calls in a module that give Spark a path which does not name its file system."""
+    unnamed = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            receiver = ast.unparse(node.func.value)
+            is_spark = re.search(r"read|write|Stream\b", receiver) is not None
+            if node.func.attr in ("load", "save", "parquet") and is_spark:
+                unnamed += [ast.unparse(node) for value in node.args if "for_spark" not in ast.unparse(value)]
+            if node.func.attr == "option" and ast.unparse(node.args[0]) in ("'checkpointLocation'", "'path'"):
+                unnamed += [ast.unparse(node) for value in node.args[1:] if "for_spark" not in ast.unparse(value)]
+        if isinstance(node, ast.JoinedStr) and "delta.`" in (text := ast.unparse(node)):
+            unnamed += [text] if "delta.`{for_spark(" not in text else []
+    return unnamed
+
+
+@pytest.mark.parametrize("path", _SPARKS_PATHS, ids=name_of)
+def test_each_path_that_spark_gets_names_its_file_system(path: Path) -> None:
+    assert not unnamed_paths(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "spark.read.format('delta').load(path)",
+        "rows.write.save(self.path)",
+        "reader.load(path)",
+        "writer.options(**more).save(path)",
+        "spark.read.schema(schema).parquet(*files)",
+        "writer.option('checkpointLocation', path)",
+        "spark.sql(f'DELETE FROM delta.`{path}`')",
+    ],
+)
+def test_a_path_that_does_not_is_seen(source: str) -> None:
+    assert unnamed_paths(source)

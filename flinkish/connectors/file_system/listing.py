@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flinkish.common.sealed_json import typed
+from flinkish.common.storage import is_local
 from flinkish.connectors.file_system.globs import (
     expand_braces,
     files_below,
@@ -62,7 +63,7 @@ def folder_of(path: str) -> tuple[str, str]:
     >>> folder_of("s3://bucket/in/*.txt?region=eu-west-1"), folder_of("/in/a?.txt"), folder_of("/in")
     (('s3://bucket/in?region=eu-west-1', '*.txt'), ('/in', 'a?.txt'), ('/in', ''))
     """
-    settings = re.search(r"\?\w+=[^/]*$", path) if "://" in path else None
+    settings = None if is_local(path) else re.search(r"\?\w+=[^/]*$", path)
     query = settings[0] if settings else ""
     folder, rest = split_pattern(path.removesuffix(query))
     return folder + query, rest

@@ -1,7 +1,7 @@
-"""Commits a claim to the fencing table without Spark, where the storage is a local file system.
+"""Commits a claim to the fencing table without Spark's Delta, which does not exclude a second writer on S3.
 
 The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
-epoch. Of two drivers that write the same version, the file system refuses one (`flinkish.common.delta_commit`).
+epoch. Of two drivers that write the same version, the storage refuses one (`flinkish.common.delta_commit`).
 
 Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are left
 to Spark.
@@ -17,7 +17,6 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.common.delta_commit import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
-from flinkish.common.storage import local_path
 from flinkish.common.stores import NO_LINKS, storage_of
 from flinkish.errors import OperationError
 from flinkish.spark.delta_fence import Claim, FencingLog
@@ -34,16 +33,13 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
     Raises:
         OSError: the storage fails.
     """
-    table = local_path(log.table)
-    if table is None:
-        return None
     while True:
         versions = log.versions()
         if versions and not _is_plain(log, versions):
             return None
         version = versions[-1] + 1 if versions else 0
         try:
-            _commit(table, log.file(version), mine, new=not versions)
+            _commit(log.table, log.file(version), mine, new=not versions)
             return version
         except FileExistsError:
             # another driver has committed this version in the same moment; or a file stands where a directory must be
@@ -94,7 +90,7 @@ def _write_row(path: str, mine: Claim) -> int:
     whole = pa.BufferOutputStream()
     parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), whole)
     data = whole.getvalue().to_pybytes()
-    storage_of(path).create(path, data)
+    storage_of(path).replace(path, data, durable=True)
     return len(data)
 
 

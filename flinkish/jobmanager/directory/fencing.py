@@ -2,8 +2,9 @@
 
 Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
 have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
-one small file per start of a driver. On local file systems the driver's process writes the commit itself
-(`claim_commit.py`), elsewhere Spark's Delta does. `flinkish.spark.delta_fence` tells a driver that it has lost.
+one small file per start of a driver. The driver's process writes the commit itself (`claim_commit.py`);
+Spark's Delta does for Spark Connect servers, and where there are no hard links.
+`flinkish.spark.delta_fence` tells a driver that it has lost.
 """
 
 from __future__ import annotations

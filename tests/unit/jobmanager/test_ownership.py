@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.stores import storage_of
+from flinkish.common.stores import LocalStorage, storage_of
 from flinkish.errors import FencedError, FinalOperationError
-from flinkish.jobmanager.directory import query_move
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 
@@ -259,7 +258,7 @@ def test_of_the_copies_that_takeovers_make_of_the_query_only_the_last_one_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # as on an object store, which cannot rename
-    monkeypatch.setattr(query_move, "_RENAMING", ())
+    monkeypatch.setattr(LocalStorage, "renames_directories", False)
     make(tmp_path, "spark/offsets/0", "spark/state/0/1")
     directories = [take(tmp_path, NEWEST) for _ in range(4)]
     assert {path.name for path in tmp_path.iterdir() if path.name.startswith("spark")} == {"spark-owner-3"}

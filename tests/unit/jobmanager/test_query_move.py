@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import fs
 
+from flinkish.common.stores import LocalStorage
 from flinkish.core.fence import NoFence
 from flinkish.errors import FencedError
 from flinkish.jobmanager.directory import query_move
@@ -44,7 +44,7 @@ def make_query(folder: Path, name: str = "spark", batches: int = 2) -> None:
 @pytest.fixture(params=["renamed", "copied"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "copied":
-        monkeypatch.setattr(query_move, "_RENAMING", ())
+        monkeypatch.setattr(LocalStorage, "renames_directories", False)
     return str(request.param)
 
 
@@ -107,23 +107,19 @@ def test_what_the_old_driver_had_open_is_dropped(tmp_path: Path) -> None:
 def test_a_copy_has_the_state_of_each_epoch_that_it_has_a_commit_of(tmp_path: Path) -> None:
     """The older driver goes on while the newer one copies: what it commits then is not in the copy."""
     make_query(tmp_path)
-    system: Any = fs.LocalFileSystem()
     copied: list[str] = []
 
-    class Busy:
-        """A file system under which the old driver commits an epoch after each file that is copied."""
+    class Busy(LocalStorage):
+        """A storage in which the old driver commits an epoch after each file that is copied."""
 
-        def __getattr__(self, name: str) -> Any:
-            return getattr(system, name)
-
-        def copy_file(self, source: str, target: str) -> None:
-            system.copy_file(source, target)
-            copied.append(source)
+        def copy(self, path: str, target: str) -> None:
+            super().copy(path, target)
+            copied.append(path)
             batch = len(copied) + 1
             for part in ("offsets", "state/0/1", "commits"):
                 (tmp_path / "spark" / part / str(batch)).write_text(f"{part} {batch}")
 
-    query_move._copy(Busy(), str(tmp_path / "spark"), str(tmp_path / "new"))
+    query_move._copy(Busy("/", fs.LocalFileSystem()), str(tmp_path / "spark"), str(tmp_path / "new"))
 
     def names(part: str) -> set[str]:
         return {path.name for path in (tmp_path / "new" / part).iterdir()}

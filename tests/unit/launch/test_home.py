@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,8 @@ import flinkish
 from flinkish.common.config_file import load_yaml, parse_yaml
 from flinkish.common.options import lookup
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.launch.home import Home, default_spark_settings
+from flinkish.errors import ConfigurationError
+from flinkish.launch.home import Home, default_spark_settings, s3_settings_without_spark
 from flinkish.launch.options import read_properties
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -79,3 +84,43 @@ def test_a_relative_home_is_the_same_for_commands_that_run_elsewhere(
     home = Home({"FLINKISH_HOME": "."})
     assert home.cache == tmp_path / ".cache"
     assert home.configuration_file == str(tmp_path / "conf" / "flinkish.yaml")
+
+
+def test_commands_without_spark_find_the_settings_of_s3_that_spark_has(tmp_path: Path) -> None:
+    for folder in ("hadoop", "spark/conf", "home/conf"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "hadoop/core-site.xml").write_text(
+        "<configuration><property><name>fs.s3a.endpoint</name><value>http://old</value></property>"
+        "<property><name>fs.s3a.endpoint.region</name><value>sdk</value></property></configuration>"
+    )
+    (tmp_path / "spark/conf/spark-defaults.conf").write_text(
+        "spark.hadoop.fs.s3a.endpoint http://new\nspark.hadoop.fs.s3a.bucket.a.b.access.key=k\nspark.master yarn\n"
+    )
+    (tmp_path / "home/conf/spark-defaults.conf").write_text("spark.hadoop.fs.s3a.path.style.access true\n")
+    environment = {
+        "HADOOP_CONF_DIR": str(tmp_path / "hadoop"),
+        "SPARK_HOME": str(tmp_path / "spark"),
+        "FLINKISH_HOME": str(tmp_path / "home"),
+    }
+    expected = {"": {"endpoint": "http://new", "path.style.access": "true"}, "a.b": {"access.key": "k"}}
+    assert s3_settings_without_spark(environment) == expected
+    assert s3_settings_without_spark({}) == {}
+
+
+def test_a_broken_configuration_of_hadoop_is_named(tmp_path: Path) -> None:
+    (tmp_path / "core-site.xml").write_text("<configuration>")
+    with pytest.raises(ConfigurationError, match="core-site.xml cannot be read"):
+        s3_settings_without_spark({"HADOOP_CONF_DIR": str(tmp_path)})
+
+
+def test_data_files_of_a_package_in_an_archive_are_copied_out_of_it(tmp_path: Path) -> None:
+    archive = tmp_path / "package.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in ("zipped/__init__.py", "zipped/pools.xml"):
+            file.writestr(name, "")
+    code = (
+        "import os; from flinkish.launch.home import data_file; print(os.path.isfile(data_file('zipped', 'pools.xml')))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(archive), *sys.path])}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert run.stdout.split() == ["True"]
