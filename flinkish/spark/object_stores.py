@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import posixpath
 from collections.abc import Iterator
 from typing import Any
 
@@ -133,12 +132,7 @@ def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
 
 
 def _translated(error: Any, path: str, hadoop: str) -> Exception:
-<<<<<<< HEAD
-    causes: list[str] = []
-    cause = error.java_exception
-=======
     causes, cause = list[str](), error.java_exception
->>>>>>> w/storage
     while cause is not None and len(causes) < 20:
         causes.append(str(cause.toString()))
         cause = cause.getCause()
