@@ -161,10 +161,10 @@ class _SparkEpoch(EpochSteps):
         return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
 
     def _forget_times(self) -> None:
-        LastEpochTimes(self._files.query).forget()
+        LastEpochTimes(self._files.planner).forget()
 
     def _keep_times(self, times: EpochTimes) -> None:
-        LastEpochTimes(self._files.query).write(times)
+        LastEpochTimes(self._files.planner).write(times)
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         # changes that came inline become a file here, or stay in the list if they are few
@@ -185,7 +185,7 @@ class _SparkEpoch(EpochSteps):
         self._prepared_epochs.write(prepared, self._fence)
 
     def _request_next(self, epoch: int) -> None:
-        EpochRequest(self._files.query).ask(epoch)
+        EpochRequest(self._files.planner).ask(epoch)
 
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
         if self._totals is None:

@@ -31,6 +31,8 @@ _SETTINGS = {
 #: Made once in so many seconds, however many epochs there are meanwhile: looks for requests of the command line and for
 #: the progress of tasks, the sign of life of the driver, and Spark's snapshots of state.
 _BY_TIME = re.compile(r"|/|/owner\.json|/spark/progress.*|/spark/state/\d+/\d+/?|.*\.snapshot.*")
+#: The parts of paths that differ from file to file.
+_NAMES = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9]+")
 #: What the jar with Spark's file manager for object stores needs, as its description says; S3's jars are there already.
 _NOT_NEEDED = (
     "analyticsaccelerator-s3", "bundle", "gcs-connector", "hadoop-aws", "hadoop-azure", "hadoop-client-api",

@@ -45,6 +45,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.planner_files import directory_beside_driver
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
@@ -244,7 +245,9 @@ class QueryAttempt:
         return None
 
     def _run_queries(self) -> None:
-        files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state)
+        beside = "" if self._inbox else directory_beside_driver(self.location.path)
+        changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
+        files = EpochFiles(self._prepared.path, changelog, state, beside)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         check_query(self.location)
         committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
