@@ -84,6 +84,13 @@ class EpochFiles:
     changelog: str
     #: directory of the files of keyed state, inside the job directory; "" if all state is stored with the tasks
     state: str = ""
+    #: directory for what only the running driver's planner of epochs reads; "": the query's own
+    beside_driver: str = ""
+
+    @property
+    def planner(self) -> str:
+        """The directory of the files through which an epoch informs the planner, but for those of a new driver, too."""
+        return self.beside_driver or self.query
 
     @property
     def query(self) -> str:

@@ -1,25 +1,32 @@
-"""The files in a query's directory through which an epoch informs the planner of the next ones.
+"""The files through which an epoch informs the planner of the next ones.
 
-    <query>/epoch-requested         the number of the last epoch in which user code has asked (``request_commit``) that
+    <planner>/epoch-requested       the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
+    <planner>/epoch-times           how long the last epoch that has run has taken (`EpochTimes`)
     <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
-    <query>/epoch-times             how long the last epoch that has run has taken (`EpochTimes`)
     <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
 
-Epochs are planned in a process beside the driver, possibly on another machine. It polls the first file while it waits.
-It reads the second and the third one when the epoch that wrote them is committed; what a plan makes of them is then
-part of its offset. It reads the last one when the query starts.
+Epochs are planned in a process beside the driver; under Spark Connect, it may be on another machine. ``<planner>`` is
+the query's directory, or, where that is on remote storage and the process on the driver's machine, a temporary one of
+the driver (`directory_beside_driver`): a new driver starts without the files in it. The planner polls the first file
+while it waits. It reads the second and the third one when the epoch that wrote them is committed; what a plan makes of
+them is then part of its offset. It reads the last one when the query starts.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import posixpath
+import shutil
+import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, ClassVar
 
 from flinkish.common.sealed_json import json_as, sealed, unsealed_as
+from flinkish.common.storage import is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
@@ -27,8 +34,19 @@ from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Watermarks
 
 
+@cache
+def directory_beside_driver(query: str) -> str:
+    """The temporary directory of this driver for what its epochs tell the planner of a query; it is deleted with the
+    driver. "" if the query's own directory is local, too. Not for Spark Connect, whose planner may be elsewhere."""
+    if is_local(query):
+        return ""
+    directory = tempfile.mkdtemp(prefix="flinkish-planner-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
 class _QueryFile:
-    """One file of a query's directory."""
+    """One file of a query's directory, or of the planner's."""
 
     NAME: ClassVar[str]
 

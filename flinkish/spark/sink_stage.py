@@ -50,6 +50,9 @@ DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 _MAX_DESCRIPTION = 300
 #: The most Spark tasks that commit an epoch: a commit takes less time than a task, and each task gets all targets.
 _MAX_COMMIT_TASKS = 64
+#: Directory of prepared epochs -> the attempt and the epoch that this process has begun there last. In an attempt, only
+#: the first epoch, or one that is delivered again, can have been prepared.
+_begun: dict[str, tuple[int, int]] = {}
 
 _COMMIT_SCHEMA = "sink int, subtask int, records long"
 _COMMIT_ARROW = pa.schema([("sink", pa.int32()), ("subtask", pa.int32()), ("records", pa.int64())])
@@ -150,6 +153,10 @@ class _SparkEpoch(EpochSteps):
     # ------------------------------------------------------------------ before the barrier
 
     def _prepared(self, epoch: int) -> PreparedEpoch | None:
+        attempt, path = self.job.attempt, self._files.prepared
+        begun, _begun[path] = _begun.get(path), (attempt, epoch)
+        if begun is not None and begun[0] == attempt and begun[1] < epoch:
+            return None
         found = self._prepared_epochs.read(epoch)
         if found is not None:
             self._before_commit()
@@ -161,10 +168,10 @@ class _SparkEpoch(EpochSteps):
         return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
 
     def _forget_times(self) -> None:
-        LastEpochTimes(self._files.query).forget()
+        LastEpochTimes(self._files.planner).forget()
 
     def _keep_times(self, times: EpochTimes) -> None:
-        LastEpochTimes(self._files.query).write(times)
+        LastEpochTimes(self._files.planner).write(times)
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         # changes that came inline become a file here, or stay in the list if they are few
@@ -185,7 +192,7 @@ class _SparkEpoch(EpochSteps):
         self._prepared_epochs.write(prepared, self._fence)
 
     def _request_next(self, epoch: int) -> None:
-        EpochRequest(self._files.query).ask(epoch)
+        EpochRequest(self._files.planner).ask(epoch)
 
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
         if self._totals is None:

@@ -146,7 +146,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         while there is nothing to read; the file is read for the first of these calls."""
         files, epoch = self._query.deployment.files, start.get("epoch", 0)
         if files is not None and self._enumerator().sized and epoch != self._times[0]:
-            self._times = epoch, LastEpochTimes(files.query).read()
+            self._times = epoch, LastEpochTimes(files.planner).read()
         return self._times[1]
 
     def _is_due(self) -> bool:
@@ -154,8 +154,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         one was looked for."""
         files, now_s = self._query.deployment.files, time.monotonic()
         if files is not None and now_s >= self._ask_at_s:
-            self._newest_request = EpochRequest(files.query).newest()
-            self._ask_at_s = now_s if is_local(files.query) else now_s + _ASK_REMOTE_S
+            self._newest_request = EpochRequest(files.planner).newest()
+            self._ask_at_s = now_s if is_local(files.planner) else now_s + _ASK_REMOTE_S
         request = self._newest_request
         if now_s - self._looked_s < self._query.interval_ms / 1000 and request <= self._request:
             return False

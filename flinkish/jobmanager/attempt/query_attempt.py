@@ -47,6 +47,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.planner_files import directory_beside_driver
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.positions import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
@@ -170,13 +171,11 @@ class QueryAttempt:
         Raises:
             StopQuery: a stop was asked for, the input has ended, all that was there is read, the attempt must fail, or
                 the query is to be started again because the clock was set back.
-            FencedError: another driver owns the job.
         """
         self._connection = epoch_listeners.connection_of_this_thread(self.spark)
         if self._ends or self.ended:
             self._refused = True
             raise StopQuery
-        self.directory.check_owner(self.job.name)
         self._running.gate.begin()
 
     def before_commit(self) -> None:
@@ -264,7 +263,9 @@ class QueryAttempt:
         return None
 
     def _run_queries(self) -> None:
-        files = EpochFiles(self._prepared.path, changelog_directory(self.directory.path), self.directory.keyed_state)
+        beside = "" if self._inbox else directory_beside_driver(self.location.path)
+        changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
+        files = EpochFiles(self._prepared.path, changelog, state, beside)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         check_query(self.location)
         committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
