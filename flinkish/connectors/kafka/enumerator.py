@@ -170,6 +170,7 @@ class KafkaSplitEnumerator(SplitEnumerator):
 
     def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
         now = self._clock()
+        self._ends = {}
         once = self.complete or self._frozen is not None or self._settings.discovery_interval_ms <= 0
         if self._looked and (once or now < self._look_again_at):
             return ()
