@@ -22,7 +22,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from flinkish.common.storage import is_local, local_path, location_of
@@ -118,23 +118,14 @@ class Storage:
             return False
 
     def modified_s(self, path: str) -> float | None:
-        """When a file was last written, in seconds since 1970 by the clock of the storage; None if that is not known.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
-        from pyarrow import fs
-
-        info = self.system.get_file_info(self.inside(path))
-        if info.type == fs.FileType.NotFound:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return None if info.mtime_ns is None else info.mtime_ns / 1e9
+        """When a file was last written, in seconds since 1970 by the clock of the storage; None: there is no such file,
+        or that is not known."""
+        modified_ns = self.system.get_file_info(self.inside(path)).mtime_ns
+        return None if modified_ns is None else modified_ns / 1e9
 
     def is_directory(self, path: str) -> bool:
         """Whether there is a directory at this path."""
-        from pyarrow import fs
-
-        return bool(self.system.get_file_info(self.inside(path)).type == fs.FileType.Directory)
+        return bool(self.system.get_file_info(self.inside(path)).type.name == "Directory")
 
     def list(self, directory: str, recursive: bool = False) -> list[Entry]:
         """What is in a directory, in no order; [] if it does not exist."""
@@ -283,10 +274,7 @@ class _FileSystem(Storage):
         self._under_other_name(path, data, durable, self.move)
 
     def create(self, path: str, data: bytes, only_by_link: bool = False) -> None:
-        def name(temporary: str, path: str) -> None:
-            self._name_exclusively(temporary, path, only_by_link)
-
-        self._under_other_name(path, data, True, name)
+        self._under_other_name(path, data, True, partial(self._name_exclusively, only_by_link=only_by_link))
 
     def _under_other_name(self, path: str, data: bytes, durable: bool, rename: Callable[[str, str], None]) -> None:
         parent, name = posixpath.split(path)
@@ -482,12 +470,10 @@ def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[s
         options["scheme"] = "http" if own.get("connection.ssl.enabled", "true") == "false" else "https"
         options["force_virtual_addressing"] = own.get("path.style.access", "false") != "true"
     region = own.get("endpoint.region", "")
-    if not region and not endpoint and "AWS_ENDPOINT_URL" not in os.environ and "AWS_ENDPOINT_URL_S3" not in os.environ:
+    if not region and not endpoint and not os.environ.keys() & {"AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"}:
         with suppress(OSError):
             region = fs.resolve_s3_region(bucket)
-    if region:
-        options["region"] = region
-    return options
+    return {**options, "region": region} if region else options
 
 
 def _hdfs(host: str) -> Storage:

@@ -147,7 +147,8 @@ def _spark_run(
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
-    from flinkish.spark.session import check_session, get_session, missing_delta
+    from flinkish.spark.session import get_session, missing_delta
+    from flinkish.spark.settings import check_session
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     if session is None:

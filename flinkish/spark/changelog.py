@@ -1,9 +1,21 @@
-"""Turns the changelog of a job (``runtime/changelog_files.py``) into rows of a table of changes (`changed_rows`), which
-Spark can write, or into files of such rows, which only have to be added to the table."""
+"""Changes of state as rows of a table, which are read together with the rows of state that they change, or merged into
+those; and how the changelog of a job (``runtime/changelog_files.py``) becomes such rows, which Spark can write, or
+files of them, which only have to be added to the table.
+
+A change belongs to one entry (columns `ENTRY`) and one epoch. It consists of ``marker`` rows, which name the entry once
+for each text that its key may have, and of one row for each row of state that the entry has after the epoch (none if
+the entry is gone). Rule: only the changes of the last epoch of an entry count, and they replace all rows that the entry
+had. So merging the same changes twice does no harm.
+
+The slot tells the entries of one key and state apart: timers, and the entries of a map. The slot of a map entry is the
+beginning of the text of its row. A marker with an empty slot stands for all that the key has of the state; changes of
+earlier epochs do not count any more.
+"""
 
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -12,18 +24,27 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.arguments import abbreviated
+from flinkish.common.storage import for_spark
 from flinkish.runtime.changelog_files import read_changes, read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
 from flinkish.runtime.state.key_texts import key_texts
-from flinkish.runtime.state.savepoint_rows import to_savepoint_row, to_text
+from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.state.text_columns import to_texts
-from flinkish.spark.changed_rows import CHANGES_SCHEMA
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
+
+#: Columns of a table of changes, in Spark's DDL. A row whose ``uid`` is null says that a key has more texts than can
+#: be listed.
+CHANGES_SCHEMA = (
+    "epoch long, uid string, state string, kind string, key string, namespace string, value string, slot string, "
+    "marker boolean"
+)
+#: The columns that identify an entry: all changes of one entry have the same values in them.
+ENTRY = "uid, state, key, namespace, slot"
 
 _CHANGED_ARROW = pa.schema(
     [("epoch", pa.int64())]
@@ -193,3 +214,55 @@ def _converted(spark: Any, changelog: str, epochs: list[int], tasks: int, conver
     with workers_beside_epochs(spark):
         numbers = spark.range(0, len(paths), 1, min(len(paths), tasks))
         return numbers.mapInArrow(FromParts(paths, convert), schema)
+
+
+_LAST = f"""
+    SELECT * EXCEPT (last, last_of_all) FROM (
+        SELECT
+            *,
+            max(epoch) OVER (PARTITION BY {ENTRY}) AS last,
+            max(CASE WHEN slot = '' THEN epoch END) OVER (PARTITION BY uid, state, key, namespace) AS last_of_all
+        FROM {{changes}}
+    ) WHERE epoch = last AND epoch >= coalesce(last_of_all, epoch)
+"""
+#: SQL condition: a row of state (t) belongs to the entry that a marker row of the changes (c) names.
+_IS_OF_ENTRY = (
+    "t.uid = c.uid AND t.state = c.state AND t.key = c.key AND t.namespace = c.namespace "
+    "AND CASE WHEN c.slot = '' THEN true WHEN c.kind = 'map' THEN startswith(t.value, c.value) "
+    "ELSE t.kind = c.kind AND t.value = c.value END"
+)
+_COLUMNS = ", ".join(SavepointRow._fields)
+
+
+def with_changes(rows: Any, changes: Any) -> Any:
+    """The rows of state with the changes applied, as a DataFrame with the columns of a savepoint."""
+    spark = rows.sparkSession
+    return spark.sql(
+        f"""
+        WITH last AS ({_LAST})
+        SELECT {_COLUMNS} FROM {{rows}} t WHERE NOT EXISTS (SELECT 1 FROM last c WHERE c.marker AND {_IS_OF_ENTRY})
+        UNION ALL
+        SELECT {_COLUMNS} FROM last WHERE NOT marker
+        """,
+        rows=rows,
+        changes=changes,
+    )
+
+
+def merge_changes(spark: Any, table: str, changes: Any) -> None:
+    """Apply the changes to the Delta table of state, in one commit."""
+    view = f"flinkish_changes_{uuid.uuid4().hex}"
+    changes.createOrReplaceTempView(view)
+    try:
+        spark.sql(
+            f"""
+            MERGE INTO delta.`{for_spark(table)}` t
+            USING ({_LAST.format(changes=view)}) c
+            ON c.marker AND {_IS_OF_ENTRY}
+            WHEN MATCHED THEN DELETE
+            WHEN NOT MATCHED AND NOT c.marker THEN
+                INSERT ({_COLUMNS}) VALUES ({", ".join(f"c.{name}" for name in SavepointRow._fields)})
+            """
+        ).collect()
+    finally:
+        spark.catalog.dropTempView(view)

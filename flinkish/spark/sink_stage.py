@@ -37,7 +37,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Watermarks
-from flinkish.spark.session import described_jobs
+from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked
 
 #: (sink, subtask, its buffers): the committables of one subtask of a sink, which are committed together.

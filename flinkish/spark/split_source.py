@@ -11,6 +11,7 @@ offset.
 
 from __future__ import annotations
 
+import logging
 import math
 import posixpath
 import time
@@ -25,6 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import is_local
 from flinkish.core.source import RecordDecoder
+from flinkish.errors import escaped
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
 from flinkish.runtime.clock import SystemClock
@@ -43,6 +45,8 @@ from flinkish.spark.executors import register_data_source
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+
+_LOG = logging.getLogger("flinkish.JobMaster")
 
 #: How often requests of user code for the next epoch are looked for where each look is a request to the storage, in
 #: seconds.
@@ -271,16 +275,33 @@ def source_rows(spark: Any, query: SourceQuery) -> Any:
     return spark.readStream.format(source_name(query)).load()
 
 
-def show_records_in_progress(spark: Any, report: EpochReport) -> None:
-    """Have Spark's progress of the query (``numInputRows``, the rates, every StreamingQueryListener) count the records
-    that the data source has read in an epoch. Spark itself counts the source's rows, which are buffers.
+class RecordsInProgress:
+    """Has Spark's progress of a query (``numInputRows``, the rates, every StreamingQueryListener) count the records that
+    the data source has read in an epoch. Spark itself counts the source's rows, which are buffers.
 
-    To be called by the thread that runs the epoch, before Spark makes the progress. Spark takes the number of rows from
-    a metric of the first leaf of the epoch's plan, and nothing else reads it. Where Spark's inner classes are others,
-    this raises whatever py4j raises, and the progress counts buffers.
+    Args:
+        job: name of the job, for the log.
     """
-    query = spark.streams.get(spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
-    leaf = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves().head()
-    metric = leaf.metrics().get("numOutputRows")
-    if metric.isDefined():
-        metric.get().set(report.split_records_in)
+
+    def __init__(self, spark: Any, job: str) -> None:
+        self._spark = spark
+        self._job = job
+        self._is_possible = True
+
+    def show(self, report: EpochReport) -> None:
+        """Show the records of an epoch. To be called by the thread that runs the epoch, before Spark makes the progress.
+
+        Spark takes the number of rows from a metric of the first leaf of the epoch's plan, and nothing else reads it.
+        Where Spark's inner classes are others, the progress counts buffers, which is logged once.
+        """
+        if not self._is_possible:
+            return
+        try:
+            query = self._spark.streams.get(self._spark.sparkContext.getLocalProperty("sql.streaming.queryId"))
+            leaf = query._jsq.streamingQuery().lastExecution().executedPlan().collectLeaves().head()
+            metric = leaf.metrics().get("numOutputRows")
+            if metric.isDefined():
+                metric.get().set(report.split_records_in)
+        except Exception as error:
+            self._is_possible = False
+            _LOG.info("job '%s': numInputRows of Spark's progress counts buffers: %s", self._job, escaped(str(error)))

@@ -57,13 +57,9 @@ from flinkish.spark.executors import LostExecutors, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
 from flinkish.spark.plan import PlanOptions, build_plan
-from flinkish.spark.session import (
-    epochs_that_do_not_run,
-    is_remote,
-    query_settings,
-    settings_in_force,
-)
-from flinkish.spark.split_source import show_records_in_progress
+from flinkish.spark.session import is_remote
+from flinkish.spark.settings import epochs_that_do_not_run, query_settings, settings_in_force
+from flinkish.spark.split_source import RecordsInProgress
 from flinkish.spark.state_files import OldFiles
 from flinkish.spark.worker import Deployment, deploy, numbers_announced
 
@@ -142,8 +138,7 @@ class QueryAttempt:
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
         self._executors: LostExecutors | None = None
-        #: whether Spark's progress can be made to count records
-        self._spark_counts_records = True
+        self._records = RecordsInProgress(spark, self.job.name)
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
         self._waits = self._set_back = False
@@ -189,19 +184,8 @@ class QueryAttempt:
     def after_epoch(self, report: EpochReport) -> None:
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self._running.gate.go_through()
-        self._show_records(report)
+        self._records.show(report)
         self._tell(report)
-
-    def _show_records(self, report: EpochReport) -> None:
-        if not self._spark_counts_records:
-            return
-        try:
-            show_records_in_progress(self.spark, report)
-        except Exception as error:
-            self._spark_counts_records = False
-            _log.info(
-                "job '%s': numInputRows of Spark's progress counts buffers: %s", self.job.name, escaped(str(error))
-            )
 
     def _epoch_running(self, progress: EpochProgress) -> None:
         self._observer.epoch_running(progress)

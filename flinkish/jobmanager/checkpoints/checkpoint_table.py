@@ -22,7 +22,7 @@ from flinkish.common.sealed_json import json_as
 from flinkish.common.storage import for_spark
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 from flinkish.jobmanager.savepoints.table_log import damaged_log, rows_of_checkpoint
-from flinkish.spark.vacuum import vacuum
+from flinkish.spark.data_files import vacuum
 
 #: Name of the directory of the log, in the directory of the table.
 LOG = "_delta_log"

@@ -1,7 +1,7 @@
 """Incremental checkpoints: what has changed since the last checkpoint is appended to a table of changes.
 
     <checkpoints>/state/      the state as of the last full checkpoint, or of the last one after which it was merged
-    <checkpoints>/changes/    what has changed since, each entry with its epoch (`flinkish.spark.changed_rows`)
+    <checkpoints>/changes/    what has changed since, each entry with its epoch (`flinkish.spark.changelog`)
 
 Rule: both tables together hold what a full checkpoint of the epoch would have written. Now and then, when a checkpoint
 is complete, the changes are merged into the state; then the next checkpoint begins the table of changes anew, and until
@@ -24,8 +24,7 @@ from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.directory.files import directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory, read_parts
-from flinkish.spark.changed_rows import merge_changes
-from flinkish.spark.changelog import changed_file, changed_files, changed_rows
+from flinkish.spark.changelog import changed_file, changed_files, changed_rows, merge_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import DeployedClasses
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from flinkish.spark.data_files import VERIFY_PAGES
-from flinkish.spark.session import described_jobs, is_remote, slots_of
+from flinkish.spark.session import is_remote, slots_of
+from flinkish.spark.settings import described_jobs
 
 #: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
 POOL = "flinkish-checkpoints"

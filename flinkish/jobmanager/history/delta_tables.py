@@ -18,7 +18,7 @@ from flinkish.common.storage import for_spark
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
-from flinkish.spark.vacuum import vacuum
+from flinkish.spark.data_files import vacuum
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 

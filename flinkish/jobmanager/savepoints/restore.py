@@ -35,7 +35,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.state.savepoint_rows import WATERMARK, from_text
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.plan import PlanOptions
-from flinkish.spark.session import described_jobs
+from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import deploy
 
 _FILE = "restored.json"

@@ -19,7 +19,7 @@ from flinkish.jobmanager.savepoints.state_table import made_of_files, written_co
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.failures import translate
-from flinkish.spark.session import described_jobs
+from flinkish.spark.settings import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses
 

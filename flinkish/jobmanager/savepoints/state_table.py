@@ -22,10 +22,10 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, Tab
 from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_commit
 from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
-from flinkish.spark.changed_rows import with_changes
+from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
 from flinkish.spark.failures import translate
-from flinkish.spark.session import settings_in_force
+from flinkish.spark.settings import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 
 COLUMNS = SavepointRow._fields

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from flinkish.common import Types
 from flinkish.errors import FinalOperationError
 from flinkish.spark import session
-from flinkish.spark.session import epochs_that_do_not_run
+from flinkish.spark.settings import epochs_that_do_not_run
 from tests.integration.engine.collecting import collecting, environment
 
 VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"

@@ -1,0 +1,155 @@
+"""The settings and local properties of a Spark session that a job's query and its other Spark jobs need. They are in
+force no longer than they are needed: a session may belong to the program, and to other jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from flinkish.errors import FinalOperationError, message_of
+from flinkish.spark.session import is_remote
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+#: Bytes of an Arrow batch. Rows are whole buffers, so Spark's limit on the rows of a batch bounds nothing: without this
+#: one, a worker would be given all buffers of an epoch at once.
+_MAX_ARROW_BATCH_BYTES = 8 * 1024 * 1024
+
+
+def query_settings(state_backend: str, partitions: int, batch_size: int) -> dict[str, str]:
+    """The Spark settings that a job's query needs wherever its files are (for those: `file_settings`).
+
+    Args:
+        state_backend: "rocksdb" for Spark's RocksDB state store; anything else: the one in memory.
+        partitions: the number of shuffle partitions.
+        batch_size: the most rows of an Arrow batch.
+    """
+    settings = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        "spark.sql.streaming.unsupportedOperationCheck": "false",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB if state_backend == "rocksdb" else _HDFS,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_size),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(_MAX_ARROW_BATCH_BYTES),
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # how often sources without new data are asked for some: Spark's default of 10 ms costs a quarter of a core
+        "spark.sql.streaming.pollingDelay": "50ms",
+        # version 2 names the files of a state after the run that wrote them; see `epochs_that_do_not_run`
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
+        # `QueryLog` reads version 1
+        "spark.sql.streaming.offsetLog.formatVersion": "1",
+    }
+    if state_backend == "rocksdb":
+        settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
+    return settings
+
+
+#: Spark's check that each epoch has written state.
+_VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
+
+#: Held while the table below and the setting that it is about are changed.
+_validation = threading.Lock()
+#: id of a session -> how many queries run in it without Spark's check, and the setting that was there before the first
+_unchecked: dict[str, tuple[int, str | None]] = {}
+
+
+@contextmanager
+def epochs_that_do_not_run(spark: Any) -> Iterator[None]:
+    """Inside this context, which is to last as long as a query, Spark does not check that each epoch has written state.
+
+    An epoch that is already prepared when Spark delivers it again is committed without being run: its state is what the
+    earlier run has written. Spark would take that for a ``foreachBatch`` function that never uses its DataFrame.
+
+    Spark reads this setting from the session in each epoch, not from the query's copy of the session's settings. So the
+    session has its former one again when the last of its queries has ended.
+    """
+    session = str(spark.session_id if is_remote(spark) else spark._jsparkSession.sessionUUID())
+    with _validation:
+        queries, before = _unchecked.get(session) or (0, spark.conf.get(_VALIDATION, None))
+        spark.conf.set(_VALIDATION, "false")
+        _unchecked[session] = queries + 1, before
+    try:
+        yield
+    finally:
+        with _validation:
+            queries, before = _unchecked.pop(session)
+            if queries > 1:
+                _unchecked[session] = queries - 1, before
+            else:
+                with suppress(Exception):  # a session that has ended has no settings any more
+                    _restore(spark, {_VALIDATION: before})
+
+
+def check_session(spark: Any, where: str) -> None:
+    """Refuse a session in which the settings of a query cannot be made.
+
+    Raises:
+        FinalOperationError: the session refuses them, as that of a serverless platform does.
+    """
+    try:
+        with settings_in_force(spark, {_VALIDATION: "false"}):
+            pass
+    except Exception as error:
+        if type(error).__name__ != "AnalysisException":
+            raise
+        raise FinalOperationError(
+            f"the Spark session refuses a setting that the job's query needs: {message_of(error)}",
+            where=where,
+            expected="a session in which spark.conf.set can change settings of Spark SQL (not serverless compute)",
+            hint="run the job on a cluster (on Databricks: classic compute)",
+        ) from error
+
+
+#: The local property of a thread of Spark that holds the description of its jobs.
+_DESCRIPTION = "spark.job.description"
+
+
+@contextmanager
+def described_jobs(session: Any, description: str) -> Iterator[None]:
+    """Give all Spark jobs that this thread begins inside the context a description, which Spark's UI shows for each job
+    and its stages. Under Spark Connect there is none: a client cannot set it."""
+    if is_remote(session):
+        yield
+        return
+    context = session.sparkContext
+    before = context.getLocalProperty(_DESCRIPTION)
+    context.setLocalProperty(_DESCRIPTION, description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty(_DESCRIPTION, before)
+
+
+#: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.
+_starting = threading.RLock()
+
+
+@contextmanager
+def settings_in_force(spark: Any, settings: dict[str, str]) -> Iterator[None]:
+    """Inside this context the session has these settings; afterwards it has its former ones again.
+
+    For starting a query or running a statement: Spark copies the session's settings at that moment. Only one thread at
+    a time is inside, since another one would start its query with these settings and restore them later.
+    """
+    with _starting:
+        yield from _set_for_a_while(spark, settings)
+
+
+def _set_for_a_while(spark: Any, settings: dict[str, str]) -> Iterator[None]:
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        _restore(spark, before)
+
+
+def _restore(spark: Any, settings: Mapping[str, str | None]) -> None:
+    for key, value in settings.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
