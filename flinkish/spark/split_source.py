@@ -276,8 +276,8 @@ def source_rows(spark: Any, query: SourceQuery) -> Any:
 
 
 class RecordsInProgress:
-    """Has Spark's progress of a query (``numInputRows``, the rates, every StreamingQueryListener) count the records that
-    the data source has read in an epoch. Spark itself counts the source's rows, which are buffers.
+    """Has Spark's progress of a query (``numInputRows``, the rates, every StreamingQueryListener) count the records
+    that the data source has read in an epoch. Spark itself counts the source's rows, which are buffers.
 
     Args:
         job: name of the job, for the log.
@@ -289,7 +289,7 @@ class RecordsInProgress:
         self._is_possible = True
 
     def show(self, report: EpochReport) -> None:
-        """Show the records of an epoch. To be called by the thread that runs the epoch, before Spark makes the progress.
+        """Show the records of an epoch. To be called by the thread that runs it, before Spark makes the progress.
 
         Spark takes the number of rows from a metric of the first leaf of the epoch's plan, and nothing else reads it.
         Where Spark's inner classes are others, the progress counts buffers, which is logged once.
