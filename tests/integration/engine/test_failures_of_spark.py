@@ -1,4 +1,4 @@
-"""What Spark 4.2 really raises: each is known for what it is by Spark's own words, also where a record is quoted."""
+"""What Spark really raises: each is known for what it is by Spark's own words, also where a record is quoted."""
 
 from __future__ import annotations
 

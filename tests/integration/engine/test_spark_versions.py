@@ -1,4 +1,4 @@
-"""A job directory belongs to no version of Spark: a driver begins it, one with another Spark goes on, and back."""
+"""A job directory belongs to no version of Spark: a driver begins it, one of another Spark goes on, and back again."""
 
 from __future__ import annotations
 
