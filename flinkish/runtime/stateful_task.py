@@ -241,7 +241,6 @@ class StatefulTask(Task, TaskLife):
             # errors name the epoch
             self.keyed_state.epoch.epoch = self.share.stamp.epoch
             self.keyed_state.restore(body.keyed)
-        self._delete_unneeded(header)
 
     def _file_owners(self) -> list[KeyedStateBackend | StoredOperatorStates]:
         """The parts of the state that refer to files of the subtask."""
