@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 JOB = """
@@ -65,3 +67,17 @@ def test_a_package_that_cannot_be_resolved_is_named_and_the_job_is_not_started(t
     assert "io.nowhere#nothing;1.0: not found" in result.stderr
     assert "--repositories" in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.slow
+def test_a_directory_whose_sockets_have_paths_that_are_too_long_is_named(tmp_path: Path) -> None:
+    job, key = tmp_path / "job.py", "spark.python.unix.domain.socket.dir"
+    job.write_text(
+        "from flinkish.datastream import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).print()\n"
+        "env.execute('prints')\n"
+    )
+    result = submit(str(job), "--", "--master", "local[1]", "--conf", f"{key}={tmp_path}/{'x' * 90}")
+    assert result.returncode == 1
+    assert "too long for this machine, which takes 107 bytes" in result.stderr and key in result.stderr
