@@ -75,13 +75,13 @@ class DeltaTable:
             writer.saveAsTable(self.name)
 
     def location(self, session: Any) -> str | None:
-        """The path of the table; None if there is no table of that name."""
+        """The path of the table; None if there is no table of that name, or if the catalog does not say where it is."""
         from pyspark.errors import AnalysisException
 
         if self.path:
             return self.path
         try:
-            return str(session.sql(f"DESCRIBE DETAIL {self.name}").select("location").collect()[0][0])
+            return session.sql(f"DESCRIBE DETAIL {self.name}").select("location").collect()[0][0] or None
         except AnalysisException:
             return None
 

@@ -129,7 +129,7 @@ class ProgressLine(JobObserver):
                 self._history.popleft()
             silent, took = report.silent_splits(self._job), f"{report.duration_ms / 1000:,.1f} s"
             self._pending = (
-                f"{self._job.name}: epoch {report.epoch:,} at {_time_of_day(now_ms)} in {took}"
+                f"{self._job.name}: epoch {report.epoch:,} at {_time_of_day(now_ms)} took {took}"
                 f" | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
                 f"{self._tail(report.watermark_ms, now_ms, silent, sum(task.backlog for task in report.tasks))}"
             )

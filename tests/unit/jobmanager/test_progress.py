@@ -71,7 +71,7 @@ def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_l
     watch = Watch(renewing=False)
     watch.epoch(1_000, epoch(0, 50_000, 1_000, START_MS + 123, duration_ms=840))
     assert watch.screen.lines()[0] == (
-        "clicks: epoch 0 at 22:13:21Z in 0.8 s | in 50,000 | out 1,000 | 50,000/s"
+        "clicks: epoch 0 at 22:13:21Z took 0.8 s | in 50,000 | out 1,000 | 50,000/s"
         " | watermark 2023-11-14T22:13:20.123Z | lag 0.9 s"
     )
 
@@ -90,7 +90,7 @@ def test_the_first_line_says_where_to_look_and_comes_once() -> None:
         watch.epoch(1_000, epoch(0))
         assert watch.screen.lines()[:2] == [
             "clicks: log /l, job directory /j",
-            "clicks: epoch 0 at 22:13:21Z in 0.0 s | in 0 | out 0 | 0/s | watermark none | restarts 1",
+            "clicks: epoch 0 at 22:13:21Z took 0.0 s | in 0 | out 0 | 0/s | watermark none | restarts 1",
         ]
 
 
@@ -162,7 +162,7 @@ def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_com
     assert watch.screen.lines()[:-1] == [
         "clicks: epoch 0 at 22:13:25Z running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s"
         " | watermark 2023-11-14T22:13:20.000Z | lag 5.0 s",
-        "clicks: epoch 0 at 22:13:30Z in 0.0 s | in 4,000 | out 100 | 400/s | watermark none",
+        "clicks: epoch 0 at 22:13:30Z took 0.0 s | in 4,000 | out 100 | 400/s | watermark none",
         "clicks: epoch 1 at 22:14:00Z running for 20 s | in 4,000 + 1,000,000 | out 100 + 2,500 | 50,000/s"
         " | watermark 2023-11-14T22:13:20.000Z | lag 40 s",
     ]
@@ -183,7 +183,7 @@ def test_the_last_epoch_is_shown_when_the_job_ends_however_young_the_line_before
     watch.epoch(100, epoch(1, 1, 1))
     watch.line.job_done(JobStatus.FINISHED)
     lines = watch.screen.lines()
-    assert " in 0.0 s | in 2 |" in lines[1]
+    assert " took 0.0 s | in 2 |" in lines[1]
     assert lines[2:] == ["clicks: finished after 2 epochs and 1.1 s, records in 2, out 2", ""]
 
 
@@ -199,7 +199,7 @@ def test_on_a_terminal_one_line_renews_itself() -> None:
     watch.epoch(1_000, epoch(0, 1_000_000, 1, START_MS))
     watch.epoch(1_000, epoch(1, 1, 1))
     assert watch.screen.lines() == [
-        "clicks: epoch 1 at 22:13:22Z in 0.0 s | in 1,000,001 | out 2 | 500,000/s | watermark none"
+        "clicks: epoch 1 at 22:13:22Z took 0.0 s | in 1,000,001 | out 2 | 500,000/s | watermark none"
     ]
     watch.line.job_done(JobStatus.FINISHED)
     assert len(watch.screen.lines()) == 3
