@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.common import options
 from tests.support.documented import DOCS
 
 ROOT = DOCS.parent
@@ -75,6 +77,34 @@ def test_the_start_page_installs_as_the_readme_does() -> None:
 def test_links_of_other_pages_lead_to_files(page: str) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", (ROOT / page).read_text()):
         assert (ROOT / page).parent.joinpath(link).exists(), f"{page}: {link}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_key_on_a_page_is_a_configuration_key(page: str) -> None:
+    for code in _CODE.findall((DOCS / page).read_text()):
+        key = re.fullmatch(
+            r"(?:-D )?((?:flinkish|execution|pipeline|restart-strategy)(?:\.[a-z0-9-]+)+)(?:[:=].*)?", code
+        )
+        assert key is None or options.is_known(key[1]) or is_name(key[1]), code
+
+
+def is_name(text: str) -> bool:
+    """Whether a text is the full name of a module, or of something in one."""
+    module, _, name = text.rpartition(".")
+    try:
+        return hasattr(importlib.import_module(module), name) or bool(importlib.import_module(text))
+    except ImportError:
+        return False
+
+
+def test_what_one_writes_here_instead_exists() -> None:
+    rows = re.findall(r"^\| .*? \| (.*) \|$", (DOCS / "from-structured-streaming.md").read_text(), re.MULTILINE)
+    classes = {
+        name for row in rows for code in _CODE.findall(row) for name in re.findall(r"^[A-Z][a-z]+[A-Z]\w+", code)
+    }
+    sources = "\n".join(path.read_text() for path in (ROOT / "flinkish").rglob("*.py"))
+    assert "KeyedProcessFunction" in classes
+    assert [name for name in classes if not re.search(rf"^class {name}\b", sources, re.MULTILINE)] == []
 
 
 @cache
