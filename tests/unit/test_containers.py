@@ -44,6 +44,11 @@ def test_the_image_is_made_of_files_of_the_checkout(instructions: list[tuple[str
         assert (ROOT / path).exists(), path
 
 
+def test_docker_gets_what_the_image_is_made_of_and_nothing_else(instructions: list[tuple[str, str]]) -> None:
+    lines = (FOLDER / "Dockerfile.dockerignore").read_text().splitlines()
+    assert lines[1] == "*" and {line[1:] for line in lines if line[0] == "!"} == set(copied(instructions))
+
+
 def test_the_image_has_extras_that_the_package_offers(instructions: list[tuple[str, str]]) -> None:
     offered = configparser.ConfigParser()
     offered.read(ROOT / "setup.cfg")
