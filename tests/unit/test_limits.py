@@ -19,7 +19,6 @@ from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES
 from tests.support.documented import DOCS
 
-MIB = 1024 * 1024
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 ROWS = {row[0]: (row[1], row[2]) for row in _ROW.findall((DOCS / "limits.md").read_text().partition("## How large")[2])}
 
@@ -32,7 +31,7 @@ ROWS = {row[0]: (row[1], row[2]) for row in _ROW.findall((DOCS / "limits.md").re
         ("failures that `on_error` allows a subtask", [DEFAULT_MAX_FAILURES, int(100 * DEFAULT_MAX_RATE)]),
         ("log lines that a task sends to the driver, in an epoch", [MAX_LINES, MAX_CHARACTERS]),
         ("text of an exception, a traceback", [MAX_TEXT, MAX_TRACEBACK]),
-        ("a request of a command", [MAX_REQUEST_BYTES // MIB]),
+        ("a request of a command", [MAX_REQUEST_BYTES // 1024**2]),
         (
             "connections and producers that a worker keeps",
             [CONNECTIONS_KEPT_MAX, PRODUCERS_KEPT_MAX, int(IDLE_LIMIT_S)],
@@ -45,17 +44,17 @@ def test_a_limit_is_that_of_the_code(row: str, numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "unit"),
+    "row",
     [
-        ("a line, a CSV record, a block of an Avro file", MIB),
-        ("keyed state of a subtask", 1024),
-        ("values of it in a worker's memory", MIB),
-        ("rows of the history", 24 * 3600 * 1000),
+        "a line, a CSV record, a block of an Avro file",
+        "keyed state of a subtask",
+        "values of it in a worker's memory",
+        "rows of the history",
     ],
 )
-def test_a_limit_that_can_be_changed_is_the_default_of_its_key(row: str, unit: int) -> None:
+def test_a_limit_that_can_be_changed_is_the_default_of_its_key(row: str) -> None:
     text, key = ROWS[row]
     option = options.lookup(key.strip("`"))
     assert option is not None
-    (number,) = re.findall(r"\d+", text)
-    assert option.default == int(number) * unit
+    (value,) = re.findall(r"\d+ (?:[KM]iB|days)", text)
+    assert option.default == option.parse(value.replace("iB", "b").replace(" days", " d"))
