@@ -62,7 +62,7 @@ def test_each_page_is_in_the_navigation() -> None:
 
 def test_the_start_page_names_each_page() -> None:
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (DOCS / "index.md").read_text()))
-    assert set(PAGES) - {"index.md"} == linked, "docs/index.md: a row for each page"
+    assert set(PAGES) - {"index.md"} <= linked, "docs/index.md: a row for each page"
 
 
 def test_the_start_page_installs_as_the_readme_does() -> None:
