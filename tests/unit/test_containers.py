@@ -49,11 +49,14 @@ def test_docker_gets_what_the_image_is_made_of_and_nothing_else(instructions: li
     assert lines[1] == "*" and {line[1:] for line in lines if line[0] == "!"} == set(copied(instructions))
 
 
-def test_the_image_has_extras_that_the_package_offers(instructions: list[tuple[str, str]]) -> None:
-    offered = configparser.ConfigParser()
-    offered.read(ROOT / "setup.cfg")
+def test_the_image_has_spark_and_clients_as_extras_of_the_package(instructions: list[tuple[str, str]]) -> None:
+    package = configparser.ConfigParser()
+    package.read(ROOT / "setup.cfg")
     (extras,) = re.findall(r"pip install .*\.\[([\w,-]+)\]", "\n".join(text for _, text in instructions))
-    assert set(extras.split(",")) <= set(offered["options.extras_require"])
+    required = [package["options"]["install_requires"]]
+    required += [package["options.extras_require"][extra] for extra in extras.split(",")]
+    names = {re.split(r"\W", line)[0] for text in required for line in text.split()}
+    assert {"pyspark", "confluent", "psycopg"} <= names
 
 
 def test_the_image_runs_commands_of_flinkish(instructions: list[tuple[str, str]]) -> None:
