@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
@@ -21,11 +18,9 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSource,
 )
 from flinkish.errors import MalformedRecordError, TypeMismatchError
-from flinkish.examples.clicks import clicks_of, kafka_clicks
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
-from tests.support.documented import DOCS
 from tests.support.kafka_broker import KafkaBroker
 from tests.unit.minicluster.programs import environment, job_of
 
@@ -98,14 +93,3 @@ def test_a_bounded_program_goes_on_where_its_group_has_read_to(
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "r", Types.STRING())
         with stream.execute_and_collect() as read:
             assert sorted(read) == values
-
-
-def test_the_producer_of_the_compose_file_writes_what_the_main_job_reads(kafka: KafkaBroker) -> None:
-    kafka.create_topic("composed")
-    program = [sys.executable, str(DOCS / "docker" / "produce_clicks.py"), "--topic", "composed"]
-    options = ["--bootstrap-servers", kafka.bootstrap_servers, "--events", "7", "--per-second", "1000"]
-    subprocess.run([*program, *options], check=True, timeout=60)
-    env, sink = environment(1), TestingSink()
-    env.add_source(kafka_clicks(kafka.bootstrap_servers, "composed", bounded=True)).sink_to(sink)
-    MiniCluster(job_of(env), ManualClock()).run()
-    assert sink.values == clicks_of(range(7), users=1_000)
