@@ -11,6 +11,8 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from flinkish import __version__
@@ -64,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     add_commands(commands)
     prepare = commands.add_parser("prepare", help="make what jobs on this machine start faster with, once")
     prepare.set_defaults(carry_out=_prepare)
+    examples = commands.add_parser("examples", help="copy the example programs into a directory; prints their paths")
+    examples.add_argument("directory", nargs="?", default="flinkish-examples", metavar="DIRECTORY", help="%(default)s")
+    examples.set_defaults(carry_out=_examples)
     run = commands.add_parser("run", help="run a program as a Spark driver")
     _add_savepoint_options(run)
     _add_settings(run)
@@ -79,6 +84,31 @@ def _parser() -> argparse.ArgumentParser:
 
 def _prepare(_: argparse.Namespace) -> None:
     print(class_archive.make(Home(os.environ).cache, os.environ))
+
+
+def _examples(arguments: argparse.Namespace) -> None:
+    """Copy the programs that came with the package. A file that is there with other contents is not replaced, since it
+    may be an example that somebody has changed."""
+    directory = Path(arguments.directory)
+    examples = {
+        directory / file.name: file.read_bytes()
+        for file in resources.files("flinkish.examples").joinpath("jobs").iterdir()
+        if file.name.endswith((".py", ".md"))
+    }
+    try:
+        changed = [str(path) for path in sorted(examples) if path.exists() and path.read_bytes() != examples[path]]
+        if changed:
+            raise ConfigurationError(
+                f"{', '.join(changed)}: exists, with other contents", expected="a directory without these files"
+            )
+        directory.mkdir(parents=True, exist_ok=True)
+        for path, contents in sorted(examples.items()):
+            path.write_bytes(contents)
+            print(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"the examples cannot be written to {directory}: {error.strerror}", expected="a directory that is writable"
+        ) from error
 
 
 def _add_settings(command: argparse.ArgumentParser) -> None:

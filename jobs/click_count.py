@@ -63,7 +63,7 @@ def main() -> None:
     env.execute("click-count")
     show(options.database)
     if options.embedded:
-        print(f"On Kafka and PostgreSQL: ./spark-submit.sh jobs/click_count.py {EXAMPLE_SERVERS}")
+        print(f"With Kafka and PostgreSQL, add: {EXAMPLE_SERVERS}")
 
 
 if __name__ == "__main__":

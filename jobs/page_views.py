@@ -108,7 +108,7 @@ def main() -> None:
     env.execute("page-views")
     show(options.database)
     if options.embedded:
-        print(f"On Kafka and PostgreSQL: ./spark-submit.sh jobs/page_views.py {EXAMPLE_SERVERS}")
+        print(f"With Kafka and PostgreSQL, add: {EXAMPLE_SERVERS}")
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Options:
 
     def error(self, what: str, expected: str) -> ConfigurationError:
         where = f"{self.where}, connector '{self.connector}'"
-        return ConfigurationError(what, where=where, expected=expected, hint="see docs/connectors.md, Tables")
+        return ConfigurationError(what, where=where, expected=expected, hint="see docs/tables.md")
 
 
 # --- between the columns of a table and what is stored --------------------------------------------------------------

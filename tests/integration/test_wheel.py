@@ -106,6 +106,16 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return result
 
 
+def test_the_examples_come_out_of_the_wheel(installation: Installation) -> None:
+    result = installation.run("flinkish", "examples", "copies")
+    assert result.returncode == 0, result.stderr
+    copies = {path.name: path.read_bytes() for path in (installation.folder / "copies").iterdir()}
+    assert copies == {path.name: path.read_bytes() for path in (REPOSITORY / "jobs").glob("*.*")}
+    job = ("copies/click_count.py", "--events", "100", "--users", "3")
+    counts = installation.run("flinkish", "run", "-D", "execution.target=minicluster", *job)
+    assert (counts.returncode, "3 users, 70 clicks of logged-in users" in counts.stdout) == (0, True), counts.stdout
+
+
 def said(text: str) -> str:
     """Without what cannot be avoided."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE))

@@ -215,3 +215,31 @@ def test_a_setting_of_several_lines_in_the_file_keeps_them(program: Path) -> Non
     (program.parent / "conf/flinkish.yaml").write_text("env.a: |\n  one\n  two\n")
     result = run(program.parent, "run", "-p", "1", str(program))
     assert configuration(result.stdout) == {"env.a": "one\ntwo\n", "parallelism.default": "1"}
+
+
+def test_the_examples_are_copied_and_run(program: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copies"
+    result = run(program.parent, "examples", str(folder))
+    jobs = {path.name: path.read_text() for path in Path(flinkish.__file__).parents[1].joinpath("jobs").glob("*.*")}
+    assert "click_count.py" in jobs and {path.name: path.read_text() for path in folder.iterdir()} == jobs
+    assert (result.returncode, result.stdout.splitlines()) == (0, [str(folder / name) for name in sorted(jobs)])
+    job = str(folder / "word_count.py")
+    counts = run(program.parent, "run", "-D", "execution.target=minicluster", job, "--events", "5")
+    assert (counts.returncode, "50 words, 27 of them different" in counts.stdout) == (0, True), counts.stdout
+
+
+def test_an_example_that_was_changed_is_not_replaced(program: Path, tmp_path: Path) -> None:
+    own = tmp_path / "word_count.py"
+    own.write_text("# mine\n")
+    result = run(program.parent, "examples", str(tmp_path))
+    assert (result.returncode, result.stdout, own.read_text()) == (2, "", "# mine\n")
+    assert result.stderr == (
+        f"flinkish: {own}: exists, with other contents; expected a directory without these files\n"
+    )
+    assert not (tmp_path / "click_count.py").exists()
+
+
+def test_a_folder_for_the_examples_that_cannot_be_made_is_said_in_one_line(program: Path) -> None:
+    result = run(program.parent, "examples", str(program / "below"))
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert f"the examples cannot be written to {program / 'below'}: Not a directory" in result.stderr

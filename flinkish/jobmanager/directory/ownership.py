@@ -101,7 +101,7 @@ class Renewal:
 
 
 #: Requests of the command line and answers to them, and files that were being written, under the names that
-#: `JobDirectory.write`, `files.write_bytes` and `durable_files` give them.
+#: `JobDirectory.write`, `files.write_bytes` and `stores` give them.
 _MESSAGE = re.compile(r"\.?(request|answer)-.*")
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")

@@ -1,4 +1,4 @@
-"""The programs of docs/tutorial.md and docs/from-pyflink.md print what the pages say, without Spark."""
+"""The programs of the first pages of docs/ print what the pages say, without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.support.documented import Program, programs
 TUTORIAL = programs("tutorial.md")
 ON_SPARK = "savepoint.py"
 WITHOUT_SPARK = [program for name, program in TUTORIAL.items() if name != ON_SPARK]
-WITHOUT_SPARK += programs("from-pyflink.md").values()
+for page in ("index.md", "from-pyflink.md", "from-structured-streaming.md"):
+    WITHOUT_SPARK += programs(page).values()
 
 
 def test_the_tutorial_has_seven_steps_and_says_what_each_program_prints() -> None:
