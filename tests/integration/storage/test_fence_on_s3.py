@@ -1,4 +1,4 @@
-"""On S3, where each look is a request, a fence looks for the claim that comes next, and now and then at the whole log."""
+"""On S3, where each look is a request, a fence looks for the next claim, and now and then at the whole log."""
 
 from __future__ import annotations
 
