@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyarrow.fs import FileSelector
 
 from tests.platforms.counting_proxy import CountingProxy, Request
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
@@ -97,6 +98,10 @@ def test_an_epoch_makes_no_more_requests_than_are_documented(
     }
     with ProcessGroup(command, tmp_path / "job.log", environment) as driver:
         driver.wait_for(lambda: LAST in commits(s3_proxy, directory), PATIENCE_S, f"the commit of epoch {LAST}")
+    batches = {
+        int(info.base_name) for info in s3.file_system().get_file_info(FileSelector(f"{directory}/spark/commits"))
+    }
+    assert LAST in batches and min(batches) > 0, "old files are deleted"
     requests, took_s = within(s3_proxy, directory)
     checks = [each for each in requests if each.path.startswith(f"{directory}/fencing/")]
     by_time = [each for each in requests if _BY_TIME.fullmatch(each.path.removeprefix(directory))]
