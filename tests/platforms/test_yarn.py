@@ -70,7 +70,7 @@ def test_in_cluster_mode_it_goes_on_when_its_application_master_is_killed(
 def test_with_its_directory_on_s3_it_outlives_its_driver(
     tmp_path: Path, hadoop: HadoopCluster, postgres: PostgresServer, s3: S3Server, deploy_mode: str
 ) -> None:
-    """The settings of S3 stand in Spark's alone, and its jars on the class paths of the platform."""
+    """The settings of S3 and its jars stand in Spark's configuration alone."""
     platform, job = Platform(tmp_path, hadoop, s3.spark_settings()), ClickCount(postgres)
     options = {**job.options, "flinkish.job.dir": f"s3://jobs/{deploy_mode}"}
     spark = ("--deploy-mode", deploy_mode, "--driver-class-path", str(tmp_path))
@@ -107,18 +107,21 @@ def test_in_cluster_mode_a_job_that_was_stopped_is_not_started_again(
 def test_in_cluster_mode_a_failure_that_would_come_again_is_the_end_and_yarn_says_what_it_was(
     tmp_path: Path, hadoop: HadoopCluster
 ) -> None:
-    platform, program = Platform(tmp_path, hadoop), tmp_path / "divides.py"
+    platform, program = Platform(tmp_path, hadoop), tmp_path / "restores.py"
     program.write_text(
         "from flinkish.datastream import StreamExecutionEnvironment\n"
         "env = StreamExecutionEnvironment.get_execution_environment()\n"
-        "env.from_collection([1]).map(lambda n: n // 0).print()\n"
-        "env.execute('divides')\n"
+        "env.from_collection([1]).print()\n"
+        "env.execute('restores')\n"
     )
-    options = {"flinkish.job.dir": f"{hadoop.uri}/jobs/divides", "restart-strategy.type": "none"}
+    options = {
+        "flinkish.job.dir": f"{hadoop.uri}/jobs/restores",
+        "execution.state-recovery.path": f"{hadoop.uri}/nothing",
+    }
     with platform.run(program, options=options, spark=CLUSTER) as client:
         client.end_with(1, PATIENCE_S)
     application = platform.newest_application()
     found = hadoop.application(application)
     assert found["finalStatus"] == "FAILED", hadoop.logs(application)
-    assert "ZeroDivisionError" in found["diagnostics"]
+    assert "SavepointError" in found["diagnostics"] and f"{hadoop.uri}/nothing" in found["diagnostics"]
     assert len(hadoop.attempts(application)) == 1

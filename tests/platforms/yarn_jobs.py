@@ -27,23 +27,23 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Platform:
-    """What stands in ``spark-defaults.conf`` of a platform: YARN as master, jars that lie on each node, and S3's among
-    them on the class paths.
+    """What stands in ``spark-defaults.conf`` of a platform: YARN as master, and jars that lie on each node.
 
     Args:
         folder: of the test, for the configuration and the logs.
         hadoop: the cluster.
-        settings: more settings for Spark.
+        settings: those for S3, whose jars then lie on each node as well.
     """
 
     def __init__(self, folder: Path, hadoop: HadoopCluster, settings: Mapping[str, str] | None = None) -> None:
         self._folder = folder
         self._hadoop = hadoop
-        s3 = ":".join(map(str, hadoop_aws_jars())) if settings else ""
+        s3 = ",".join(f"local:{jar}" for jar in hadoop_aws_jars()) if settings else ""
         defaults = {
             "spark.master": "yarn",
             "spark.yarn.jars": f"local:{pyspark_jars_folder()}/*",
-            **({"spark.driver.extraClassPath": s3, "spark.executor.extraClassPath": s3} if s3 else {}),
+            # behind Spark's own: the SDK of AWS holds another slf4j, with which Spark logs nothing
+            **({"spark.jars": s3} if s3 else {}),
             "spark.executor.instances": "1",
             "spark.executor.cores": "2",
             "spark.executor.memory": "600m",
