@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common import WatermarkStrategy
+from flinkish.common.job_status import JobStatus
+from flinkish.connectors.file_system.source import FileSource
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.checkpoints import incremental, maintenance
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -24,7 +28,7 @@ from tests.integration.engine.checkpointed_job import (
     stop_with_both,
     wait_for_checkpoints,
 )
-from tests.integration.engine.collecting import collecting
+from tests.integration.engine.collecting import collecting, environment
 from tests.support.processes import wait_until
 
 
@@ -46,6 +50,40 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     assert rows == rows_of(spark, savepoint)
     kinds = {row[2] for row in rows}
     assert kinds == {"value", "list", "map", "reducing", "EVENT_TIME", "PROCESSING_TIME", "__watermark__"}
+
+
+@pytest.mark.slow
+def test_job_goes_on_from_a_checkpoint_behind_many_files_and_reads_none_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(200):
+        (folder / f"{number}.txt").write_text(f"{number}\n")
+
+    def start(job: str, **more: Any) -> Any:
+        env = environment(tmp_path / job, execution__checkpointing__interval="1 ms", **more)
+        lines = env.from_source(FileSource.text(str(folder)).monitor(), WatermarkStrategy.no_watermarks(), "lines")
+        lines.uid("lines").sink_to(collected.sink())
+        return env.execute_async("files")
+
+    with collecting() as collected:
+        rows = collected.rows["out"]
+        client = start("first")
+        wait_until(lambda: len(rows) >= 200, TIMEOUT_S, "all files")
+        client.run.request_stop(JobStatus.SUSPENDED, "a signal takes a last checkpoint")
+        client.get_job_execution_result().result(TIMEOUT_S)
+        directory = CheckpointDirectory(str(tmp_path / "first" / "checkpoints"))
+        checkpoint = directory.checkpoint(directory.completed()[-1])
+        assert (Path(checkpoint) / "manifest.json").stat().st_size < 8_000
+        assert list(Path(directory.ended).iterdir())
+        (folder / "new.txt").write_text("new\n")
+        client = start("second", execution__state_recovery__path=checkpoint)
+        try:
+            wait_until(lambda: "new" in rows, TIMEOUT_S, "the new file")
+        finally:
+            client.cancel().result(TIMEOUT_S)
+    assert sorted(rows) == sorted(["new", *map(str, range(200))])
 
 
 @pytest.mark.slow
