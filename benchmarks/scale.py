@@ -240,7 +240,8 @@ class DriverEpochs:
     def run(self, epoch: int, reports: Sequence[bytes]) -> EpochReport:
         """Run an epoch in which the tasks report this."""
         table = pa.table({"vertex": [REPORT_VERTEX] * len(reports), "buffer": pa.array(reports, pa.binary())})
-        frame = SimpleNamespace(toArrow=lambda: table, sparkSession=None)
+        context = SimpleNamespace(getLocalProperty=lambda key: None, setLocalProperty=lambda key, value: None)
+        frame = SimpleNamespace(toArrow=lambda: table, sparkSession=SimpleNamespace(sparkContext=context))
         return self._runner.run(frame, epoch, lambda: None)
 
 

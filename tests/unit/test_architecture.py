@@ -173,6 +173,8 @@ URLS = {
     "datastream/stream_execution_environment.py",
     "errors.py",
     "launch/packages.py",
+    "launch/spark_command.py",
+    "launch/spark_home.py",
     "spark/dependencies.py",
     "spark/driver_jvm.py",
     "spark/failures.py",

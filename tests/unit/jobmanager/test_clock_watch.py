@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,7 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     monkeypatch.setattr(epoch_listeners, "connection_of_this_thread", lambda spark: None)
     monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
     monkeypatch.setattr(query_attempt, "deploy", lambda *_: None)
+    monkeypatch.setattr(query_attempt, "epochs_that_do_not_run", lambda spark: nullcontext())
     directory = JobDirectory(str(tmp_path))
     directory.claim("clicks")
     plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())

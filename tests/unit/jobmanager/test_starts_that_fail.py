@@ -21,6 +21,8 @@ from flinkish.spark import session
 class SessionOf:
     """As much of a session as is asked for its master and takes settings. ``master`` None: it may not be asked."""
 
+    version = "4.2.0"
+
     def __init__(self, master: str | None) -> None:
         self._master = master
         self.conf = self

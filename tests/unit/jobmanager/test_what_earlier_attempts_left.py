@@ -5,19 +5,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common import Configuration
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobmanager.attempt import query_attempt
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.query_inputs import check_committed
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
+from flinkish.jobmanager.attempt.run_plan import QueryRun
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.settings import driver_settings
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.spark.plan import PlanOptions
@@ -26,22 +30,49 @@ from flinkish.testing import TestingSink
 JOB = JobDescriptor("0" * 32, "job", (), ())
 
 
+class Ended:
+    """A query that has ended."""
+
+    isActive, lastProgress = False, None
+
+    def awaitTermination(self, timeout_s: float | None = None) -> bool:  # noqa: N802 - Spark's name
+        return True
+
+
 class Attempt(QueryAttempt):
-    """Its queries only look for the file."""
+    """Its query only looks for the file, and ends."""
 
     told_to_stop = False
 
-    def _run_queries(self) -> None:
+    def _runs(self) -> list[QueryRun]:
+        return [QueryRun(PlanOptions(), False, 0)]
+
+    def _start(self, run: Any, deployment: Any) -> Any:
         self.told_to_stop = self.directory.read(STOP_FILE) is not None
         if self._failure is not None:
             raise self._failure
+        return Ended()
+
+
+class Observer:
+    """Remembers the epochs that it is told of."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def epoch_done(self, report: EpochReport) -> None:
+        self.epochs.append(report.epoch)
+
+    def query_started(self) -> None:
+        pass
 
 
 def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
     directory = JobDirectory(str(path))
     directory.claim("job")
     nothing: Any = None
-    made = Attempt(nothing, AttemptPlan(JOB, {}, PlanOptions()), nothing, directory, observer, stop)
+    plan, settings = AttemptPlan(JOB, {}, PlanOptions()), driver_settings(Configuration())
+    made = Attempt(nothing, plan, settings, directory, observer or Observer(), stop)
     directory.release()
     return made
 
@@ -49,6 +80,10 @@ def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
 @pytest.fixture(autouse=True)
 def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_attempt, "is_remote", lambda spark: True)
+    for name in ("deploy", "check_end"):
+        monkeypatch.setattr(query_attempt, name, lambda *_: None)
+    for name in ("epochs_that_do_not_run", "numbers_announced"):
+        monkeypatch.setattr(query_attempt, name, lambda *_: nullcontext())
 
 
 def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> None:
@@ -67,16 +102,6 @@ def test_an_attempt_that_begins_after_a_stop_was_asked_for_is_told_so(tmp_path: 
     stop.set()
     made.run()
     assert made.told_to_stop
-
-
-class Observer:
-    """Remembers the epochs that it is told of."""
-
-    def __init__(self) -> None:
-        self.epochs: list[int] = []
-
-    def epoch_done(self, report: EpochReport) -> None:
-        self.epochs.append(report.epoch)
 
 
 def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_nothing_more_runs(tmp_path: Path) -> None:
