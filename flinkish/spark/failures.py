@@ -5,7 +5,7 @@ What decides whether the job is started again, and from where, is only taken fro
 the text may quote a record. What is worth a retry like any failure of Spark is looked for in the whole text: it only
 chooses the words of the error.
 
-A damaged file of the query (its checkpoint) is found out by the messages of Spark 4.0 to 4.2, tried for each kind of
+A damaged file of the query (its checkpoint) is found out by the messages of Spark 4.0 and 4.2, tried for each kind of
 file: files with flipped bits and truncated files fail their checksum (local file systems and HDFS keep one), emptied
 files are incomplete logs or end too early, deleted files do not exist.
 """
