@@ -24,6 +24,7 @@ from flinkish.common.accumulators import Accumulator, LongCounter
 from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
+from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -282,9 +283,10 @@ class AccumulatorFiles:
         """The totals as of the end of an epoch, given the encoded additions of its tasks."""
         return merged(self.before(epoch), added, classes)
 
-    def write(self, epoch: int, totals: bytes) -> None:
+    def write(self, epoch: int, totals: bytes, fence: Fence) -> None:
         """Write the totals as of the end of an epoch, and delete old ones. An existing file of the epoch has the same
-        totals, whichever driver has written it, and is replaced."""
+        totals, and is replaced."""
+        fence.check()
         path = self._file(epoch)
         with storage_errors("write", path):
             self._storage.replace(path, _content(epoch, totals), durable=True)

@@ -152,7 +152,8 @@ class StatefulTask(Task, TaskLife):
             self._load(TaskBody.decode(share.load_body()), share.header)
         if self.directory is not None and self.directory.keeps_copies:
             self._to_restore = [file for owner in self._file_owners() for file in owner.files()]
-            self.directory.release_stale(self.directory.names())
+            if self.directory.copies():
+                self.directory.release_stale(self.directory.names())
 
     def restore(self, max_bytes: int) -> None:
         """Fetch about ``max_bytes`` of the state's files to the executor's disk and check them. The task is RUNNING

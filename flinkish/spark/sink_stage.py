@@ -182,6 +182,8 @@ class _SparkEpoch(EpochSteps):
             names.append(write_changes(changelog, epoch, inline))
             inline = []
         if names or inline or has_list(changelog, epoch):
+            # the list is outside of the query's directory, which a newer driver has moved
+            self._fence.check()
             write_parts(changelog, epoch, names, inline)
 
     def _keep_reached(self, reached: Watermarks) -> None:
@@ -200,7 +202,7 @@ class _SparkEpoch(EpochSteps):
         return self._totals
 
     def _keep_totals(self, epoch: int, totals: bytes) -> None:
-        self._accumulators.write(epoch, totals)
+        self._accumulators.write(epoch, totals, self._fence)
 
     # ------------------------------------------------------------------ behind the barrier
 

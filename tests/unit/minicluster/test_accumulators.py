@@ -19,6 +19,7 @@ from flinkish.common.accumulators import (
     ListAccumulator,
     LongCounter,
 )
+from flinkish.core.fence import NO_FENCE
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
@@ -175,7 +176,7 @@ def test_totals_of_an_epoch_that_is_delivered_again_are_the_same(tmp_path: Any) 
     files = AccumulatorFiles(str(tmp_path / "accumulators"))
     assert files.before(None) == b""
     for epoch in (0, 1, 1, 2, 5, 5, 6):
-        files.write(epoch, merged(files.before(epoch), [adding(10**epoch)]))
+        files.write(epoch, merged(files.before(epoch), [adding(10**epoch)]), NO_FENCE)
     assert results_of(files.before(None)) == {"n": 1100111}
     assert results_of(files.before(6)) == {"n": 100111}
     assert len(list((tmp_path / "accumulators").iterdir())) == 3
@@ -190,14 +191,14 @@ def test_a_query_that_repeats_epochs_begins_with_the_totals_of_its_checkpoint(tm
     path = str(tmp_path / "accumulators")
     first, second = AccumulatorFiles(path), AccumulatorFiles(path, 4)
     for epoch in range(4):
-        first.write(epoch, first.after(epoch, [adding(10**epoch)], NO_CLASSES))
+        first.write(epoch, first.after(epoch, [adding(10**epoch)], NO_CLASSES), NO_FENCE)
     for _ in range(2):  # a fallback that is interrupted begins anew
         first.begin(4, merged(b"", [adding(11)]))
     # as long as the job's query is the first one nothing has changed
     assert results_of(first.before(None)) == results_of(first.before(4)) == {"n": 1111}
     assert results_of(second.before(None)) == results_of(second.before(4)) == {"n": 11}
     for epoch in (4, 5, 6, 7):
-        second.write(epoch, second.after(epoch, [adding(100)], NO_CLASSES))
+        second.write(epoch, second.after(epoch, [adding(100)], NO_CLASSES), NO_FENCE)
     assert results_of(second.before(None)) == {"n": 411}
     # another query goes on behind it, and repeats nothing
     assert results_of(AccumulatorFiles(path, 8).before(8)) == {"n": 411}
