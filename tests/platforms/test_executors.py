@@ -62,7 +62,7 @@ def run(
 
 
 def records(output: str) -> list[tuple[int, str, str]]:
-    return [tuple(json.loads(line)) for line in output.splitlines() if line.startswith("[")]
+    return [tuple(json.loads(line)) for line in output.splitlines() if re.match(r"\[\d", line)]
 
 
 def check(output: str, folder: Path) -> None:
