@@ -99,6 +99,7 @@ def test_memory_threads_and_files_stay_flat(epochs: int, tmp_path: Path) -> None
     driver.close()
     assert driver.run.last_epoch == epochs - 1
     assert driver.run.accumulator_results() == {"clicks": epochs // 10}
-    assert (threads_later, files_later) == (threads, files)
+    assert threads_later <= threads
+    assert files_later == files
     # the report of an epoch alone has several KB
     assert memory_later - memory < 100_000
