@@ -35,7 +35,7 @@ def everything(spark: SparkSession) -> Mapping[str, Any]:
     """What jobs of others could notice of a job: settings, tables, functions, queries."""
     return {
         "settings": {row.key: row.value for row in spark.sql("SET").collect()},
-        "tables": spark.catalog.listTables(),
+        "tables": sorted(row.tableName for row in spark.sql("SHOW TABLES").collect()),
         "catalogs": [spark.catalog.currentCatalog(), spark.catalog.currentDatabase()],
         "queries": list(spark.streams.active),
     }

@@ -24,6 +24,7 @@ from flinkish.datastream.formats.parquet import ParquetBulkWriters
 from flinkish.jobmanager.client import RunClient
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.test_describe import eventually
+from tests.support.epoch_reports import execute_observed, reports_of
 
 COUNT = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
 
@@ -85,13 +86,13 @@ def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tm
     files = FileSink.for_bulk_format(str(tmp_path / "files"), ParquetBulkWriters.for_row_type(COUNT)).build()
     counts.filter(lambda row: row.key == 0).name("zero").sink_to(files).uid("files").name("files")
     with listening(spark) as progress:
-        client = env.execute_async("shown")
+        client = execute_observed(env, "shown")
         assert isinstance(client, RunClient)
         eventually(lambda: client.describe().checkpoints.latest_completed)
         client.stop_with_savepoint(False, str(tmp_path)).result(120)
         client.get_job_execution_result().result(120)
 
-    reports = [report for report in client.run.reports if report.records_in]
+    reports = [report for report in reports_of(client.run) if report.records_in]
     assert [(report.split_records_in, report.sink_records) for report in reports] == [
         (30, {"table": 30, "function": 30, "files": 10})
     ] * len(reports)
