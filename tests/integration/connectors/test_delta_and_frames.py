@@ -58,7 +58,7 @@ def test_delta_takes_each_epoch_once(spark: SparkSession, tmp_path: Path) -> Non
     assert table(spark, tmp_path / "out") == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
 
 
-@pytest.mark.parametrize("folder", ["out", "out [1] {a} b%20c"])
+@pytest.mark.parametrize("folder", [pytest.param("out", marks=pytest.mark.slow), "out [1] {a} b%20c"])
 def test_the_last_epoch_is_what_the_log_of_the_table_says(spark: SparkSession, tmp_path: Path, folder: str) -> None:
     path = str(tmp_path / folder)
     appending, merging = DeltaSink(path), DeltaSink.merge(path, ["user"])
@@ -192,7 +192,12 @@ def test_the_columns_of_a_table_by_path_are_known_without_a_session(spark: Spark
     [
         (None, "x", "column 'user' is NOT NULL"),
         ("b", "", "'' would become null"),
-        ("b", "__HIVE_DEFAULT_PARTITION__", "'__HIVE_DEFAULT_PARTITION__' would become null"),
+        pytest.param(
+            "b",
+            "__HIVE_DEFAULT_PARTITION__",
+            "'__HIVE_DEFAULT_PARTITION__' would become null",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_row_that_a_delta_table_cannot_hold_fails_its_epoch_before_it_is_prepared(

@@ -148,6 +148,7 @@ def committed_by_flinkish(table: CheckpointTable, version: int | None) -> bool:
     return any(a.get("commitInfo", {}).get("engineInfo") == "flinkish" for a in table.actions(version))
 
 
+@pytest.mark.slow
 def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each_checkpoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -156,7 +156,8 @@ def test_a_stop_gives_a_long_epoch_up_and_saves_the_one_before(spark: SparkSessi
     assert_goes_on(tmp_path, 0, job="another", execution__state_recovery__path=savepoint)
 
 
-@pytest.mark.parametrize("how", ["SIGTERM", pytest.param("cancel and SIGTERM", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGTERM", "cancel and SIGTERM"])
 def test_a_driver_that_is_asked_to_end_in_a_long_epoch_exits_as_if_it_were_a_short_one(
     spark: SparkSession, tmp_path: Path, how: str
 ) -> None:
@@ -173,7 +174,8 @@ def test_a_driver_that_is_asked_to_end_in_a_long_epoch_exits_as_if_it_were_a_sho
         assert_goes_on(tmp_path)
 
 
-@pytest.mark.parametrize("fast", [0, pytest.param(FAST, marks=pytest.mark.slow)], ids=["first epoch", "later epoch"])
+@pytest.mark.slow
+@pytest.mark.parametrize("fast", [0, FAST], ids=["first epoch", "later epoch"])
 def test_after_a_kill_a_start_with_smaller_limits_plans_the_epoch_anew(
     spark: SparkSession, tmp_path: Path, fast: int
 ) -> None:
@@ -188,6 +190,7 @@ def test_after_a_kill_a_start_with_smaller_limits_plans_the_epoch_anew(
     assert planned(tmp_path)[-1] == bool(fast) + (RECORDS - fast) // 7 - 1
 
 
+@pytest.mark.slow
 def test_files_that_spark_has_listed_for_the_epoch_are_listed_anew(spark: SparkSession, tmp_path: Path) -> None:
     write_file(tmp_path, 0, FAST)
     with drive(tmp_path, files=100) as driver:

@@ -33,6 +33,7 @@ def test_a_driver_that_was_taken_over_writes_nothing_more_and_ends_by_its_own_co
     taken_over(tmp_path, pause)
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused_and_does_no_harm_to_the_first(spark: SparkSession, tmp_path: Path) -> None:
     refused(tmp_path, Pause(Phase.PLANNED))
 
