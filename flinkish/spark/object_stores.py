@@ -34,10 +34,6 @@ _REFUSED, _UNDER_WAY = "PreconditionFailed", "ConditionalRequestConflict"
 #: A manager of checkpoint files that writes each by one PUT; a jar of its own has it (spark-hadoop-cloud).
 _ONE_PUT = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 
-#: Lets S3A create an object without a look at what is there. Whoever must not replace one looks first, or creates it
-#: by a condition.
-_FLAGS, _CREATE = "fs.s3a.performance.flags", "create"
-
 #: So many batches no query has: Spark deletes nothing of its logs and its state.
 _NEVER = 1_000_000_000
 
@@ -83,8 +79,6 @@ def use_object_stores_of(spark: Any, remote: bool) -> None:
     if remote:
         set_exclusive_creator(create_by_boto3)
         return
-    # before Spark opens S3 for the first time; workers get it with the configuration
-    spark.sparkContext._jsc.hadoopConfiguration().setIfUnset(_FLAGS, _CREATE)
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     settings = s3_settings_of(dict(_s3_properties(configuration)))
     if settings:
