@@ -152,7 +152,9 @@ def ship_flinkish(spark: Any) -> None:
             spark.addArtifacts(_own_archive(), pyfile=True)
             _shipped_to.add(spark)
         return
-    folders = (*site.getsitepackages(), site.getusersitepackages(), *os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    # on a local master they have the environment of this process, and what `local_settings` adds to it
+    paths = os.pathsep.join((os.environ.get("PYTHONPATH", ""), spark.conf.get("spark.executorEnv.PYTHONPATH", "")))
+    folders = (*site.getsitepackages(), site.getusersitepackages(), *paths.split(os.pathsep))
     included = spark.sparkContext._python_includes
     # a zip from which this process imports flinkish keeps its name
     if (ROOT in folders and not may_run_on_other_machines(spark)) or os.path.basename(ROOT) in included:

@@ -17,8 +17,8 @@ from flinkish.spark.session import ship_flinkish
 class Session:
     """A classic session as far as files are shipped to its executors."""
 
-    def __init__(self, master: str, py_files: list[str]) -> None:
-        self.conf, self.sparkContext = {"spark.master": master}, self
+    def __init__(self, master: str, py_files: list[str], executors_path: str = "") -> None:
+        self.conf, self.sparkContext = {"spark.master": master, "spark.executorEnv.PYTHONPATH": executors_path}, self
         self._python_includes = list(py_files)
         self.added: list[str] = []
 
@@ -80,3 +80,10 @@ def test_a_server_of_spark_connect_on_a_cluster_gets_it_as_an_artifact(master: s
     for _ in range(2):
         ship_flinkish(session)
     assert session.added == [home] * expected
+
+
+def test_it_is_not_shipped_where_the_session_names_its_folder_to_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    session: Any = Session("local[2]", [], ROOT)
+    ship_flinkish(session)
+    assert session.added == []
