@@ -97,6 +97,7 @@ def test_a_cluster_gets_deltas_jars_and_nothing_that_it_has_itself(
     assert options.value("--packages") is None and options.conf("spark.jars.packages") == ""
 
 
+@pytest.mark.slow
 def test_a_job_runs_without_any_download_from_jars_that_are_given(jars: list[str], tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/spark-defaults.conf").write_text("spark.jars.packages\n")

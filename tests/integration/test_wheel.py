@@ -159,6 +159,7 @@ def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(in
     check_told(said(result.stderr))
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_results_and_errors_alike(installation: Installation) -> None:
     notebook = nbformat.v4.new_notebook(
         cells=[

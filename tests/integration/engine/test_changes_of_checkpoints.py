@@ -170,6 +170,7 @@ def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each
         assert job.read(checkpoint) == expected
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_a_full_one_when_its_tables_are_not_those_of_the_last_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:

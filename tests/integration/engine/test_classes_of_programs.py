@@ -139,6 +139,7 @@ class Program:
         return sorted(re.findall(r"SAW (.*)", said)), said
 
 
+@pytest.mark.slow
 def test_counts_by_objects_of_a_script_go_on_in_another_process_with_its_new_code(tmp_path: Path) -> None:
     program = Program(tmp_path)
     seen, _ = program.run("python", "ann RED", "ann RED", "bob GREEN")

@@ -49,6 +49,7 @@ def fail_here(cell: Cell, share: float) -> None:
     assert Mishap.__name__ in str(caught.value)
 
 
+@pytest.mark.slow
 def test_text_files_reach_a_database_once_although_a_subtask_fails_under_four_cores_and_two_go_on(
     spark: SparkSession, tmp_path: Path, servers: Servers, sessions: Sessions
 ) -> None:
