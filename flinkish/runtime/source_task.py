@@ -113,7 +113,7 @@ class SourceTask(Task):
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
-        self.records_in = 0
+        self.records_in, self._begun_s = 0, time.monotonic()
         if given.ended:
             self._report(self._report_of((), (), True, stamp))
             yield self.take_rows()
