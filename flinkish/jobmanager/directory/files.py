@@ -27,7 +27,8 @@ def write_bytes(path: str, data: bytes) -> None:
 
 def is_directory(path: str) -> bool:
     """Whether there is such a directory."""
-    return storage_of(path).is_directory(path)
+    with storage_errors("read", path):
+        return storage_of(path).is_directory(path)
 
 
 def child_names(path: str) -> list[str]:
