@@ -44,7 +44,13 @@ def start(tmp_path: Path, module: str, settings: Mapping[str, str], jars: list[P
     ("bucket", "changed", "with_jar", "code", "expected"),
     [
         ("jobs", {}, False, ExitCode.FAILED, "EnvironmentVersionError: .*the Hadoop module of that store is missing"),
-        ("jobs", {"secret.key": "another"}, True, ExitCode.FAILED_FOR_NOW, "OperationError: cannot read s3a://jobs/job"),
+        (
+            "jobs",
+            {"secret.key": "another"},
+            True,
+            ExitCode.FAILED_FOR_NOW,
+            "OperationError: cannot read s3a://jobs/job",
+        ),
         ("none", {}, True, ExitCode.FAILED_FOR_NOW, "OperationError: cannot (read|create) .*s3a://none/job"),
     ],
     ids=["without hadoop-aws", "with a wrong key", "in a bucket that does not exist"],
