@@ -20,6 +20,7 @@ import os
 import posixpath
 import re
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -248,7 +249,7 @@ class S3Storage(Storage):
                     raise
 
 
-class _FileSystem(Storage):
+class _FileSystem(Storage, ABC):
     """A file system with directories and renames."""
 
     renames_directories = True
@@ -296,8 +297,9 @@ class _FileSystem(Storage):
         if durable:
             self.synchronise(parent)
 
+    @abstractmethod
     def _name_exclusively(self, temporary: str, path: str, only_by_link: bool) -> None:
-        raise NotImplementedError
+        """Give a whole file its name; raises FileExistsError if another one has it."""
 
     def make_directory(self, path: str) -> None:
         self.system.create_dir(self.inside(path), recursive=True)
@@ -464,8 +466,7 @@ def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[s
     names = ("access.key", "secret.key", "session.token")
     if own.get(names[0]) and own.get(names[1]):
         options |= {name.replace(".", "_"): own[name] for name in names if own.get(name)}
-    endpoint = own.get("endpoint", "")
-    if endpoint:
+    if endpoint := own.get("endpoint", ""):
         options["endpoint_override"] = endpoint
         options["scheme"] = "http" if own.get("connection.ssl.enabled", "true") == "false" else "https"
         options["force_virtual_addressing"] = own.get("path.style.access", "false") != "true"
