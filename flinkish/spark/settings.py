@@ -102,6 +102,30 @@ def check_session(spark: Any, where: str) -> None:
         ) from error
 
 
+#: Spark's limit on the results of all tasks of a stage, in the driver.
+MAX_RESULT_SIZE = "spark.driver.maxResultSize"
+#: From so many partitions on the results of a stage may fail a job by Spark's default limit of 1 GiB.
+_MANY_PARTITIONS = 1_500
+
+
+def note_on_results(partitions: int, limit: str | None) -> str | None:
+    """What to say of a job whose results of a stage may exceed Spark's limit, None: nothing. As the result of each task
+    has the metrics of all partitions of the state (SPARK-59174), they grow with the square of the partitions.
+
+    Args:
+        partitions: those of the job's state.
+        limit: the session's `MAX_RESULT_SIZE`, "0" for no limit; None: Spark's default.
+    """
+    if partitions < _MANY_PARTITIONS or limit == "0":
+        return None
+    size_mb = partitions * (7_100 + 170 * partitions) / 1e6
+    return (
+        f"each epoch sends about {size_mb:,.0f} MB of results of {partitions:,} tasks to the driver, and Spark fails "
+        f"the job if they exceed {MAX_RESULT_SIZE}, {limit or '1g'} in this session: start it with {MAX_RESULT_SIZE}=0 "
+        "and with as much memory of the driver more"
+    )
+
+
 #: The local property of a thread of Spark that holds the description of its jobs.
 _DESCRIPTION = "spark.job.description"
 

@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.jobmanager.settings import driver_settings
+from flinkish.spark.settings import note_on_results
 
 
 def note(job_dir: str, interval: str, **settings: str) -> str | None:
@@ -42,3 +43,19 @@ def test_frequent_epochs_on_a_disk_are_nothing_to_speak_of(tmp_path: Path) -> No
 
 def test_a_run_that_ends_with_what_is_there_is_nothing_to_speak_of() -> None:
     assert note("s3://bucket/jobs/a", "0 ms", **{"execution.trigger": "available-now"}) is None
+
+
+@pytest.mark.parametrize(
+    ("partitions", "limit", "said"),
+    [
+        (1_499, None, None),
+        (1_500, None, "about 393 MB of results of 1,500 tasks"),
+        (4_000, "1g", "about 2,748 MB of results of 4,000 tasks"),
+        (4_000, "0", None),
+    ],
+)
+def test_results_of_many_subtasks_are_noted_where_spark_limits_them(
+    partitions: int, limit: str | None, said: str | None
+) -> None:
+    text = note_on_results(partitions, limit)
+    assert text is None if said is None else text is not None and said in text and "spark.driver.maxResultSize" in text
