@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import StreamExecutionEnvironment
@@ -17,6 +17,7 @@ from flinkish.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
+from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
@@ -127,3 +128,32 @@ def test_the_records_that_an_epoch_leaves_are_reported_as_backlog(kafka: KafkaBr
     cluster.dispose()
     assert [report.records_in for report in reports] == [4, 4, 2, 0]
     assert [sum(task.backlog for task in report.tasks) for report in reports] == [6, 2, 0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("records_of_an_epoch", ["2000", "5000"])
+def test_a_topic_of_400_partitions_is_read_wholly_and_closes_its_windows(
+    kafka: KafkaBroker, spark: object, records_of_an_epoch: str
+) -> None:
+    """Each partition is as far in event time as the others, and every fifth one is empty."""
+    partitions, per_partition, width_s = 400, 20, 5
+    topic = f"wide-{records_of_an_epoch}"
+    kafka.create_topic(topic, partitions=partitions, config={"retention.ms": "-1"})
+    for partition in range(partitions):
+        if partition % 5:
+            for second in range(per_partition):
+                kafka.produce(topic, [f"{partition % 7}"], partition=partition, timestamp_ms=1_000_000 + 1_000 * second)
+    builder = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
+    builder.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_bounded(KafkaOffsetsInitializer.latest())
+    source = builder.set_value_only_deserializer(SimpleStringSchema()).build()
+    configuration = Configuration().set_string("flinkish.epoch.max-records-per-source", records_of_an_epoch)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(3)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_seconds(1))
+    clicks = env.from_source(source, strategy, "clicks", Types.STRING())
+    pairs = clicks.map(lambda key: (key, 1), Types.TUPLE([Types.STRING(), Types.INT()])).key_by(lambda pair: pair[0])
+    counts = pairs.window(TumblingEventTimeWindows.of(Time.seconds(width_s))).sum(1)
+    with counts.execute_and_collect() as rows:
+        found = sorted(rows)
+    filled = [sum(partition % 5 != 0 and partition % 7 == key for partition in range(partitions)) for key in range(7)]
+    windows = per_partition // width_s
+    assert found == sorted((str(key), filled[key] * width_s) for key in range(7) for _ in range(windows))
