@@ -13,6 +13,7 @@ import os
 import re
 from functools import cache
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any, Protocol, cast
 
 from flinkish.errors import EnvironmentVersionError
@@ -139,6 +140,15 @@ def local_file_manager(spark: Any) -> str | None:
     if jvm is None:
         return file_manager_of(spark.version)
     return next(filter(jvm.org.apache.spark.util.Utils.classIsLoadable, _LOCAL_FILE_MANAGERS), None)
+
+
+def arrow_schema_in_utc(schema: Any) -> Any:
+    """The schema of Arrow for one of Spark, with the times of TIMESTAMP in UTC, as they are in Spark before 4.2 unless
+    another is asked for."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    in_utc: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **in_utc)
 
 
 def check_pyarrow(pyarrow: str) -> None:

@@ -54,9 +54,9 @@ def _common_type(table: Any, column: str) -> str | None:
 
 
 def _arrow_schema(spark: Any, ddl: str) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from flinkish.launch.spark_version import arrow_schema_in_utc
 
-    schema: pa.Schema = to_arrow_schema(spark.createDataFrame([], ddl).schema, timezone="UTC")
+    schema: pa.Schema = arrow_schema_in_utc(spark.createDataFrame([], ddl).schema)
     return schema
 
 
