@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,26 @@ class MapOperator(UserFunctionOperator):
         self.collect(self.results(values, "the map function", input_index), timestamps)
 
 
+class JsonOperator(MapOperator):
+    """The operator of ``map(json.loads)``: it calls the C scanner behind that function, for which ``json.loads`` takes
+    three calls in Python and two regular expressions. What the scanner does not read from end to end is left to
+    ``json.loads``."""
+
+    def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
+        scan, decode = json.JSONDecoder().scan_once, bytes.decode  # type: ignore[attr-defined]
+        results: list[Any] = []
+        arriving = iter(values)
+        for value in arriving:
+            try:
+                text = value if value.__class__ is str else decode(value)
+                result, end = scan(text, 0)
+                whole = end == len(text)
+            except (TypeError, ValueError, StopIteration, RecursionError):
+                whole = False
+            results.append(result if whole else json.loads(value))
+        return results
+
+
 @dataclass
 class MapFactory(OperatorFactoryBase):
     """Makes the operator of ``map``. ``converter`` converts the results of a batch to the declared type."""
@@ -28,4 +49,7 @@ class MapFactory(OperatorFactoryBase):
     converter: Converter | None = None
 
     def create(self) -> MapOperator:
+        # the module is that of another function where a program has replaced json.loads by one
+        if self.function is json.loads and json.loads.__module__ == "json":
+            return JsonOperator(self.function, "map", self.converter)
         return MapOperator(self.function, "map", self.converter)
