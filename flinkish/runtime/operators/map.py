@@ -19,13 +19,15 @@ class MapOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(self.results(values, "the map function", input_index), timestamps)
 
-
-class JsonOperator(MapOperator):
-    """The operator of ``map(json.loads)``: it calls the C scanner behind that function, for which ``json.loads`` takes
-    three calls in Python and two regular expressions. What the scanner does not read from end to end is left to
-    ``json.loads``."""
-
     def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
+        # the module is that of another function where a program has replaced json.loads by one
+        if self.function is json.loads and json.loads.__module__ == "json":
+            return self._loaded(values)
+        return super().results(values, what, input_index)
+
+    def _loaded(self, values: list[Any]) -> list[Any]:
+        """The result of ``json.loads`` for each value, by the C scanner behind that function, for which it takes three
+        calls in Python and two regular expressions. What the scanner does not read from end to end is left to it."""
         scan, decode = json.JSONDecoder().scan_once, bytes.decode  # type: ignore[attr-defined]
         results: list[Any] = []
         arriving = iter(values)
@@ -49,7 +51,4 @@ class MapFactory(OperatorFactoryBase):
     converter: Converter | None = None
 
     def create(self) -> MapOperator:
-        # the module is that of another function where a program has replaced json.loads by one
-        if self.function is json.loads and json.loads.__module__ == "json":
-            return JsonOperator(self.function, "map", self.converter)
         return MapOperator(self.function, "map", self.converter)
