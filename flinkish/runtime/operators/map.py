@@ -49,6 +49,7 @@ class MapFactory(OperatorFactoryBase):
     function: MapFunction | Callable[[Any], Any]
     keyed: bool = False
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> MapOperator:
         return MapOperator(self.function, "map", self.converter)
