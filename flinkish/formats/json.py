@@ -22,19 +22,18 @@ from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.base import Mismatch
-from flinkish.common.types import _create_row, check_inserts_only
+from flinkish.common.types import _create_rows, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._json_values import Finality, JsonReading, finality, json_reader, json_writer, needs_exact_numbers
 from flinkish.formats._values import Reader
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
-#: Decodes messages to the values of their fields. Of messages that are left to `PlainRows`, whose places are added to
-#: the set, all are None.
+#: Decodes messages to the values of their fields: None for messages left to `PlainRows`, whose places join the set.
 _Decode = Callable[[list[Any], set[int]], list[Sequence[Any]]]
-
 #: A field whose decoded values need a look: its place, when they are final, and the reader.
 _Look = tuple[int, Finality | None, Reader]
+_Decoder = tuple[_Decode, list[_Look]]
 
 
 class JsonRowDeserializationSchema(DeserializationSchema):
@@ -266,9 +265,7 @@ class FastRows:
     """Gives what `PlainRows` gives, faster: the fields of all messages are decoded in C (``by``: `by_scanner` or
     `by_msgspec`), then those that need a look are read. A message with anything unusual is left to `PlainRows`."""
 
-    def __init__(
-        self, type_info: RowTypeInfo, how: JsonReading, by: Callable[..., tuple[_Decode, list[_Look]]]
-    ) -> None:
+    def __init__(self, type_info: RowTypeInfo, how: JsonReading, by: Callable[..., _Decoder]) -> None:
         self._plain = PlainRows(type_info, how)
         self._names = type_info.get_field_names()
         self._decode, self._looks = by(type_info, how)
@@ -282,8 +279,7 @@ class FastRows:
                 if final is None or not final.holds_for(columns[place]):
                     columns[place] = _column(columns[place], read_field, left)
             rows = zip(*columns, strict=True)
-        names = self._names
-        records: list[Any] = [_create_row(names, values) for values in rows]
+        records = _create_rows(self._names, rows)
         for place in sorted(left):
             records[place] = self._plain.read_one(messages[place])
         return records
@@ -300,7 +296,7 @@ def _column(values: Sequence[Any], read_field: Reader, left: set[int]) -> list[A
     return column
 
 
-def by_scanner(type_info: RowTypeInfo, how: JsonReading) -> tuple[_Decode, list[_Look]]:
+def by_scanner(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
     """Decode with the scanner of the standard library, which is called directly."""
     scan, names = _decoder(type_info).scan_once, type_info.get_field_names()  # type: ignore[attr-defined]
     pick = itemgetter(*names) if len(names) > 1 else lambda node: [node[name] for name in names]
@@ -328,7 +324,7 @@ def by_scanner(type_info: RowTypeInfo, how: JsonReading) -> tuple[_Decode, list[
     return decode, [(place, finality(field), json_reader(field, how)) for place, field in enumerate(types)]
 
 
-def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> tuple[_Decode, list[_Look]]:
+def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> _Decoder:
     """Decode a struct that has the fields of the type. What msgspec takes is what the scanner gives, or for a ``float``
     a whole number, but it passes over fields that the type does not have without reading them.
 
@@ -355,14 +351,18 @@ def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> tuple[_Decode, list[
         rename=dict(zip(fields, type_info.get_field_names(), strict=True)),
         gc=False,
     )
-    decode_struct, nothing = msgspec.json.Decoder(struct).decode, (None,) * len(fields)
+    decode_struct = msgspec.json.Decoder(struct).decode
     values_of = attrgetter(*fields) if len(fields) > 1 else msgspec.structs.astuple
     # Python refuses whole numbers of more digits; a longer run of them has one in some place that is looked at
     most_digits = getattr(sys, "get_int_max_str_digits", int)() or sys.maxsize
 
     def decode(messages: list[Any], left: set[int]) -> list[Sequence[Any]]:
-        is_ascii = bytes.isascii
-        decoded: list[Sequence[Any]] = []
+        is_ascii, decoded = bytes.isascii, list[Sequence[Any]]()
+        try:
+            if all(map(is_ascii, messages)) and max(map(len, messages), default=0) <= most_digits:
+                return list(map(values_of, map(decode_struct, messages)))
+        except (TypeError, ValueError, RecursionError):
+            pass  # one by one
         for message in messages:
             try:
                 if not is_ascii(message):  # a TypeError if the message is None
@@ -372,12 +372,11 @@ def by_msgspec(type_info: RowTypeInfo, how: JsonReading) -> tuple[_Decode, list[
                 decoded.append(values_of(decode_struct(message)))
             except (TypeError, ValueError, RecursionError):
                 left.add(len(decoded))
-                decoded.append(nothing)
+                decoded.append((None,) * len(fields))
         return decoded
 
-    return decode, [
-        (place, None, json_reader(types[place], how)) for place, final in enumerate(finals) if final is None
-    ]
+    looks: list[_Look] = [(i, None, json_reader(types[i], how)) for i, final in enumerate(finals) if final is None]
+    return decode, looks
 
 
 def _fastest_rows(type_info: RowTypeInfo, how: JsonReading) -> FastRows:
@@ -388,8 +387,8 @@ def _fastest_rows(type_info: RowTypeInfo, how: JsonReading) -> FastRows:
 
 
 def _decoder(type_info: TypeInformation) -> json.JSONDecoder:
-    parse_float = Decimal if needs_exact_numbers(type_info) else None
-    return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=parse_float)
+    exact = needs_exact_numbers(type_info)
+    return json.JSONDecoder(parse_constant=_refuse_constant, parse_float=Decimal if exact else None)
 
 
 # --- types of JSON schemas ----------------------------------------------------------------------------------------
