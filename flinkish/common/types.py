@@ -247,6 +247,19 @@ def _create_row(fields: list[str] | None, values: Sequence[Any], row_kind: RowKi
     return row
 
 
+def _create_rows(fields: list[str], rows: Iterable[Sequence[Any]]) -> list[Any]:
+    """Make a Row of kind INSERT of each sequence of values, as `_create_row` does."""
+    new, kind = object.__new__, RowKind.INSERT
+    created: list[Any] = []
+    for values in rows:
+        row = new(Row)
+        row._fields = fields
+        row._values = list(values)
+        row._row_kind = kind
+        created.append(row)
+    return created
+
+
 def check_inserts_only(records: Iterable[Any], where: str) -> None:
     """Check the records of a sink that only appends, and so cannot express an update or a deletion.
 

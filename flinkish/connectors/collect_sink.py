@@ -52,6 +52,7 @@ class CollectSink(WriterSink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    reads_timestamps = False
 
     def __init__(self, name: str | None = None) -> None:
         self._name = name

@@ -25,7 +25,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
 )
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
-from flinkish.common.types import _create_row
+from flinkish.common.types import _create_rows
 from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class RecordReader:
                 continue
             records = list(zip(*values, strict=True))
             names = self._names
-            yield records if names is None else [_create_row(names, record) for record in records]
+            yield records if names is None else _create_rows(names, records)
 
     def _part_reader(self, column: pa.Array, field: pa.Field, read: ColumnReader) -> _PartReader:
         if _is_encoded(column, field):
@@ -168,7 +168,7 @@ def _struct_reader(type_info: RowTypeInfo | TupleTypeInfo) -> ColumnReader:
         columns = [read_field(child) for read_field, child in zip(readers, column.flatten(), strict=True)]
         records: list[Any] = list(zip(*columns, strict=True))
         if names is not None:
-            records = [_create_row(names, record) for record in records]
+            records = _create_rows(names, records)
         return _with_nulls(records, column)
 
     return read

@@ -307,6 +307,7 @@ class _HybridReader(SplitReader):
             self.close()
             self._stage, self._current = stage, self._sources[stage].create_reader()
             self._current.max_record_bytes = self.max_record_bytes
+            self._current.with_timestamps = self.with_timestamps
         assert self._current is not None
         self._current.open([replace(wanted, split=_inner(wanted.split)) for wanted in ranges], batch_size)
 

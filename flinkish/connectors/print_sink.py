@@ -35,6 +35,7 @@ class PrintSink(WriterSink):
     """
 
     guarantee = Guarantee.AT_LEAST_ONCE
+    reads_timestamps = False
 
     def __init__(
         self, identifier: str | None = None, input_type: TypeInformation | None = None, std_err: bool = False

@@ -97,6 +97,8 @@ class Sink(ABC):
     guarantee: Guarantee
     #: whether the sink also takes records that do not fit the declared type of their stream
     takes_misfits: bool = False
+    #: whether the writer reads the timestamps of records; where nothing does, sources make none
+    reads_timestamps: bool = True
 
     def __new__(cls: type[S], *_: Any, **__: Any) -> S:
         if not issubclass(cls, (WriterSink, DataFrameSink)):
@@ -187,6 +189,7 @@ class DataFrameSink(Sink):
     #: Whether the sink can delete: its DataFrame then has the boolean column ``DELETED_COLUMN``, which is true for Rows
     #: of kind DELETE, and no rows of kind UPDATE_BEFORE. All other sinks get only Rows of kind INSERT.
     takes_changes: bool = False
+    reads_timestamps = False
 
     @abstractmethod
     def write_frame(self, frame: Any, context: CommitContext) -> None:

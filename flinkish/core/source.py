@@ -168,11 +168,14 @@ class SplitRecords(NamedTuple):
 
     ``watermark_ms``: the split's watermark behind these records, from a source that knows it better than a watermark
     strategy. It never goes back; a strategy with a generator of its own replaces it, as in Flink.
+    ``newest_ms``: how far the split has come in time, by which splits that are read side by side take turns; None: the
+    greatest of the timestamps.
     """
 
     values: list[Any]
     timestamps: list[int] | None
     watermark_ms: int | None = None
+    newest_ms: int | None = None
 
 
 class UnitCost(NamedTuple):
@@ -266,6 +269,9 @@ class SplitReader(ABC):
     #: `open`. A reader of formats in which one record may have any size raises MalformedRecordError for a larger one,
     #: before it is in memory.
     max_record_bytes: int = 64 * 1024 * 1024
+    #: whether anything in the job reads the timestamps of the records. The engine sets it before it calls `open`, and
+    #: drops timestamps that nothing reads, so a reader need not make them.
+    with_timestamps: bool = True
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:  # noqa: B027 - optional
         """Called with the ranges that `read` will be called with in this epoch. Forget what an earlier epoch, which

@@ -11,7 +11,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -75,6 +75,12 @@ class JsonReading:
     strict: bool = False
 
 
+#: The classes of the decoded values that are values of the type as they are.
+_FINAL_CLASSES = {BasicType.STRING: str, BasicType.BOOLEAN: bool, BasicType.DOUBLE: float, BasicType.BIG_INT: int} | {
+    kind: int for kind in BITS
+}
+
+
 def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
     """The function that converts a decoded JSON value other than null to a value of the type; it raises Mismatch if the
     value does not fit.
@@ -97,6 +103,32 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
     if kind is None:
         raise _no_form(type_info)
     return _scalar_reader(kind, how.strict)
+
+
+@dataclass(frozen=True)
+class Finality:
+    """What decoded values of a scalar type are the values of the type as they are: those of ``cls``, and None; if there
+    are ``bits``, only whole numbers of so many bits."""
+
+    cls: type
+    bits: int | None
+
+    def holds_for(self, values: Sequence[Any]) -> bool:
+        found = set(map(type, values)) - {type(None)}
+        if found - {self.cls}:
+            return False
+        if self.bits is None or not found:
+            return True
+        numbers = [value for value in values if value is not None] if None in values else values
+        limit = 1 << (self.bits - 1)
+        return bool(-limit <= min(numbers) and max(numbers) < limit)
+
+
+def finality(type_info: TypeInformation) -> Finality | None:
+    """Which decoded values :func:`json_reader` returns as they are; None: it depends on more than their class."""
+    type_info = unwrapped(type_info)
+    kind = type_info._basic_type if isinstance(type_info, BasicTypeInfo) else None
+    return Finality(_FINAL_CLASSES[kind], BITS.get(kind)) if kind in _FINAL_CLASSES else None
 
 
 def json_writer(type_info: TypeInformation) -> Writer:

@@ -98,8 +98,10 @@ class JobGraphGenerator:
         for edge in self._edges:
             self._in[edge.target.id].append(edge)
             self._out[edge.source.id].append(edge)
-        self._sensitive = self._upstream_of(lambda factory: factory.watermark_sensitive)
-        self._before_merges = self._upstream_of(lambda factory: factory.merges_windows)
+        self._sensitive = self._upstream_of(lambda node: node.factory.watermark_sensitive)
+        self._before_merges = self._upstream_of(lambda node: node.factory.merges_windows)
+        # a dead letter has the timestamp of its record
+        self._timed = self._upstream_of(lambda node: node.factory.reads_timestamps or node.on_error is not None)
         self._clocked = self._clocked_nodes()
         self._waits = waiting_sources(graph.nodes, self._in)
         self._chains = self._make_chains()
@@ -145,10 +147,10 @@ class JobGraphGenerator:
 
     # ------------------------------------------------------------------ analysis
 
-    def _upstream_of(self, matters: object) -> set[int]:
-        """The ids of the nodes whose factories meet the condition ``matters``, and of all nodes upstream of them."""
+    def _upstream_of(self, matters: Callable[[StreamNode], bool]) -> set[int]:
+        """The ids of the nodes that meet the condition ``matters``, and of all nodes upstream of them."""
         found: set[int] = set()
-        stack = [node for node in self._graph.nodes if matters(node.factory)]  # type: ignore[operator]
+        stack = list(filter(matters, self._graph.nodes))
         while stack:
             node = stack.pop()
             if node.id not in found:
@@ -161,7 +163,7 @@ class JobGraphGenerator:
         all nodes if idleness is detected anywhere, since it matters to everything downstream of the source."""
         if any(_detects_idleness(node) for node in self._graph.nodes):
             return {node.id for node in self._graph.nodes}
-        return self._upstream_of(lambda factory: factory.uses_processing_time)
+        return self._upstream_of(lambda node: node.factory.uses_processing_time)
 
     def _chainable(self, edge: StreamEdge, head: StreamNode) -> bool:
         """Whether the target of an edge joins the chain of its source, which begins with ``head``. The task of a chain
@@ -223,6 +225,7 @@ class JobGraphGenerator:
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
             clocked=any(node.id in self._clocked for node in chain),
+            with_timestamps=head.id in self._timed,
             waits_for=tuple(sorted(self._vertex_ids[source] for source in self._waits.get(head.id, ()))),
         )
 

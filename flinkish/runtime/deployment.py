@@ -125,6 +125,8 @@ class VertexDescriptor:
     #: must be called in every epoch, even without data: this vertex or one downstream of it has processing-time timers
     #: or idleness detection
     clocked: bool = False
+    #: in a source vertex: whether any operator reads the timestamps of its records
+    with_timestamps: bool = True
     #: in a source vertex: the numbers of the sources that must have ended before this one is read
     waits_for: tuple[int, ...] = ()
 

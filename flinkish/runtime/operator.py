@@ -215,6 +215,11 @@ class OperatorFactory(Protocol):
     def forwards_records(self) -> bool:
         """Whether the operator emits records that it has received, as they are."""
 
+    @property
+    def reads_timestamps(self) -> bool:
+        """Whether the operator, or user code in it, may see the timestamps of its records, rather than pass them on.
+        Sources make no timestamps that nothing reads."""
+
     def create(self) -> StreamOperator:
         """Create an operator."""
 
@@ -229,6 +234,7 @@ class OperatorFactoryBase:
     uses_processing_time: bool = False
     takes_misfits: bool = True
     forwards_records: bool = False
+    reads_timestamps: bool = True
 
     @property
     def has_operator_state(self) -> bool:

@@ -83,6 +83,7 @@ class SourceTask(Task):
         self._opened = False
         self.closed_in: int | None = None
         self._reader: SplitReader | None = None
+        self._with_timestamps = vertex.with_timestamps or listener is not None
         source = vertex.source
         #: whether the splits of the subtask are one stream with one watermark, since they are read one after the other
         self._one_stream = isinstance(source, SplitSource) and not source.side_by_side
@@ -104,6 +105,7 @@ class SourceTask(Task):
             if self._reader is None:
                 self._reader = source.create_reader()
                 self._reader.max_record_bytes = self.job.settings.source_max_record_bytes
+                self._reader.with_timestamps = self._with_timestamps
             size = self.job.settings.source_batch_size
             self._reader.open(share.ranges, size)
             together = source.side_by_side if share.together is None else share.together
@@ -145,7 +147,7 @@ class SourceTask(Task):
             if batch.values:
                 self.records_in += len(batch.values)
                 self.chain.mark_active()
-                self.chain.process_batch(batch.values, batch.timestamps)
+                self.chain.process_batch(batch.values, batch.timestamps if self._with_timestamps else None)
             if batch.watermark_ms is not None:
                 self.chain.process_watermark(batch.watermark_ms)
             if batch.ended:
@@ -255,7 +257,9 @@ def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: 
             yield SplitBatch(split, [], None, ranges[place].ends)
             continue
         yield _split_batch(ranges[place], records)
-        newest_ms = max(records.timestamps) if records.timestamps else time_ms
+        newest_ms = records.newest_ms
+        if newest_ms is None:
+            newest_ms = max(records.timestamps) if records.timestamps else time_ms
         heapq.heappush(turns, (max(time_ms, newest_ms), given + len(records.values), place))
 
 

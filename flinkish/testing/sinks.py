@@ -23,6 +23,7 @@ class TestingSink(WriterSink):
 
     __test__ = False
     guarantee = Guarantee.EXACTLY_ONCE
+    reads_timestamps = False
 
     def __init__(self) -> None:
         self.commits: dict[tuple[int, int], list[Any]] = {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated, check_instance
 from flinkish.common.typeinfo.base import ListConverter, Mismatch, TypeInformation, nullable_list
-from flinkish.common.types import Row, RowKind, _create_row
+from flinkish.common.types import Row, RowKind, _create_row, _create_rows
 from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class RowTypeInfo(_CompositeTypeInfo):
             names = self._names
             kinds = set(map(type, values))
             if kinds <= {tuple, list}:
-                return [_create_row(names, row) for row in columns]
+                return _create_rows(names, columns)
             if not changed and kinds == {Row} and all(getattr(row, "_fields", None) == names for row in values):
                 return values
             return [

@@ -62,6 +62,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    reads_timestamps = False
 
     def __init__(
         self,

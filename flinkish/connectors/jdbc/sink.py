@@ -29,6 +29,7 @@ class JdbcSink(WriterSink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    reads_timestamps = False
 
     def __init__(
         self,

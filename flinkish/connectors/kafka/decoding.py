@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import compress
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
@@ -68,23 +68,26 @@ def _record_of(message: Any) -> ConsumerRecord:
     )
 
 
-def decoded(schema: Schema, messages: Sequence[Any], split: str) -> SplitRecords:
+def decoded(schema: Schema, messages: Sequence[Any], split: str, with_timestamps: bool) -> SplitRecords:
     """Deserialize messages of one partition. Messages without a record (tombstones, and those that the schema passes
     over) are left out.
 
     Raises:
         MalformedRecordError: the schema refuses a message; the error names partition and offset.
     """
-    timestamps: Iterable[int] = map(_milliseconds, map(_timestamp, messages))
     try:
         records = schema.deserialize_batch(_input(schema, messages))
     except MalformedRecordError:
         raise _located(schema, messages, split) from None
+    timestamps = list(map(_milliseconds, map(_timestamp, messages))) if with_timestamps else None
+    # of the last message, which costs less than the greatest of all, and is the same whether anything reads timestamps
+    newest_ms = _milliseconds(_timestamp(messages[-1]))
     if type(None) in set(map(type, records)):
         # messages without a value (tombstones), and those that the schema was told to pass over
         kept = [record is not None for record in records]
-        records, timestamps = list(compress(records, kept)), compress(timestamps, kept)
-    return SplitRecords(records, list(timestamps))
+        records = list(compress(records, kept))
+        timestamps = None if timestamps is None else list(compress(timestamps, kept))
+    return SplitRecords(records, timestamps, newest_ms=newest_ms)
 
 
 def _input(schema: Schema, messages: Sequence[Any]) -> list[Any]:

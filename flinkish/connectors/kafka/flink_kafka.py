@@ -149,7 +149,7 @@ class FlinkKafkaProducerBase(WriterSink):
 
     _semantic = Semantic.AT_LEAST_ONCE
     _log_failures_only = False
-    _with_timestamps = False
+    reads_timestamps = False
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
         """Set whether records that Kafka refuses are only logged, and so lost, instead of failing the job (default).
@@ -167,7 +167,7 @@ class FlinkKafkaProducerBase(WriterSink):
 
     def set_write_timestamp_to_kafka(self, write_timestamp_to_kafka: bool) -> FlinkKafkaProducerBase:
         """Set whether records are written with their own timestamps, instead of the time of writing (default)."""
-        self._with_timestamps = write_timestamp_to_kafka
+        self.reads_timestamps = write_timestamp_to_kafka
         return self
 
 
@@ -232,7 +232,7 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
 
     def create_writer(self) -> SinkWriter:
         limit = None if self._log_failures_only else message_bytes_max(self._properties)
-        return KafkaWriter(self._serializer, self._with_timestamps, limit)
+        return KafkaWriter(self._serializer, self.reads_timestamps, limit)
 
     def create_committer(self) -> Committer:
         if self._semantic is Semantic.EXACTLY_ONCE:

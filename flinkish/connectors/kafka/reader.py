@@ -45,7 +45,7 @@ class KafkaSplitReader(SplitReader):
         while buffer.start < stop:
             batch = buffer.take(stop, batch_size)
             if batch:
-                yield decoded(self._settings.deserializer, batch, wanted.split.id)
+                yield decoded(self._settings.deserializer, batch, wanted.split.id, self.with_timestamps)
             elif buffer.reached >= stop:
                 # there are no records at the last offsets of the range
                 buffer.skip_to(stop)

@@ -57,6 +57,7 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
         self._settings = settings
         exact = settings.guarantee is DeliveryGuarantee.EXACTLY_ONCE
         self.guarantee = Guarantee.EXACTLY_ONCE if exact else Guarantee.AT_LEAST_ONCE
+        self.reads_timestamps = settings.timestamped
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:

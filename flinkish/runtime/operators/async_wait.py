@@ -372,6 +372,7 @@ class AsyncWaitFactory(OperatorFactoryBase):
     capacity: int = 100
     retry_strategy: AsyncRetryStrategy[Any] = NO_RETRY_STRATEGY
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> AsyncWaitOperator:
         return AsyncWaitOperator(

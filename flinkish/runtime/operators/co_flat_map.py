@@ -30,6 +30,7 @@ class CoFlatMapFactory(OperatorFactoryBase):
     function: CoFlatMapFunction
     keyed: bool = False
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> CoFlatMapOperator:
         return CoFlatMapOperator(self.function, "flat_map1", self.converter, "flat_map2")

@@ -35,6 +35,7 @@ class CoMapFactory(OperatorFactoryBase):
     function: CoMapFunction
     keyed: bool = False
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> CoMapOperator:
         return CoMapOperator(self.function, "map1", self.converter, "map2")

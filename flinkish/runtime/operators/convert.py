@@ -25,6 +25,7 @@ class ConvertFactory(OperatorFactoryBase):
     """Makes converting operators. ``converter`` None: there is nothing to convert."""
 
     converter: Converter | None
+    reads_timestamps: bool = False
 
     def create(self) -> ConvertOperator:
         """A fresh operator."""

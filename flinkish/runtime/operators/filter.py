@@ -48,6 +48,7 @@ class FilterFactory(OperatorFactoryBase):
     keyed: bool = False
     converter: Converter | None = None
     forwards_records: bool = True
+    reads_timestamps: bool = False
 
     def create(self) -> FilterOperator:
         return FilterOperator(self.function, "filter", self.converter)

@@ -61,6 +61,7 @@ class FinalReduceFactory(OperatorFactoryBase):
 
     rolling: ReduceFactory | RollingAggregationFactory
     keyed: bool = True
+    reads_timestamps: bool = False
 
     def create(self) -> StreamOperator:
         """A fresh operator."""

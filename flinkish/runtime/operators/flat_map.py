@@ -27,6 +27,7 @@ class FlatMapFactory(OperatorFactoryBase):
     function: FlatMapFunction | Callable[[Any], Any]
     keyed: bool = False
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> FlatMapOperator:
         return FlatMapOperator(self.function, "flat_map", self.converter)

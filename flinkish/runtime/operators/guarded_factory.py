@@ -52,6 +52,10 @@ class GuardedFactory:
     def forwards_records(self) -> bool:
         return self.factory.forwards_records
 
+    @property
+    def reads_timestamps(self) -> bool:
+        return True  # a dead letter has the timestamp of its record
+
     def create(self) -> GuardedOperator:
         """A new guarded operator, of the class that fits the operator that it guards."""
         if isinstance(self.factory, WindowOperatorFactory):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,28 @@ class MapOperator(UserFunctionOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(self.results(values, "the map function", input_index), timestamps)
 
+    def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
+        # the module is that of another function where a program has replaced json.loads by one
+        if self.function is json.loads and json.loads.__module__ == "json":
+            return self._loaded(values)
+        return super().results(values, what, input_index)
+
+    def _loaded(self, values: list[Any]) -> list[Any]:
+        """The result of ``json.loads`` for each value, by the C scanner behind that function, for which it takes three
+        calls in Python and two regular expressions. What the scanner does not read from end to end is left to it."""
+        scan, decode = json.JSONDecoder().scan_once, bytes.decode  # type: ignore[attr-defined]
+        results: list[Any] = []
+        arriving = iter(values)
+        for value in arriving:
+            try:
+                text = value if value.__class__ is str else decode(value)
+                result, end = scan(text, 0)
+                whole = end == len(text)
+            except (TypeError, ValueError, StopIteration, RecursionError):
+                whole = False
+            results.append(result if whole else json.loads(value))
+        return results
+
 
 @dataclass
 class MapFactory(OperatorFactoryBase):
@@ -26,6 +49,7 @@ class MapFactory(OperatorFactoryBase):
     function: MapFunction | Callable[[Any], Any]
     keyed: bool = False
     converter: Converter | None = None
+    reads_timestamps: bool = False
 
     def create(self) -> MapOperator:
         return MapOperator(self.function, "map", self.converter)

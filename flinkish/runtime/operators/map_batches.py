@@ -115,6 +115,7 @@ class MapBatchesFactory(OperatorFactoryBase):
     schema: Any
     as_pandas: bool = False
     takes_misfits: bool = False
+    reads_timestamps: bool = False
 
     def create(self) -> MapBatchesOperator:
         return MapBatchesOperator(self.function, self.write, self.read, self.schema, self.as_pandas)

@@ -71,6 +71,7 @@ class ReduceFactory(OperatorFactoryBase):
     function: ReduceFunction | Callable[[Any, Any], Any]
     converter: Converter | None = None
     keyed: bool = True
+    reads_timestamps: bool = False
 
     def create(self) -> ReduceOperator:
         return ReduceOperator(self.function, "reduce", self.converter)

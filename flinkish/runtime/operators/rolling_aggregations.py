@@ -218,6 +218,7 @@ class RollingAggregationFactory(OperatorFactoryBase):
     position: int | str = 0
     converter: Converter | None = None
     keyed: bool = True
+    reads_timestamps: bool = False
 
     def create(self) -> RollingAggregationOperator:
         return RollingAggregationOperator(RollingAggregation(self.accumulate_type, self.position), self.converter)

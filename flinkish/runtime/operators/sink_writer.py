@@ -106,6 +106,11 @@ class SinkWriterFactory(OperatorFactoryBase):
         """What the sink says."""
         return self.sink.takes_misfits
 
+    @property
+    def reads_timestamps(self) -> bool:  # type: ignore[override]
+        """What the sink says."""
+        return self.sink.reads_timestamps
+
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""
         if isinstance(self.sink, WriterSink):

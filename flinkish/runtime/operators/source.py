@@ -20,6 +20,8 @@ class SourceOperator(StreamOperator):
 class SourceOperatorFactory(OperatorFactoryBase):
     """Makes the head operator of a source task."""
 
+    reads_timestamps: bool = False
+
     def create(self) -> SourceOperator:
         """A fresh operator."""
         return SourceOperator()

@@ -232,6 +232,11 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
         return self.out_of_orderness_ms is not None or self.make_generator is not None
 
     @property
+    def reads_timestamps(self) -> bool:  # type: ignore[override]
+        """Timestamp assigners are given the former timestamps."""
+        return self.extract_timestamp is not None or self.makes_watermarks
+
+    @property
     def uses_processing_time(self) -> bool:  # type: ignore[override]
         """Idleness is measured in processing time, so epochs must go on without data."""
         return self.idle_timeout_ms is not None

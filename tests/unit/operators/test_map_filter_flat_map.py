@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, RuntimeContext
@@ -75,6 +79,76 @@ class Repeat(FlatMapFunction):
         self.count.update(count)
         for _ in range(count):
             yield value
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values, max_size=3),
+    max_leaves=5,
+)
+
+
+@st.composite
+def json_texts(draw: st.DrawFn) -> Any:
+    """Texts and bytes that are JSON or nearly JSON, in the encodings that json.loads knows and others."""
+    text = json.dumps(draw(JSON_VALUES), ensure_ascii=draw(st.booleans()))
+    place, cut = draw(st.integers(0, len(text))), draw(st.sampled_from([0, 0, 1]))
+    text = (
+        text[:place]
+        + draw(st.sampled_from(["", "", "", ",", '"', "{", "0", "\\", "\ud83d", "\0"]))
+        + text[place + cut :]
+    )
+    blanks = st.sampled_from(["", "", "", " ", "\n", "\ufeff", "\x0b", "x"])
+    text = draw(blanks) + text + draw(blanks)
+    if draw(st.booleans()):
+        return text
+    encoding = draw(st.sampled_from(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32-be"]))
+    kind = draw(st.sampled_from([bytes, bytes, bytearray]))
+    return kind(text.encode(encoding, "surrogatepass") + draw(st.sampled_from([b"", b"", b"\xff"])))
+
+
+def outcome(call: Any) -> Any:
+    try:
+        return repr(call())
+    except Exception as error:
+        return type(error), str(error)
+
+
+@given(st.lists(json_texts() | st.sampled_from([None, 5, "", b"", "nul", "[" * 100_000]), max_size=4))
+@example(["1", b"1", "NaN", "-Infinity", " 1", "1 ", "9" * 4_300])
+@example(["9" * 4_301])
+@example([b"1\0", b'"\xed\xa0\xbd"', bytearray(b"[]")])
+def test_map_of_json_loads_gives_its_results_and_errors(texts: list[Any]) -> None:
+    def mapped() -> list[Any]:
+        with Harness(MapFactory(json.loads)) as harness:
+            harness.process_elements(texts)
+            return [record.value for record in harness.take_output()]
+
+    assert outcome(mapped) == outcome(lambda: [json.loads(text) for text in texts])
+
+
+def test_map_of_json_loads_makes_no_call_in_python_for_each_text() -> None:
+    calls = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and frame.f_code is json.loads.__code__:
+            calls.append(frame)
+
+    with Harness(MapFactory(json.loads)) as harness:
+        sys.setprofile(note)
+        try:
+            harness.process_elements(['{"a": 1}', b'{"a": 2}', ' {"a": 3}'])
+        finally:
+            sys.setprofile(None)
+        assert [record.value["a"] for record in harness.take_output()] == [1, 2, 3]
+    assert len(calls) == 1  # for the text that begins with a blank
+
+
+def test_another_function_in_the_place_of_json_loads_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "loads", lambda text: f"another {text}")
+    with Harness(MapFactory(json.loads)) as harness:
+        harness.process_elements(["1"])
+        assert [record.value for record in harness.take_output()] == ["another 1"]
 
 
 def test_map_keeps_timestamps_and_order() -> None:

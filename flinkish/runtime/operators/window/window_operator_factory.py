@@ -44,6 +44,7 @@ class WindowOperatorFactory:
     guarded: bool = field(default=False, init=False)
     takes_misfits: bool = field(default=True, init=False)
     forwards_records: bool = field(default=False, init=False)
+    reads_timestamps: bool = field(default=True, init=False)
     watermark_sensitive: bool = field(init=False)
     merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
