@@ -170,6 +170,12 @@ class WriterSink(Sink):
     #: what the sink promises when an epoch is delivered again; shown in plans
     guarantee = Guarantee.AT_LEAST_ONCE
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """A class with a writer of its own reads timestamps unless it says otherwise itself, whatever its base says."""
+        super().__init_subclass__(**arguments)
+        if "create_writer" in vars(cls) and "reads_timestamps" not in vars(cls):
+            cls.reads_timestamps = True
+
     def create_writer(self) -> SinkWriter:
         """A writer for one subtask; unless overridden, one whose committables are the records."""
         return SinkWriter()

@@ -149,7 +149,6 @@ class FlinkKafkaProducerBase(WriterSink):
 
     _semantic = Semantic.AT_LEAST_ONCE
     _log_failures_only = False
-    reads_timestamps = False
 
     def set_log_failures_only(self, log_failures_only: bool) -> FlinkKafkaProducerBase:
         """Set whether records that Kafka refuses are only logged, and so lost, instead of failing the job (default).
@@ -188,6 +187,8 @@ class FlinkKafkaProducer(FlinkKafkaProducerBase):
     Raises:
         ConfigurationError: no servers, or a property that the client does not know.
     """
+
+    reads_timestamps = False
 
     def __init__(
         self,

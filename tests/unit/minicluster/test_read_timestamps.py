@@ -14,7 +14,7 @@ from flinkish.connectors.collect_sink import CollectSink
 from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.kafka.flink_kafka import FlinkKafkaProducer
 from flinkish.connectors.print_sink import PrintSink
-from flinkish.core.sink import SinkWriter, WriterSink
+from flinkish.core.sink import SinkWriter
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords
 from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.datastream import (
@@ -148,9 +148,7 @@ class StampingWriter(SinkWriter):
 
 
 class StampingSink(TestingSink):
-    """The sink of a program that says nothing of timestamps."""
-
-    reads_timestamps = WriterSink.reads_timestamps
+    """The sink of a program that says nothing of timestamps, and whose base reads none."""
 
     def create_writer(self) -> SinkWriter:
         return StampingWriter()
