@@ -16,7 +16,7 @@ import pytest
 from tests.support.processes import python_path
 
 PROGRAM = """
-import glob, logging, os, sys
+import contextlib, logging, os, sys
 import beside
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
@@ -36,9 +36,10 @@ from pyspark.sql import SparkSession
 
 me = psutil.Process()
 for process in [me, *me.children(recursive=True)]:
-    for each in process.net_connections("inet"):
-        if each.status == psutil.CONN_LISTEN:
-            print("listens", process.name(), each.laddr.ip)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in process.net_connections("inet"):
+            if each.status == psutil.CONN_LISTEN:
+                print("listens", process.name(), each.laddr.ip)
 conf = SparkSession.getActiveSession().sparkContext.getConf()
 folder = conf.get("spark.python.unix.domain.socket.dir")
 print("sockets", folder, oct(os.stat(folder).st_mode), len(os.listdir(folder)))
