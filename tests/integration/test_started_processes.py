@@ -7,13 +7,14 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.processes import python_path
+from tests.support.processes import POLL_S, python_path
 
 PROGRAM = """
 import contextlib, logging, os, sys
@@ -111,6 +112,7 @@ def _watch(process: subprocess.Popen[str], seen: set[str]) -> None:
                 seen.add(" ".join(each.cmdline()))
         except psutil.NoSuchProcess:
             continue
+        time.sleep(POLL_S)
 
 
 def test_a_local_job_listens_on_the_loopback_address_only(job: Ended) -> None:
