@@ -180,7 +180,7 @@ def test_a_query_that_somebody_else_stops_is_not_taken_for_the_end_of_its_job(
                 (query,) = spark.streams.active
                 # from a thread of its own, since it waits for this epoch
                 threading.Thread(target=query.stop, daemon=True).start()
-                time.sleep(2)
+                time.sleep(1)
 
         set_hook(stop)
         try:
