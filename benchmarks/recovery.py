@@ -75,7 +75,7 @@ class Job:
         rest = psutil.Process(self._process.pid).children(recursive=True)
         os.killpg(self._process.pid, signal.SIGKILL)
         for process in rest:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
         self._process.wait()
 

@@ -16,6 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,12 @@ _START_STEPS = {
 def _processor_seconds() -> float:
     """CPU seconds of this process and all that it started: independent of other users of the machine."""
     this = psutil.Process()
-    times = [process.cpu_times() for process in [this, *this.children(recursive=True)]]
-    return float(sum(spent.user + spent.system for spent in times))
+    seconds = 0.0
+    for process in [this, *this.children(recursive=True)]:
+        with suppress(psutil.NoSuchProcess):
+            spent = process.cpu_times()
+            seconds += spent.user + spent.system
+    return seconds
 
 
 class Steps:

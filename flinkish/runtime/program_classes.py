@@ -20,6 +20,7 @@ import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -217,6 +218,7 @@ _STANDARD_LIBRARY = frozenset(
 )
 
 
+@cache  # a notebook makes one job after the other, with hundreds of modules that lie where they lay
 def _is_installed(path: str) -> bool:
     folder = os.path.dirname(os.path.realpath(path))
     parts = folder.replace("\\", "/").split("/")

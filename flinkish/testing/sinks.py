@@ -29,6 +29,10 @@ class TestingSink(WriterSink):
         self.commits: dict[tuple[int, int], list[Any]] = {}
         self.contexts: list[CommitContext] = []
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> TestingSink:
+        """Itself: a task has a copy of its sink, but only writes, and would copy all that was committed before it."""
+        return self
+
     @property
     def values(self) -> list[Any]:
         """All committed records, ordered by epoch and within an epoch by subtask."""

@@ -69,7 +69,7 @@ def test_killing_a_driver_takes_its_jvm_and_its_busy_python_workers_along(tmp_pa
     with start_driver(script(tmp_path, SPARK_DRIVER), str(tmp_path), log_file=tmp_path / "log") as driver:
         driver.wait_for_line("worker busy", timeout_s=120)
         family = driver.descendants()
-        assert {"java"} < {process.name() for process in family}
+        assert 0 < len(driver.jvms()) < len(family)
         driver.kill()
         assert not driver.running
         assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family)

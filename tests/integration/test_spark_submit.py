@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.class_archive import SHORT_LIVED
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 JOB = """
@@ -34,7 +36,7 @@ UNAVOIDABLE = "WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "FLINKISH_PYTHON": sys.executable}
+    environment = {**os.environ, "FLINKISH_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": SHORT_LIVED}
     for name in (
         "JDK_JAVA_OPTIONS",
         "PYTHONPATH",
@@ -51,7 +53,9 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_job_has_delta_and_flinkish_and_the_console_for_itself(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    result = submit(str(job), str(tmp_path / "table"), "--", "--master", "local[2]")
+    # Delta reads a table's log in fifty partitions by default
+    few = ("--conf", "spark.databricks.delta.snapshotPartitions=2")
+    result = submit(str(job), str(tmp_path / "table"), "--", "--master", "local[2]", *few)
     assert result.returncode == 4, result.stderr
     assert result.stdout == "3 local[2] 1\n"
     said = [line for line in result.stderr.splitlines() if line != UNAVOIDABLE and not line.startswith("flinkish: ")]

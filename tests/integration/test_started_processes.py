@@ -7,16 +7,17 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.processes import python_path
+from tests.support.processes import POLL_S, python_path
 
 PROGRAM = """
-import glob, logging, os, sys
+import contextlib, logging, os, sys
 import beside
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
@@ -36,9 +37,10 @@ from pyspark.sql import SparkSession
 
 me = psutil.Process()
 for process in [me, *me.children(recursive=True)]:
-    for each in process.net_connections("inet"):
-        if each.status == psutil.CONN_LISTEN:
-            print("listens", process.name(), each.laddr.ip)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for each in process.net_connections("inet"):
+            if each.status == psutil.CONN_LISTEN:
+                print("listens", process.name(), each.laddr.ip)
 conf = SparkSession.getActiveSession().sparkContext.getConf()
 folder = conf.get("spark.python.unix.domain.socket.dir")
 print("sockets", folder, oct(os.stat(folder).st_mode), len(os.listdir(folder)))
@@ -110,6 +112,7 @@ def _watch(process: subprocess.Popen[str], seen: set[str]) -> None:
                 seen.add(" ".join(each.cmdline()))
         except psutil.NoSuchProcess:
             continue
+        time.sleep(POLL_S)
 
 
 def test_a_local_job_listens_on_the_loopback_address_only(job: Ended) -> None:

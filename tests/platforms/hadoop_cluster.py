@@ -24,7 +24,7 @@ from xml.etree import ElementTree
 import psutil  # type: ignore[import-untyped]
 
 from tests.support.ivy import Coordinate, JarSet, java_executable, pyspark_jars_folder, resolve_jars
-from tests.support.processes import ProcessGroup, wait_until
+from tests.support.processes import ProcessGroup, runs_java, wait_until
 
 START_TIMEOUT_S = 600
 _SOURCE = Path(__file__).with_name("StartHadoop.java")
@@ -143,15 +143,15 @@ class HadoopCluster:
         """Returns the Java processes of an application that run now: its application master and executors."""
         if self._process is None:
             return []
-        return [each for each in self._process.descendants() if _is_java_of(each, application)]
+        return [each for each in self._process.jvms() if _is_of(each, application)]
 
     def executors(self, application: str) -> list[psutil.Process]:
         """Returns the executors of an application that run now."""
-        return [each for each in self.containers(application) if _runs(each, "CoarseGrainedExecutorBackend")]
+        return [each for each in self.containers(application) if runs_java(each, "CoarseGrainedExecutorBackend")]
 
     def application_master(self, application: str) -> psutil.Process | None:
         """Returns the process of the application master; in cluster mode the driver's JVM."""
-        masters = (each for each in self.containers(application) if _runs(each, "ApplicationMaster"))
+        masters = (each for each in self.containers(application) if runs_java(each, "ApplicationMaster"))
         return next(masters, None)
 
     def logs(self, application: str) -> str:
@@ -179,19 +179,10 @@ class HadoopCluster:
         self.stop()
 
 
-def _is_java_of(process: psutil.Process, application: str) -> bool:
+def _is_of(process: psutil.Process, application: str) -> bool:
     try:
-        return process.name() == "java" and application in process.environ().get("CONTAINER_ID", "").replace(
-            "container_", "application_"
-        )
+        return application in process.environ().get("CONTAINER_ID", "").replace("container_", "application_")
     except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return False
-
-
-def _runs(process: psutil.Process, class_name: str) -> bool:
-    try:
-        return any(class_name in part for part in process.cmdline())
-    except psutil.NoSuchProcess:
         return False
 
 

@@ -73,7 +73,7 @@ class StandaloneCluster:
 
     def executors(self) -> list[psutil.Process]:
         """The processes of the executors that run now, on whichever worker."""
-        return [each for worker in self._processes[1:] for each in worker.descendants() if _is_executor(each)]
+        return [each for worker in self._processes[1:] for each in worker.jvms(_EXECUTOR_CLASS)]
 
     def _start(self, arguments: list[str], name: str, python: Path | None = None) -> ProcessGroup:
         # a Python of the workers' own has no PySpark but that of Spark's installation
@@ -104,7 +104,7 @@ def python_environment(folder: Path, packages: Sequence[str]) -> Path:
 
 def executor_pids(driver: ProcessGroup) -> list[int]:
     """Returns the process ids of the executors that run under a driver now."""
-    return sorted(process.pid for process in driver.descendants() if _is_executor(process))
+    return sorted(process.pid for process in driver.jvms(_EXECUTOR_CLASS))
 
 
 def kill_executor(driver: ProcessGroup, pid: int) -> None:
@@ -118,13 +118,6 @@ def executor_logs(folder: Path) -> str:
     """Returns what the executors of the session in `folder` have printed, for the message of a failed test."""
     logs = sorted((folder / "spark-home" / "work").glob("*/*/stderr"))
     return "\n".join(f"== {log.parent.name}\n{log.read_text(errors='replace')[-4_000:]}" for log in logs)
-
-
-def _is_executor(process: psutil.Process) -> bool:
-    try:
-        return process.name() == "java" and any(_EXECUTOR_CLASS in part for part in process.cmdline())
-    except psutil.NoSuchProcess:
-        return False
 
 
 def spark_home(folder: Path, *more: str) -> Path:

@@ -114,6 +114,10 @@ class ProcessGroup:
             return list(psutil.Process(self.pid).children(recursive=True))
         return []
 
+    def jvms(self, class_name: str = "") -> list[psutil.Process]:
+        """Returns those of the descendants that run Java now, with a class of that name."""
+        return [process for process in self.descendants() if runs_java(process, class_name)]
+
     def wait_for_line(self, pattern: str, timeout_s: float) -> re.Match[str]:
         """Returns the first match of `pattern` in the output."""
         expression = re.compile(pattern, re.MULTILINE)
@@ -209,6 +213,14 @@ class ProcessGroup:
     def _with_output(self, problem: str) -> str:
         command, output = " ".join(self.command)[:300], self.output()[-LOG_TAIL_CHARS:]
         return f"{command} (pid {self.pid}): {problem}. Its output:\n{output}"
+
+
+def runs_java(process: psutil.Process, class_name: str = "") -> bool:
+    """Returns whether a process runs Java with a class of that name; one that has ended since it was found does not."""
+    try:
+        return process.name() == "java" and any(class_name in part for part in process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def start_driver(script: Path, *arguments: str, log_file: Path, env: Mapping[str, str] | None = None) -> ProcessGroup:

@@ -320,6 +320,8 @@ class KafkaSplitEnumerator(SplitEnumerator):
             "enable.partition.eof": True,
             "fetch.message.max.bytes": _SAMPLE_BYTES,
             "queued.min.messages": 1,
+            # as for readers: librdkafka asks for the next batch of a partition a second after the last one by default
+            "fetch.queue.backoff.ms": 10,
             "queued.max.messages.kbytes": 1024,
         }
 

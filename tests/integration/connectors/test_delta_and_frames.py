@@ -280,11 +280,14 @@ def test_any_streaming_frame_is_a_source_of_rows(spark: SparkSession, tmp_path: 
     "cell",
     [
         "[CONCURRENT_QUERY] Another instance of this query was just started by a concurrent session.",
-        "No module named 'flinkish'",
-        "Job 3 cancelled because SparkContext was shut down",
-        "Checksum error: file:/data/job/spark/offsets/6 at 512 exp: 1653590612 got: 186399702",
+        pytest.param("No module named 'flinkish'", marks=pytest.mark.slow),
+        pytest.param("Job 3 cancelled because SparkContext was shut down", marks=pytest.mark.slow),
+        pytest.param(
+            "Checksum error: file:/data/job/spark/offsets/6 at 512 exp: 1653590612 got: 186399702",
+            marks=pytest.mark.slow,
+        ),
         "x\n\tat a.B.c(B.java:1)\nCaused by: java.lang.IllegalStateException: [KAFKA_DATA_LOSS.X] lost",
-        "flinkish-stop-query",
+        pytest.param("flinkish-stop-query", marks=pytest.mark.slow),
     ],
     ids=lambda cell: cell[:20],
 )

@@ -31,6 +31,9 @@ PER_EPOCH, KEYS = 10, 3
 EPOCHS = 3
 COUNT = Types.ROW_NAMED(["k", "n"], [Types.LONG(), Types.LONG()])
 TIMEOUT_S = 300
+OFTEN = {"execution__checkpointing__interval": "1 ms"}
+#: of a job that goes on to its end, at which it deletes its checkpoints
+SELDOM = {"execution__checkpointing__interval": "1 h"}
 
 
 class PreparedJob:
@@ -96,9 +99,9 @@ class PreparedJob:
         return made
 
     def build(self, count: int | None, directory: Path, **more: Any) -> StreamExecutionEnvironment:
-        """(key, how many so far), per record."""
-        settings = {"parallelism__default": 1, "pipeline__max_parallelism": 2, **more}
-        env = environment(directory, execution__checkpointing__interval="1 ms", **settings)
+        """(key, how many so far), per record. Checkpoints are taken as often as possible."""
+        settings = {"parallelism__default": 1, "pipeline__max_parallelism": 2, **OFTEN, **more}
+        env = environment(directory, **settings)
         source = DataGeneratorSource(lambda i: i, count, records_per_epoch=PER_EPOCH)
         numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
         ones = numbers.map(lambda i: (i % KEYS, 1)).uid("ones")
@@ -115,11 +118,12 @@ class PreparedJob:
 
     def go_on(self, **more: Any) -> None:
         """In the same job directory, to the end."""
-        self.build(self.records, self.directory, **more).execute("counting")
+        self.build(self.records, self.directory, **SELDOM, **more).execute("counting")
 
     def restore(self, path: Path, **more: Any) -> None:
         """In a new job directory, from a savepoint or checkpoint, to the end."""
-        self.build(self.records, self.folder / "new", execution__state_recovery__path=path, **more).execute("counting")
+        more["execution__state_recovery__path"] = path
+        self.build(self.records, self.folder / "new", **SELDOM, **more).execute("counting")
 
     def check_golden(self) -> None:
         """Each record was counted once and its count written once, over all runs."""

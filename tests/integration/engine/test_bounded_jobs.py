@@ -103,11 +103,12 @@ def test_none_of_a_declared_type_is_refused_where_it_leaves_its_task(spark: Spar
 
 def test_a_file_job_ends_with_the_end_of_its_input(spark: SparkSession, tmp_path: Path, files: Path) -> None:
     with collecting() as collected:
-        env = environment(tmp_path / "job", flinkish__epoch__max_records_per_source=1)
+        env = environment(tmp_path / "job", flinkish__epoch__max_records_per_source=6)
         windows_of_lines(env, files, collected)
         env.execute("files")
     assert dict(collected.rows["out"]) == WINDOWS
     assert len(collected.rows["out"]) == len(WINDOWS)
+    assert len(epochs(tmp_path / "job")) == LINES // 6
 
 
 def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_path: Path, files: Path) -> None:
@@ -179,7 +180,7 @@ def test_a_query_that_somebody_else_stops_is_not_taken_for_the_end_of_its_job(
                 (query,) = spark.streams.active
                 # from a thread of its own, since it waits for this epoch
                 threading.Thread(target=query.stop, daemon=True).start()
-                time.sleep(2)
+                time.sleep(1)
 
         set_hook(stop)
         try:

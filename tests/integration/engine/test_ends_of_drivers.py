@@ -25,7 +25,7 @@ def start(folder: Path, log: str, **options: Any) -> ProcessGroup:
 
 
 def kill_jvm(job: ProcessGroup) -> None:
-    (jvm,) = [process for process in job.descendants() if process.name() == "java"]
+    (jvm,) = job.jvms("SparkSubmit")
     jvm.kill()
     psutil.wait_procs([jvm])
 

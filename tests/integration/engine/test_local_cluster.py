@@ -21,7 +21,7 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     make_tables(tmp_path)
     # now and then Spark cannot repair the running epoch
     restarts = {"restart_strategy__type": "fixed-delay"}
-    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 1, "settings": restarts}
+    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 0.5, "settings": restarts}
     with start_driver(Path(counting_job.__file__), json.dumps(options), log_file=tmp_path / "driver.log") as driver:
         line = driver.wait_for_line(r'^executors .*"[01]".*"[01]".*$', TIMEOUT_S)
         check_executors(json.loads(line.group().split(maxsplit=1)[1]), executor_pids(driver))

@@ -110,7 +110,7 @@ def in_a_commit(folder: Path, plan: Path, **more: Any) -> JobClient:
 def test_a_cancel_waits_for_a_commit_that_has_begun(spark: SparkSession, tmp_path: Path, fault_plan: Path) -> None:
     client = in_a_commit(tmp_path, fault_plan)
     cancelled = client.cancel()
-    time.sleep(2)
+    time.sleep(1)
     assert not cancelled.done() and client.get_job_status().result() is JobStatus.CANCELLING
     faults.go_on(fault_plan)
     cancelled.result(TIMEOUT_S)

@@ -55,7 +55,15 @@ def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: P
     assert f"{len(counts)} users, {sum(counts.values()):,} clicks" in output
     assert "--bootstrap-servers" in output.splitlines()[-1]
 
-    # started again it is still finished: nothing is counted twice
+
+@pytest.mark.slow
+def test_started_again_without_servers_the_job_is_still_finished_and_counts_nothing_twice(tmp_path: Path) -> None:
+    database = tmp_path / "job" / "click-count.db"
+    arguments = ("--events", "6000", "--users", "300", "--job-dir", str(tmp_path / "job"))
+    counts = expected_counts(clicks_of(range(6_000), 300))
+    with submit("click_count", *arguments, log_file=tmp_path / "job.log") as job:
+        job.succeed(300)
+    assert dict(sqlite_rows(database, COUNTS)) == counts
     with submit("click_count", *arguments, log_file=tmp_path / "again.log") as again:
         assert f"{sum(counts.values()):,} clicks" in again.succeed(300)
     assert dict(sqlite_rows(database, COUNTS)) == counts

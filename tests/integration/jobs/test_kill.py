@@ -16,7 +16,8 @@ from tests.support.postgres import PostgresServer
 from tests.support.processes import ProcessGroup
 from tests.support.submit import submit
 
-EVENTS, USERS, EPOCH_RECORDS = 60_000, 2_000, 2_000
+#: clicks for each run of the job, which are five epochs: a kill comes after about three of them
+EVENTS_PER_RUN, USERS, EPOCH_RECORDS = 10_000, 2_000, 2_000
 SEED = 20_240_229
 
 
@@ -57,7 +58,7 @@ def kill_at_work(job: ProcessGroup, work: Work, dice: random.Random) -> int:
 def test_killed_at_random_points_the_job_counts_every_click_once(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer, kills: int
 ) -> None:
-    clicks = clicks_of(range(EVENTS), USERS)
+    clicks = clicks_of(range((kills + 1) * EVENTS_PER_RUN), USERS)
     expected = expected_counts(clicks)
     topic, uri = fill(kafka, clicks), postgres.create_database()
     arguments = (

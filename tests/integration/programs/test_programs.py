@@ -145,7 +145,13 @@ def test_a_program_prints_in_the_minicluster_what_it_prints_in_pyflink(
     _prints(name, MINICLUSTER, tmp_path, monkeypatch, capfd)
 
 
-@pytest.mark.parametrize("name", PRINTED)
+#: What these do on Spark, other programs here and the tests of the engine do there: only the slow tests run them there.
+SLOW_ON_SPARK = {"hot_items", "none_is_filtered", "older_names", "running_count", "sensor_windows", "word_count"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_ON_SPARK else []) for name in PRINTED]
+)
 def test_a_program_prints_on_spark_what_it_prints_in_pyflink(
     name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

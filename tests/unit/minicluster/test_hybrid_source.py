@@ -69,7 +69,7 @@ stages = st.lists(
 
 
 @example([(True, [1, 1])], 1, 1, False, False)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(stages, st.sampled_from([1, 3, 7, 1000]), st.integers(1, 3), st.booleans(), st.booleans())
 def test_all_is_read_in_the_order_of_the_sources_and_nothing_is_late(
     kinds: list[tuple[bool, list[int]]], per_epoch: int, parallelism: int, restart: bool, align: bool

@@ -104,9 +104,9 @@ def test_all_values_of_all_pages_come_in_order_within_their_page(
     source, env, sink = Pages(*pages), environment(parallelism), TestingSink()
     source.max_pages_ahead = ahead
     env.add_source(source).sink_to(sink)
-    store = StateStore()
+    job, store = job_of(env), StateStore()
     while not store.finished:
-        cluster = MiniCluster(job_of(env), ManualClock(), store, per_epoch)
+        cluster = MiniCluster(job, ManualClock(), store, per_epoch)
         cluster.run_epoch()
         cluster.dispose()
     everything = [value for page in pages for value in page]

@@ -6,13 +6,16 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.processes import python_path
 
 
-def test_ten_seconds_of_random_values_find_nothing_that_reading_changes() -> None:
+@pytest.mark.parametrize("seconds", [3, pytest.param(30, marks=pytest.mark.slow)])
+def test_random_values_find_nothing_that_reading_changes(seconds: int) -> None:
     """In a process of its own, which a wrong value may end."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.fuzz_stored_values", "--seconds", "10"],
+        [sys.executable, "-m", "tests.support.fuzz_stored_values", "--seconds", str(seconds)],
         env={**os.environ, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,

@@ -365,6 +365,17 @@ def _commit(sink: TestingSink, values: list[Any]) -> None:
     sink.create_committer().commit(iter([values]), sink.contexts[0])
 
 
+def test_what_a_sink_has_kept_is_not_copied_for_the_tasks_that_begin_afterwards() -> None:
+    sink = TestingSink()
+    with ProgramTestHarness(program(sink=sink)) as harness:
+        harness.run_epoch()
+        sink.commits[0, -1] = [threading.Lock()]
+        harness.crash()
+        harness.run()
+    del sink.commits[0, -1]
+    assert sorted(sink.values, key=repr) == expected()
+
+
 def test_what_is_on_record_is_not_changed_by_functions_that_change_their_argument() -> None:
     def change(value: list[int]) -> list[int]:
         value.append(9)
