@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import UUID
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -30,23 +31,26 @@ COUNT = Types.ROW_NAMED(["key", "n"], [Types.LONG(), Types.LONG()])
 
 
 class InputRows(StreamingQueryListener):
-    """Remembers the number of input rows of each batch, and whether the query has ended."""
+    """Remembers the number of input rows of each batch of the query that has begun since, and whether it has ended:
+    events of earlier queries of the session may still come."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
         self.over = False
+        self._runs: list[UUID] = []
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        pass
+        self._runs.append(event.runId)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        self.rows.append(event.progress.numInputRows)
+        if event.progress.runId in self._runs:
+            self.rows.append(event.progress.numInputRows)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        self.over = True
+        self.over = self.over or event.runId in self._runs
 
 
 @contextmanager
