@@ -189,7 +189,7 @@ def create_by_boto3(path: str, data: bytes) -> None:
         )
     try:
         import boto3
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise EnvironmentVersionError(
             f"{path} cannot be created exclusively by a client of Spark Connect without the package boto3",
@@ -219,4 +219,6 @@ def create_by_boto3(path: str, data: bytes) -> None:
                 raise FileExistsError(17, "there is a file of that name", path) from None
             if code != _UNDER_WAY:
                 raise OSError(f"{path} cannot be created: {error}") from error
+        except BotoCoreError as error:
+            raise OSError(f"{path} cannot be created: {error}") from error
     raise OSError(f"{path} cannot be created: other requests for it do not end")

@@ -13,6 +13,7 @@ import pytest
 from flinkish.exit_codes import ExitCode
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
+from tests.support.counting_proxy import CountingProxy
 from tests.support.processes import ProcessGroup, python_path
 from tests.support.spark_jars import spark_jars
 
@@ -67,11 +68,16 @@ def test_what_is_wrong_with_a_directory_on_s3_is_one_line_before_the_first_epoch
     assert len(lines) == 1 and re.search(expected, lines[0]), said
 
 
-def test_of_many_that_create_the_same_object_at_once_one_succeeds(s3: S3Server, tmp_path: Path) -> None:
-    with start(tmp_path, "tests.platforms.creators", s3.spark_settings(), hadoop_aws_jars()) as creators:
-        said = creators.succeed(PATIENCE_S)
+@pytest.mark.parametrize("lost_answers", [0, 30])
+def test_of_many_that_create_the_same_object_at_once_one_succeeds(
+    s3: S3Server, s3_proxy: CountingProxy, tmp_path: Path, lost_answers: int
+) -> None:
+    s3_proxy.cut("PUT", "before the answer", lost_answers, "jobs/created/")
+    with start(tmp_path, "tests.platforms.creators", s3.spark_settings(s3_proxy.endpoint), hadoop_aws_jars()) as job:
+        said = job.succeed(PATIENCE_S)
     # the names of those that created each of the objects
     assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
+    assert s3_proxy.cuts_left() == 0
 
 
 @pytest.mark.parametrize("where", ["local", "hdfs"])
