@@ -14,6 +14,7 @@ from flinkish.exit_codes import ExitCode
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
 from tests.support.counting_proxy import CountingProxy
+from tests.support.hadoop_credentials import credential_store
 from tests.support.processes import ProcessGroup, python_path
 from tests.support.spark_jars import spark_jars
 
@@ -78,6 +79,21 @@ def test_of_many_that_create_the_same_object_at_once_one_succeeds(
     # the names of those that created each of the objects
     assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
     assert s3_proxy.cuts_left() == 0
+
+
+@pytest.mark.parametrize("prefix", ["hadoop", "fs.s3a", "fs.s3a.bucket.jobs"])
+def test_keys_in_a_credential_provider_are_found_by_spark_and_by_python(
+    prefix: str, s3: S3Server, tmp_path: Path
+) -> None:
+    keys = {"access.key": s3.KEY, "secret.key": s3.SECRET}
+    # in the providers of all of Hadoop and of S3A the keys are those of one bucket
+    names = "fs.s3a" if prefix == "fs.s3a.bucket.jobs" else "fs.s3a.bucket.jobs"
+    store = credential_store(tmp_path / "keys.jceks", {f"{names}.{key}": value for key, value in keys.items()})
+    settings = {**s3.spark_settings(), **{f"spark.hadoop.fs.s3a.{key}": "of no use" for key in keys}}
+    settings[f"spark.hadoop.{prefix}.security.credential.provider.path"] = store
+    with start(tmp_path, "tests.platforms.creators", settings, hadoop_aws_jars()) as job:
+        said = job.succeed(PATIENCE_S)
+    assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
 
 
 @pytest.mark.parametrize("where", ["local", "hdfs"])
