@@ -36,11 +36,9 @@ NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 #: settings are named as Hadoop names them, without ``fs.s3a.``.
 S3_SETTINGS = "FLINKISH_S3"
 
-#: How often a whole file is sent to S3 if the connection breaks.
-_TRIES = 4
-
-#: What pyarrow says of a connection that was closed under it.
-_BROKEN_CONNECTION = re.compile(r"NETWORK_CONNECTION|curlCode")
+#: How often a request to S3 is made if its connection breaks or it is throttled. The time between two tries doubles:
+#: six tries take 15 seconds on average.
+_TRIES = 6
 
 #: The query string of a URI, in which pyarrow takes settings.
 _QUERY = re.compile(r"\?\w+=[^/]*$")
@@ -233,20 +231,6 @@ class Storage:
     def copy(self, path: str, target: str) -> None:
         """Copy a file within this storage."""
         self.system.copy_file(self.inside(path), self.inside(target))
-
-
-class S3Storage(Storage):
-    """S3 and what speaks its protocol. pyarrow does not repeat a request whose connection was closed before the answer,
-    as proxies do with idle ones; whole files are sent again, which does no harm."""
-
-    def write(self, path: str, data: Any) -> None:
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                super().write(path, data)
-                return
-            except OSError as error:
-                if not tries_left or _BROKEN_CONNECTION.search(str(error)) is None:
-                    raise
 
 
 class _FileSystem(Storage, ABC):
@@ -445,9 +429,9 @@ def _opened(scheme: str, authority: str, query: str, s3_settings: str, process: 
     name = authority.rpartition("@")[2] if scheme == "s3" else authority.partition("@")[0]
     root = f"{scheme}://{authority}/{query}"
     if scheme == "s3" and name == authority and not query:
-        return S3Storage(root, fs.S3FileSystem(**s3_options(name, json.loads(s3_settings or "{}"))), name)
+        return Storage(root, fs.S3FileSystem(**s3_options(name, json.loads(s3_settings or "{}"))), name)
     system, _ = fs.FileSystem.from_uri(root)
-    return (S3Storage if scheme == "s3" else Storage)(root, system, name)
+    return Storage(root, system, name)
 
 
 def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
@@ -462,7 +446,10 @@ def s3_options(bucket: str, settings: Mapping[str, Mapping[str, str]]) -> dict[s
 
     own = {**settings.get("", {}), **settings.get(bucket, {})}
     # a file of less than 5 MB is sent by one request, when it is closed
-    options: dict[str, Any] = {"allow_delayed_open": True}
+    options: dict[str, Any] = {
+        "allow_delayed_open": True,
+        "retry_strategy": fs.AwsStandardS3RetryStrategy(max_attempts=_TRIES),
+    }
     names = ("access.key", "secret.key", "session.token")
     if own.get(names[0]) and own.get(names[1]):
         options |= {name.replace(".", "_"): own[name] for name in names if own.get(name)}

@@ -141,8 +141,10 @@ _S3_PROPERTY = re.compile(rf"fs\.s3a\.(?:bucket\.(.+)\.)?({'|'.join(map(re.escap
 
 def s3_settings_of(properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The settings of S3 (`flinkish.common.stores.S3_SETTINGS`) in properties of Hadoop: bucket -> settings, "" for all
-    buckets. A bucket without keys, endpoint and region is left out.
+    buckets; none where nothing says more than how an endpoint is spoken to.
 
+    >>> s3_settings_of({"fs.s3a.path.style.access": "false", "fs.s3a.connection.ssl.enabled": "true"})
+    {}
     >>> s3_settings_of({"fs.s3a.endpoint": "http://minio", "fs.s3a.bucket.in.access.key": "k", "fs.s3a.threads": "9"})
     {'': {'endpoint': 'http://minio'}, 'in': {'access.key': 'k'}}
     """
@@ -151,7 +153,8 @@ def s3_settings_of(properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
         match = _S3_PROPERTY.fullmatch(name)
         if match is not None and value and (match[2], value) != ("endpoint.region", "sdk"):
             found.setdefault(match[1] or "", {})[match[2]] = value
-    return {bucket: own for bucket, own in found.items() if set(own) - {"path.style.access", "connection.ssl.enabled"}}
+    names = {name for own in found.values() for name in own}
+    return found if names - {"path.style.access", "connection.ssl.enabled"} else {}
 
 
 def s3_settings_without_spark(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from flinkish.common.storage import S3_SCHEMES, for_spark, is_local, location_of, scheme_of
 from flinkish.common.stores import S3_SETTINGS, s3_options, set_exclusive_creator, storage_of
-from flinkish.errors import EnvironmentVersionError
+from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import S3_KEYS, s3_settings_of
 from flinkish.launch.spark_version import local_file_manager
 from flinkish.runtime.task import RETAINED_EPOCHS
 
 _SECRETS = ("access.key", "secret.key", "session.token")
+
+#: The property with the credential providers, of ``hadoop``, ``fs.s3a`` or ``fs.s3a.bucket.NAME``.
+_PROVIDERS = "security.credential.provider.path"
+
+#: A property of one bucket. Group 1 is its prefix.
+_OF_BUCKET = re.compile(rf"(fs\.s3a\.bucket\..+?)\.(?:{'|'.join(map(re.escape, (*S3_KEYS, _PROVIDERS)))})")
 
 #: What tells S3A to make one request that fails if the object exists.
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
@@ -79,8 +86,7 @@ def use_object_stores_of(spark: Any, remote: bool) -> None:
     if remote:
         set_exclusive_creator(create_by_boto3)
         return
-    configuration = spark._jsparkSession.sessionState().newHadoopConf()
-    settings = s3_settings_of(dict(_s3_properties(configuration)))
+    settings = s3_settings_of(_s3_properties(spark))
     if settings:
         text = json.dumps(settings)
         os.environ[S3_SETTINGS] = text
@@ -91,19 +97,56 @@ def use_object_stores_of(spark: Any, remote: bool) -> None:
     set_exclusive_creator(lambda path, data: create_by_hadoop(spark, path, data))
 
 
-def _s3_properties(configuration: Any) -> Iterator[tuple[str, str]]:
-    """The properties of S3 in a configuration of Hadoop. Keys may be in its credential providers."""
-    buckets = configuration.getPropsWithPrefix("fs.s3a.bucket.")
-    names = {name[: -len(key) - 1] for name in buckets for key in S3_KEYS if name.endswith(f".{key}")}
-    for prefix in ("fs.s3a.", *(f"fs.s3a.bucket.{name}." for name in names)):
+def _s3_properties(spark: Any) -> dict[str, str]:
+    """The properties of S3 in Spark's configuration of Hadoop, found where S3A finds them.
+
+    Raises:
+        ConfigurationError: a credential provider cannot be read.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return {name: value for name, value in _all_s3_properties(spark) if value}
+    except Py4JJavaError as error:
+        raise ConfigurationError(
+            f"Hadoop's credential providers cannot be read: {_causes(error)[-1][:500]}",
+            where=f"the settings {_PROVIDERS} of hadoop, fs.s3a or fs.s3a.bucket.NAME",
+            expected="providers that this Spark can read, such as localjceks://file/path",
+        ) from error
+
+
+def _all_s3_properties(spark: Any) -> Iterator[tuple[str, str | None]]:
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    providers = configuration.getTrimmed(f"fs.s3a.{_PROVIDERS}")
+    of_all = _with_providers(spark, configuration, providers)
+    names = [f"fs.s3a.bucket.{name}" for name in configuration.getPropsWithPrefix("fs.s3a.bucket.")]
+    for provider in spark._jvm.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(of_all):
+        names.extend(provider.getAliases())
+    for key in S3_KEYS:
+        yield f"fs.s3a.{key}", _value(of_all, "fs.s3a", key)
+    for bucket in {match[1] for match in map(_OF_BUCKET.fullmatch, names) if match}:
+        own = _with_providers(spark, configuration, configuration.getTrimmed(f"{bucket}.{_PROVIDERS}") or providers)
         for key in S3_KEYS:
-            if key in _SECRETS:
-                password = configuration.getPassword(f"{prefix}{key}")
-                value = None if password is None else "".join(password)
-            else:
-                value = configuration.getTrimmed(f"{prefix}{key}")
-            if value:
-                yield f"{prefix}{key}", value
+            # the providers of a bucket may have its keys under the names of those of all buckets
+            otherwise = _value(own, "fs.s3a", key) if key in _SECRETS else None
+            yield f"{bucket}.{key}", _value(own, bucket, key) or otherwise
+
+
+def _with_providers(spark: Any, configuration: Any, providers: str | None) -> Any:
+    """A configuration of Hadoop in which these credential providers come before its own."""
+    if not providers:
+        return configuration
+    changed, name = spark._jvm.org.apache.hadoop.conf.Configuration(configuration), f"hadoop.{_PROVIDERS}"
+    changed.set(name, ",".join(filter(None, (providers, configuration.getTrimmed(name)))))
+    return changed
+
+
+def _value(configuration: Any, prefix: str, key: str) -> str | None:
+    if key not in _SECRETS:
+        value: str | None = configuration.getTrimmed(f"{prefix}.{key}")
+        return value
+    password = configuration.getPassword(f"{prefix}.{key}")
+    return None if password is None else "".join(password).strip()
 
 
 def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
@@ -126,10 +169,7 @@ def create_by_hadoop(spark: Any, path: str, data: bytes) -> None:
 
 
 def _translated(error: Any, path: str, hadoop: str) -> Exception:
-    causes, cause = list[str](), error.java_exception
-    while cause is not None and len(causes) < 20:
-        causes.append(str(cause.toString()))
-        cause = cause.getCause()
+    causes = _causes(error)
     text = "; ".join(causes)
     if any(name in text for name in _EXISTS):
         return FileExistsError(17, "there is a file of that name", path)
@@ -146,6 +186,15 @@ def _translated(error: Any, path: str, hadoop: str) -> Exception:
             hint="use a Spark with such a Hadoop, or a job directory that is not on S3",
         )
     return OSError(f"{path} cannot be created: {causes[-1][:500]}")
+
+
+def _causes(error: Any) -> list[str]:
+    """The texts of an exception of Java and of its causes, the first cause last."""
+    causes, cause = list[str](), error.java_exception
+    while cause is not None and len(causes) < 20:
+        causes.append(str(cause.toString()))
+        cause = cause.getCause()
+    return causes
 
 
 def delete_objects(spark: Any, directory: str, paths: list[str]) -> None:
@@ -189,7 +238,7 @@ def create_by_boto3(path: str, data: bytes) -> None:
         )
     try:
         import boto3
-        from botocore.exceptions import ClientError
+        from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise EnvironmentVersionError(
             f"{path} cannot be created exclusively by a client of Spark Connect without the package boto3",
@@ -219,4 +268,6 @@ def create_by_boto3(path: str, data: bytes) -> None:
                 raise FileExistsError(17, "there is a file of that name", path) from None
             if code != _UNDER_WAY:
                 raise OSError(f"{path} cannot be created: {error}") from error
+        except BotoCoreError as error:
+            raise OSError(f"{path} cannot be created: {error}") from error
     raise OSError(f"{path} cannot be created: other requests for it do not end")

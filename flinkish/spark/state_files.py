@@ -89,6 +89,9 @@ _LOG_FILE = re.compile(r"(?:offsets|commits)/(\d+)")
 _STATE_FILE = re.compile(r"(state/.+)/(\d+)\.(delta|snapshot)")
 _PREPARED_FILE = re.compile(r"prepared/(\d+)(?:\.json|/.+)")
 
+#: A file that Spark was writing when its process was killed. Group 1 is the batch, or that of the next version.
+_TEMPORARY_FILE = re.compile(r"(?:offsets|commits|state)/(?:.+/)?\.(\d+)(?:\.\w+)?\.[0-9a-f-]{36}\.tmp")
+
 
 def old_files(names: Iterable[str], batch: int, epoch: int) -> list[str]:
     """Those of a query's files that no start of the query needs any more, in the order in which they are to be deleted.
@@ -109,7 +112,7 @@ def old_files(names: Iterable[str], batch: int, epoch: int) -> list[str]:
             bases[found[1]] = max(int(found[2]), bases.get(found[1], 0))
 
     def is_old(name: str) -> bool:
-        if found := _LOG_FILE.fullmatch(name):
+        if found := _LOG_FILE.fullmatch(name) or _TEMPORARY_FILE.fullmatch(name):
             return int(found[1]) < oldest
         if found := _STATE_FILE.fullmatch(name):
             base = bases.get(found[1], 0)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.platforms.counting_proxy import CountingProxy
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server
+from tests.support.counting_proxy import CountingProxy
 from tests.support.postgres import PostgresServer
 
 

@@ -13,6 +13,8 @@ import pytest
 from flinkish.exit_codes import ExitCode
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
+from tests.support.counting_proxy import CountingProxy
+from tests.support.hadoop_credentials import credential_store
 from tests.support.processes import ProcessGroup, python_path
 from tests.support.spark_jars import spark_jars
 
@@ -67,10 +69,30 @@ def test_what_is_wrong_with_a_directory_on_s3_is_one_line_before_the_first_epoch
     assert len(lines) == 1 and re.search(expected, lines[0]), said
 
 
-def test_of_many_that_create_the_same_object_at_once_one_succeeds(s3: S3Server, tmp_path: Path) -> None:
-    with start(tmp_path, "tests.platforms.creators", s3.spark_settings(), hadoop_aws_jars()) as creators:
-        said = creators.succeed(PATIENCE_S)
+@pytest.mark.parametrize("lost_answers", [0, 30])
+def test_of_many_that_create_the_same_object_at_once_one_succeeds(
+    s3: S3Server, s3_proxy: CountingProxy, tmp_path: Path, lost_answers: int
+) -> None:
+    s3_proxy.cut("PUT", "before the answer", lost_answers, "jobs/created/")
+    with start(tmp_path, "tests.platforms.creators", s3.spark_settings(s3_proxy.endpoint), hadoop_aws_jars()) as job:
+        said = job.succeed(PATIENCE_S)
     # the names of those that created each of the objects
+    assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
+    assert s3_proxy.cuts_left() == 0
+
+
+@pytest.mark.parametrize("prefix", ["hadoop", "fs.s3a", "fs.s3a.bucket.jobs"])
+def test_keys_in_a_credential_provider_are_found_by_spark_and_by_python(
+    prefix: str, s3: S3Server, tmp_path: Path
+) -> None:
+    keys = {"access.key": s3.KEY, "secret.key": s3.SECRET}
+    # in the providers of all of Hadoop and of S3A the keys are those of one bucket
+    names = "fs.s3a" if prefix == "fs.s3a.bucket.jobs" else "fs.s3a.bucket.jobs"
+    store = credential_store(tmp_path / "keys.jceks", {f"{names}.{key}": value for key, value in keys.items()})
+    settings = {**s3.spark_settings(), **{f"spark.hadoop.fs.s3a.{key}": "of no use" for key in keys}}
+    settings[f"spark.hadoop.{prefix}.security.credential.provider.path"] = store
+    with start(tmp_path, "tests.platforms.creators", settings, hadoop_aws_jars()) as job:
+        said = job.succeed(PATIENCE_S)
     assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
 
 
@@ -81,8 +103,10 @@ def test_beside_a_default_file_system_that_is_hdfs_a_job_runs(
     directory = str(tmp_path / "job") if where == "local" else f"{hadoop.uri}/jobs/beside"
     settings = {"flinkish.job.dir": directory, "execution.checkpointing.interval": "1 s"}
     with start(tmp_path, "tests.platforms.counted_job", settings, [], **hadoop.environment) as job:
-        job.wait_for_line(r"\('key 9', [0-9]{2,}\)", PATIENCE_S)
-        job.wait_for(lambda: "Error" not in job.output and job.running, 5, "a job that runs on")
+        # each epoch adds four to it
+        job.wait_for_line(r"^[12]> \(key 9,[0-9]{2,}\)$", PATIENCE_S)
+        job.wait_for_line(r"\| checkpoint \d+, ", PATIENCE_S)
+        assert job.running and "Error" not in job.output(), job.output()
     if where == "local":
-        assert (tmp_path / "job" / "spark" / "commits" / "0").exists()
+        assert list((tmp_path / "job" / "spark" / "commits").glob("[0-9]*"))
         assert list((tmp_path / "job" / "checkpoints").rglob("manifest.json"))

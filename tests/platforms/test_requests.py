@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import FileSelector
 
-from tests.platforms.counting_proxy import CountingProxy, Request
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
+from tests.support.counting_proxy import CountingProxy, Request
 from tests.support.ivy import Coordinate, JarSet, resolve_jars
 from tests.support.processes import ProcessGroup, python_path
 from tests.support.spark_jars import shipped_modules, spark_jars

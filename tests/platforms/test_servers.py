@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyarrow.fs import S3FileSystem
 
-from tests.platforms.counting_proxy import CountingProxy
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server
+from tests.support.counting_proxy import CountingProxy
 
 pytestmark = pytest.mark.platforms
 

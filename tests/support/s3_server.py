@@ -33,9 +33,14 @@ class S3Server:
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
+    def port(self) -> int:
+        """The port of the server."""
+        return self._server.server_port
+
+    @property
     def endpoint(self) -> str:
         """The URL of the server."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def properties(self) -> dict[str, str]:
@@ -52,7 +57,12 @@ class S3Server:
     @property
     def settings(self) -> str:
         """The value of the environment variable with flinkish's settings of S3."""
-        return json.dumps({"": {name.removeprefix("fs.s3a."): value for name, value in self.properties.items()}})
+        return self.settings_at(self.endpoint)
+
+    def settings_at(self, endpoint: str) -> str:
+        """The same for clients that reach the server by another URL, such as that of a proxy."""
+        properties = {**self.properties, "fs.s3a.endpoint": endpoint}
+        return json.dumps({"": {name.removeprefix("fs.s3a."): value for name, value in properties.items()}})
 
     def create_bucket(self, name: str) -> None:
         """Create a bucket."""

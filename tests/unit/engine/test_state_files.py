@@ -100,6 +100,12 @@ def test_changes_of_state_stay_without_a_snapshot_of_the_oldest_version_that_is_
     assert old_files([*deltas, *snapshots], BATCH, BATCH) == []
 
 
+@pytest.mark.parametrize(("folder", "ending"), [("offsets", ""), ("commits", ""), ("state/0/1", ".delta")])
+def test_what_a_killed_process_was_writing_goes_with_its_batch(folder: str, ending: str) -> None:
+    temporary = f"{ending}.554ab211-fb8f-4d29-bb28-6dae387f8090.tmp"
+    assert is_old(f"{folder}/.{OLD}{temporary}") and not is_old(f"{folder}/.{OLD + 1}{temporary}")
+
+
 def test_prepared_epochs_stay_that_may_be_delivered_again_and_their_files_go_after_them() -> None:
     token = "0" * 32
     names = [f"prepared/{epoch}{rest}" for epoch in (104, 105, 106, 107) for rest in (f"/{token}", ".json")]

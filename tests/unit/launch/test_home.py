@@ -16,7 +16,7 @@ from flinkish.common.config_file import load_yaml, parse_yaml
 from flinkish.common.options import lookup
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
-from flinkish.launch.home import Home, default_spark_settings, s3_settings_without_spark
+from flinkish.launch.home import Home, default_spark_settings, s3_settings_of, s3_settings_without_spark
 from flinkish.launch.options import read_properties
 
 CONF = Path(__file__).resolve().parents[3] / "conf"
@@ -105,6 +105,11 @@ def test_commands_without_spark_find_the_settings_of_s3_that_spark_has(tmp_path:
     expected = {"": {"endpoint": "http://new", "path.style.access": "true"}, "a.b": {"access.key": "k"}}
     assert s3_settings_without_spark(environment) == expected
     assert s3_settings_without_spark({}) == {}
+
+
+def test_a_bucket_may_differ_in_how_its_endpoint_is_spoken_to() -> None:
+    properties = {"fs.s3a.endpoint": "http://minio", "fs.s3a.bucket.a.path.style.access": "true"}
+    assert s3_settings_of(properties) == {"": {"endpoint": "http://minio"}, "a": {"path.style.access": "true"}}
 
 
 def test_a_broken_configuration_of_hadoop_is_named(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
-"""A reverse proxy before an S3 server that records each request, and can delay all of them.
+"""A reverse proxy before an S3 server that records each request, can delay all of them, and can cut the connections of
+some.
 
 Rule: requests pass unchanged, with the header ``Host``, so that their signatures stay valid, and a connection that the
-server has closed is never used again, so that a client sees no error that it would not see without the proxy.
+server has closed is never used again, so that a client sees no error that it would not see without the proxy, but for
+those that it was told to cause.
 
-``python -m tests.platforms.counting_proxy LISTEN_PORT SERVER_PORT [delay in ms]`` prints one line for each request.
+``python -m tests.support.counting_proxy LISTEN_PORT SERVER_PORT [delay in ms]`` prints one line for each request.
 """
 
 from __future__ import annotations
@@ -15,15 +17,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
 
 _HEADS_BYTES_MAX = 2**20
+#: Where a connection is cut: in the middle of the request, before the answer, or in the middle of the answer. In the
+#: latter two cases the server has done what it was asked for.
+Where = Literal["in the request", "before the answer", "in the answer"]
 _CALLERS = (("boto3", "boto"), ("python", "python"), ("pyarrow", "aws-sdk-cpp"), ("hadoop", "hadoop"), ("java", "java"))
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request that has been answered.
+    """One request that the server has answered, even if the proxy has cut the answer.
 
     Attributes:
         time_s: when the answer had passed, in seconds since 1970.
@@ -46,6 +52,14 @@ class Request:
     def __str__(self) -> str:
         conditions = ",".join(self.conditions) or "-"
         return f"{self.time_s:.3f} {self.method} {self.status} {self.size_bytes} {self.caller} {self.path} {conditions}"
+
+
+@dataclass
+class _Cut:
+    method: str
+    where: Where
+    times: int
+    prefix: str
 
 
 class CountingProxy:
@@ -75,6 +89,7 @@ class CountingProxy:
         self._server_port = server_port
         self._observe = observe
         self._requests: list[Request] = []
+        self._cuts: list[_Cut] = []
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._listens = threading.Event()
@@ -98,6 +113,16 @@ class CountingProxy:
         """Forgets the requests so far."""
         with self._lock:
             self._requests.clear()
+
+    def cut(self, method: str, where: Where, times: int = 1, prefix: str = "") -> None:
+        """Closes the connections of the next ``times`` requests of this method whose path begins with ``prefix``."""
+        with self._lock:
+            self._cuts.append(_Cut(method, where, times, prefix))
+
+    def cuts_left(self) -> int:
+        """Returns how many connections are still to be cut."""
+        with self._lock:
+            return sum(cut.times for cut in self._cuts)
 
     def __enter__(self) -> CountingProxy:
         self._thread.start()
@@ -130,10 +155,14 @@ class CountingProxy:
                 await asyncio.sleep(self.delay_ms / 1000)
                 if server is None or server[0].at_eof() or server[1].is_closing():
                     server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_HEADS_BYTES_MAX)
-                method, target, _ = first.split(" ", 2)
-                status, size, ends = await _exchange(reader, writer, *server, raw, method, headers)
-                self._record(method, target, status, size, headers)
-                if ends:
+                method, path = _operation(first, headers)
+                where = self._take_cut(method, path)
+                if where == "in the request":
+                    await _pass_half(reader, writer, *server, raw, headers)
+                    break
+                status, size, ends = await _exchange(reader, writer, *server, raw, method, headers, where)
+                self._record(method, path, status, size, headers)
+                if ends or where is not None:
                     break
         except asyncio.IncompleteReadError as error:
             if error.partial:
@@ -144,18 +173,30 @@ class CountingProxy:
             for each in (writer, *(server[1:] if server else ())):
                 each.close()
 
-    def _record(self, method: str, target: str, status: int, size: int, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(target)
-        path, query = unquote(parts.path).strip("/"), parse_qs(parts.query)
-        if method == "GET" and "/" not in path:
-            method, path = "LIST", f"{path}/{query.get('prefix', [''])[0]}"
-        if "x-amz-copy-source" in headers:
-            method = "COPY"
+    def _take_cut(self, method: str, path: str) -> Where | None:
+        with self._lock:
+            for cut in self._cuts:
+                if cut.times and cut.method == method and path.startswith(cut.prefix):
+                    cut.times -= 1
+                    return cut.where
+        return None
+
+    def _record(self, method: str, path: str, status: int, size: int, headers: Mapping[str, str]) -> None:
         conditions = tuple(f"{name}={headers[name]}" for name in ("if-none-match", "if-match") if name in headers)
         request = Request(time.time(), method, status, size, _caller(headers.get("user-agent", "")), path, conditions)
         with self._lock:
             self._requests.append(request)
         self._observe(request)
+
+
+def _operation(first: str, headers: Mapping[str, str]) -> tuple[str, str]:
+    """The method and the path of a request, as `Request` names them, from its first line."""
+    method, target, _ = first.split(" ", 2)
+    parts = urlsplit(target)
+    path, query = unquote(parts.path).strip("/"), parse_qs(parts.query)
+    if method == "GET" and "/" not in path:
+        method, path = "LIST", f"{path}/{query.get('prefix', [''])[0]}"
+    return ("COPY" if "x-amz-copy-source" in headers else method), path
 
 
 async def _head_of(reader: asyncio.StreamReader) -> tuple[bytes, str, dict[str, str]]:
@@ -173,25 +214,49 @@ async def _exchange(
     raw: bytes,
     method: str,
     headers: Mapping[str, str],
+    where: Where | None,
 ) -> tuple[int, int, bool]:
-    """Passes one request on, and its answer back; returns the status, the size of the request's body, and whether the
-    server ends the connection."""
+    """Passes one request on, and its answer back as far as it is not to be cut; returns the status, the size of the
+    request's body, and whether the server ends the connection."""
     to_server.write(raw)
     # the body goes on while the answer is awaited: a client may wait for "100 Continue" first
     body = asyncio.ensure_future(_copy(reader, to_server, headers))
     try:
         while True:
             head, first, answer = await _head_of(from_server)
+            status = int(first.split(" ")[1])
+            if status >= 200 and where == "before the answer":
+                return status, await body, True
             writer.write(head)
             await writer.drain()
-            status = int(first.split(" ")[1])
             if status >= 200:
                 break
+        if where == "in the answer":
+            writer.write(await from_server.read(int(answer["content-length"]) // 2))
+            return status, await body, True
         if method != "HEAD" and status not in (204, 304):
             await _copy(from_server, writer, answer)
         return status, await body, answer.get("connection", "").lower() == "close"
     finally:
         body.cancel()
+
+
+async def _pass_half(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    from_server: asyncio.StreamReader,
+    to_server: asyncio.StreamWriter,
+    raw: bytes,
+    headers: Mapping[str, str],
+) -> None:
+    """Passes a request on as far as the middle of its body."""
+    to_server.write(raw)
+    if "expect" in headers:
+        writer.write((await _head_of(from_server))[0])
+    size = int(headers.get("x-amz-decoded-content-length") or headers.get("content-length", "0"))
+    if size:
+        to_server.write(await reader.readexactly(size // 2))
+    await to_server.drain()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> int:
@@ -233,7 +298,7 @@ def _caller(agent: str) -> str:
 def main() -> None:
     """Runs a proxy at the ports of the command line until Ctrl-C."""
     if len(sys.argv) not in (3, 4):
-        sys.exit("usage: python -m tests.platforms.counting_proxy LISTEN_PORT SERVER_PORT [delay in ms]")
+        sys.exit("usage: python -m tests.support.counting_proxy LISTEN_PORT SERVER_PORT [delay in ms]")
     listen, server, *delay = sys.argv[1:]
     with CountingProxy(
         int(server), float(delay[0]) if delay else 0, int(listen), observe=lambda request: print(request, flush=True)
