@@ -77,6 +77,8 @@ class ConfigOption(Generic[T]):
     description: str = ""
     deprecated_keys: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    #: the least value of a number; None: there is none
+    lowest: int | None = None
     #: why the key has no effect in flinkish; empty if it has one
     no_effect: str = ""
 
@@ -89,6 +91,10 @@ class ConfigOption(Generic[T]):
     def with_choices(self, *choices: str) -> ConfigOption[T]:
         """Allow only these values, in upper or lower case and with ``-`` for ``_``, as Flink reads enums."""
         return replace(self, choices=choices)
+
+    def with_lowest(self, lowest: int) -> ConfigOption[T]:
+        """Allow only numbers from this one on."""
+        return replace(self, lowest=lowest)
 
     def without_effect(self, why: str) -> ConfigOption[T]:
         """Declare that the key has no effect: ported programs may set it, and the reason is reported when such a job is
@@ -103,6 +109,8 @@ class ConfigOption(Generic[T]):
         """
         try:
             value = _PARSERS[self.kind](text)
+            if self.lowest is not None and value < self.lowest:
+                raise ValueError(f"expected a number from {self.lowest} on")
             return cast(T, self._choice(value) if self.choices else value)
         except ValueError as error:
             raise ConfigurationError(

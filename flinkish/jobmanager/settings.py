@@ -91,6 +91,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         local_state_root=(configuration.get(cluster.LOCAL_STATE_ROOT_DIRS) or "").split(",")[0].strip(),
         recover_from_local=configuration.get(execution.STATE_RECOVERY_FROM_LOCAL),
         standby_replicas=configuration.get(flinkish.NUM_STANDBY_REPLICAS),
+        spark_partitions=configuration.get(flinkish.SPARK_PARTITIONS),
         job_parameters=_job_parameters(configuration),
         configuration=configuration.to_dict(),
         changelog=checkpoint_settings(configuration).changelog,

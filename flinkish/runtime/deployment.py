@@ -189,6 +189,8 @@ class JobSettings:
     recover_from_local: bool = False
     #: number of other executors that keep copies of each subtask's state files
     standby_replicas: int = 0
+    #: most Spark tasks of a level or of a source; None: one per subtask
+    spark_partitions: int | None = None
     job_parameters: dict[str, str] = field(default_factory=dict)
     #: name of each cached file -> its path on the node of the task
     cached_files: dict[str, str] = field(default_factory=dict)

@@ -70,8 +70,10 @@ def numbers_on(wanted: Sequence[int], partitions: int) -> list[int]:
 
 
 def partitions_of(job: JobDescriptor) -> int:
-    """The number of shuffle partitions that a job needs: the greatest parallelism of its vertices behind a shuffle."""
-    return max((vertex.parallelism for vertex in job.vertices if vertex.level > 0), default=1)
+    """The number of shuffle partitions of a job: the greatest parallelism of its vertices behind a shuffle, or what
+    ``flinkish.spark.partitions`` says if that is less."""
+    widest = max((vertex.parallelism for vertex in job.vertices if vertex.level > 0), default=1)
+    return min(widest, job.settings.spark_partitions or widest)
 
 
 class AddressBook:

@@ -3,7 +3,8 @@ that must be called without data.
 
 Spark keeps the data source's offsets in the query's own log and writes them before the epoch runs; a replay asks for
 the partitions between two logged offsets, whatever the cluster looks like by then. A partition is a subtask of a
-source, in every epoch, and the source's chain runs where the partition is read.
+source (or several, with ``flinkish.spark.partitions``), in every epoch, and the source's chain runs where the partition
+is read.
 
 Rule: Spark makes the reader in several processes, and pickles it, so the reader does nothing until it is asked for an
 offset.
@@ -15,7 +16,7 @@ import logging
 import math
 import posixpath
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -167,16 +168,18 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         return True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The partitions of the epoch between two offsets: a `SourceShare` for each subtask of each source (even one
-        that reads nothing), and a `ControlShare` if tasks must be called or the end of sources is announced."""
+        """The partitions of the epoch between two offsets: the `SourceShare` of each subtask of each source (even one
+        that reads nothing), and a `ControlShare` if tasks must be called or the end of sources is announced. Each
+        partition is a list of shares, which are read one after the other."""
         query = self._query
         if start == end:
             return []
         with failures_marked(query.deployment.secret):
-            found: list[Any] = list(self._enumerator().shares(start, end))
+            enumerator = self._enumerator()
+            found: list[Any] = in_partitions(enumerator.shares(start, end), enumerator.most_partitions)
         if query.heartbeat or end["announce"]:
-            found.append(ControlShare(end["time_ms"], query.heartbeat, end["announce"], query.drain))
-        return [InputPartition(share) for share in found]
+            found.append([ControlShare(end["time_ms"], query.heartbeat, end["announce"], query.drain)])
+        return [InputPartition(shares) for shares in found]
 
     def _enumerator(self) -> JobEnumerator:
         if self._planning is None:
@@ -209,18 +212,35 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
     # ------------------------------------------------------------------ in a worker
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Run one share of one epoch. Yields the rows that leave it, as Arrow batches."""
-        deployment, share = self._query.deployment, partition.value
+        """Run the shares of one partition in one epoch. Yields the rows that leave them, as Arrow batches."""
+        deployment = self._query.deployment
         with failures_marked(deployment.secret):
             deployment.begin_task()
             manager = deployment.task_manager()
-            stamp = EpochStamp(current_epoch(deployment), share.time_ms, current_place())
-            if isinstance(share, ControlShare):
-                yield from to_arrow(_control_rows(manager, share, stamp), deployment.book(), 1)
-                return
-            assert isinstance(share, SourceShare)
-            rows = chain.from_iterable(manager.run_source(share.vertex, share.subtask, share, stamp))
-            yield from to_arrow(rows, deployment.book(), 1)
+            epoch, place = current_epoch(deployment), current_place()
+            rows = (_rows_of(manager, share, EpochStamp(epoch, share.time_ms, place)) for share in partition.value)
+            yield from to_arrow(chain.from_iterable(rows), deployment.book(), 1)
+
+
+def in_partitions(shares: Iterable[SourceShare], most: int | None) -> list[list[SourceShare]]:
+    """The shares of an epoch, one in a partition; or, if a source may have ``most`` partitions, each in that of its
+    subtask modulo this number.
+
+    >>> shares = [SourceShare(0, subtask, 0) for subtask in range(3)]
+    >>> [[share.subtask for share in partition] for partition in in_partitions(shares, 2)]
+    [[0, 2], [1]]
+    """
+    found: dict[tuple[int, int], list[SourceShare]] = {}
+    for share in shares:
+        place = share.subtask if most is None else share.subtask % most
+        found.setdefault((share.vertex, place), []).append(share)
+    return list(found.values())
+
+
+def _rows_of(manager: TaskManager, share: SourceShare | ControlShare, stamp: EpochStamp) -> Iterator[Row]:
+    if isinstance(share, ControlShare):
+        return _control_rows(manager, share, stamp)
+    return chain.from_iterable(manager.run_source(share.vertex, share.subtask, share, stamp))
 
 
 def _without_sources(job: Any) -> Any:

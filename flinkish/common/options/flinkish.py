@@ -207,6 +207,18 @@ PREPARE: ConfigOption[str] = (
     )
 )
 
+SPARK_PARTITIONS: ConfigOption[int | None] = (
+    ConfigOptions.key("flinkish.spark.partitions")
+    .int_type()
+    .no_default_value()
+    .with_description(
+        "Most Spark tasks per level and per source: subtask n runs in task n modulo this number, one subtask after the "
+        "other. Default: as many as there are subtasks; more make no difference. Like the parallelism, it can change "
+        "at a restore from a savepoint only."
+    )
+    .with_lowest(1)
+)
+
 NUM_STANDBY_REPLICAS: ConfigOption[int] = (
     ConfigOptions.key("num.standby.replicas")
     .int_type()

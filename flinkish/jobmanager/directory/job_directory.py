@@ -25,6 +25,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
+from flinkish.common.options.flinkish import SPARK_PARTITIONS
 from flinkish.common.sealed_json import sealed, typed
 from flinkish.common.storage import NameForm, absolute, check_private, is_local, make_private
 from flinkish.common.storage_errors import storage_error, storage_errors
@@ -423,5 +424,9 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     if before["sources"] != now["sources"]:
         found.append(f"the sources were {before['sources']} and are {now['sources']}")
     if not found and before["partitions"] != now["partitions"]:
-        found.append(f"the number of subtasks was {before['partitions']} and is {now['partitions']}")
+        # there are as many subtasks as before, so it is the setting that differs
+        found.append(
+            f"the number of Spark partitions ({SPARK_PARTITIONS.key}) was {before['partitions']} and is "
+            f"{now['partitions']}"
+        )
     return found

@@ -99,6 +99,11 @@ class JobEnumerator:
             self._sizer = EpochSizer(job.settings.epoch_target_ms, bounds)
 
     @property
+    def most_partitions(self) -> int | None:
+        """Most Spark tasks of a source; None: one per subtask."""
+        return self._settings.spark_partitions
+
+    @property
     def aligned(self) -> bool:
         """Whether sources are aligned; `next_offset` then needs the watermarks that they have reached."""
         return bool(self._alignment)

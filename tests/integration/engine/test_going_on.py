@@ -202,6 +202,30 @@ def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark
             job(splits=3).execute("counting")
 
 
+def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restored_from_a_savepoint(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def job(name: str, **more: Any) -> StreamExecutionEnvironment:
+        env = environment(tmp_path / name, parallelism__default=3, **more)
+        counted(numbers(env)).sink_to(collected.sink())
+        return env
+
+    with collecting() as collected:
+        rows = collected.rows["out"]
+        run_until(job("job", flinkish__spark__partitions=2), rows, 20)
+        with pytest.raises(
+            IncompatibleJobError, match=r"\(flinkish.spark.partitions\) was 2 and is 3.*take a savepoint"
+        ):
+            job("job").execute("counting")
+        before = len(rows)
+        client = job("job", flinkish__spark__partitions=2).execute_async("counting")
+        wait_until(lambda: len(rows) >= before + 20, TIMEOUT_S, "results")
+        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
+        before = len(rows)
+        run_until(job("next", execution__state_recovery__path=path), rows, before + 20)
+    assert_each_count_once(rows)
+
+
 def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         rows = collected.rows["out"]

@@ -109,6 +109,19 @@ def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the
     assert on_spark == run(execution__target="minicluster", **shape)
 
 
+@pytest.mark.parametrize("partitions", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_fewer_spark_partitions_than_subtasks_change_nothing(
+    spark: SparkSession, tmp_path: Path, partitions: int
+) -> None:
+    shape: dict[str, Any] = {"parallelism__default": 3, "pipeline__max_parallelism": 6}
+    job: dict[str, Any] = {"flinkish__spark__partitions": partitions, "flinkish__job__dir": tmp_path / "job"}
+    on_spark = run(each_level_has_one_exchange_and_one_sort, **shape, **job)
+    assert on_spark == run(execution__target="minicluster", **shape)
+    levels = [path for path in (tmp_path / "job/spark/state").iterdir() if path.name.isdigit()]
+    states = [sorted(path.name for path in level.iterdir() if path.name.isdigit()) for level in levels]
+    assert states == [[str(number) for number in range(partitions)]] * len(levels) != []
+
+
 @pytest.mark.slow
 def test_state_in_files_changes_nothing_and_files_that_no_retained_epoch_needs_are_gone(
     spark: SparkSession, tmp_path: Path

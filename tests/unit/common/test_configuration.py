@@ -111,6 +111,17 @@ def test_all_faulty_keys_are_named_at_once():
     assert "no.such" in str(caught.value) and "'two'" in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "2.5", "many"])
+def test_a_number_of_spark_partitions_that_is_none_is_refused_with_what_the_key_means(value):
+    with pytest.raises(ConfigurationError) as caught:
+        Configuration.from_dict({"flinkish.spark.partitions": value}).validate()
+    assert f"the value '{value}' of the configuration key 'flinkish.spark.partitions' cannot be read" in str(
+        caught.value
+    )
+    assert ("expected a number from 1 on" in str(caught.value)) is (value in ("0", "-1"))
+    assert "the key's meaning: Most Spark tasks" in str(caught.value)
+
+
 FLINKS_KEYS = Path(__file__).with_name("flink_2_1_keys.txt").read_text().split()
 
 

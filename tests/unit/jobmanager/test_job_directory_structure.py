@@ -29,8 +29,11 @@ def job(
     more: bool = False,
     function: Callable[[Any], Any] = abs,
     sinks: tuple[str, ...] = ("sink",),
+    partitions: int | None = None,
 ) -> JobDescriptor:
     configuration = Configuration()
+    if partitions is not None:
+        configuration.set_integer("flinkish.spark.partitions", partitions)
     configuration.set_string("parallelism.default", str(parallelism))
     configuration.set_string("pipeline.max-parallelism", str(max_parallelism))
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
@@ -87,6 +90,7 @@ def test_other_functions_are_no_other_structure(tmp_path: Path) -> None:
         ({"more": True}, "operator 'again' is new"),
         ({"max_parallelism": 8}, "max_parallelism of 'counts' was 4 and is 8"),
         ({"parallelism": 1}, "parallelism of 'counts' was 2 and is 1"),
+        ({"partitions": 1}, "the number of Spark partitions (flinkish.spark.partitions) was 2 and is 1"),
         ({"source_uid": "clicks"}, "the sources were ['events"),
         ({"sinks": ()}, "sink 'sink' is gone"),
         ({"sinks": ("renamed",)}, "sink 'sink' is gone; sink 'renamed' is new"),
@@ -102,6 +106,14 @@ def test_an_incompatible_change_is_named(tmp_path: Path, changes: dict[str, Any]
     assert f"[job 'shop', directory {tmp_path}]" in message
     assert "take a savepoint with the old program and start the new one from it" in message
     assert check(tmp_path, job()) is False, "what was remembered is still there"
+
+
+def test_as_many_spark_partitions_as_there_are_subtasks_are_those_of_a_job_that_does_not_set_them(
+    tmp_path: Path,
+) -> None:
+    check(tmp_path, job())
+    assert check(tmp_path, job(partitions=2)) is False
+    assert check(tmp_path, job(partitions=100)) is False
 
 
 def test_a_sink_may_be_added_and_then_belongs_to_the_structure(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.task import sink_vertex
 from flinkish.spark.addressing import AddressBook, murmur3, numbers_on, partition_of, partitions_of
 
@@ -26,14 +26,14 @@ vertices = st.lists(
 )
 
 
-def job_of(described: list[tuple[int, int]]) -> JobDescriptor:
+def job_of(described: list[tuple[int, int]], partitions: int | None = None) -> JobDescriptor:
     source = VertexDescriptor(0, "source", 0, (), 2, 4)
     ranked = sorted(described, key=lambda d: d[0])
     made = [
         VertexDescriptor(number, "v", level, (), parallelism, 128)
         for number, (level, parallelism) in enumerate(ranked, 1)
     ]
-    return JobDescriptor("id", "job", (source, *made), ())
+    return JobDescriptor("id", "job", (source, *made), (), JobSettings(spark_partitions=partitions))
 
 
 @settings(max_examples=100, deadline=None)
@@ -52,6 +52,27 @@ def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[in
                 assert 0 < address < 2**31
                 assert partition_of(np.array([address], np.uint32), partitions) == subtask
                 assert book.target(level, address) == (vertex.id, subtask)
+
+
+@settings(max_examples=100, deadline=None)
+@given(vertices, st.integers(1, 8))
+def test_with_fewer_partitions_each_subtask_has_an_address_of_its_own_on_its_number_modulo_theirs(
+    described: list[tuple[int, int]], most: int
+) -> None:
+    job = job_of(described, most)
+    partitions = partitions_of(job)
+    assert partitions == min(most, max(parallelism for _, parallelism in described))
+    book = AddressBook(job, partitions)
+    for level in range(1, job.levels + 1):
+        subtasks = {(v.id, subtask) for v in job.vertices if v.level == level for subtask in range(v.parallelism)}
+        addresses = {book.address(level, *one): one for one in subtasks}
+        assert len(addresses) == len(subtasks)
+        for address, (vertex, subtask) in addresses.items():
+            partition = subtask % partitions
+            assert partition_of(np.array([address], np.uint32), partitions) == partition
+            assert book.target(level, address) == (vertex, subtask)
+            assert (vertex, subtask) in book.tasks(level, partition)
+        assert sum(len(book.tasks(level, partition)) for partition in range(partitions)) == len(subtasks)
 
 
 @settings(max_examples=100, deadline=None)
