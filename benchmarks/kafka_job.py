@@ -240,6 +240,7 @@ def latency(servers: str, engine: str, broker: KafkaBroker) -> None:
                 if program.poll() is not None:
                     raise RuntimeError(f"{engine} ended with {program.returncode}")
             processes.sample(memory=False)
+            producer.flush(5)
             time.sleep(3)
         finally:
             for pid in contract.process_tree(program.pid):
