@@ -40,10 +40,8 @@ from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
-from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.session import may_run_on_other_machines
-from flinkish.spark.settings import MAX_RESULT_SIZE, note_on_results
 
 
 class SparkRun(JobRun):
@@ -117,9 +115,8 @@ class SparkRun(JobRun):
                     self.settings.job_dir
                 ):
                     self._tell(f"this job of the program has the job directory {self.directory.path}")
-                results = note_on_results(partitions_of(self._plan.job), self.spark.conf.get(MAX_RESULT_SIZE, None))
-                for note in filter(None, (self.settings.note_on_requests, results)):
-                    self._tell(note)
+                if self.settings.note_on_requests is not None:
+                    self._tell(self.settings.note_on_requests)
                 self._run_until_it_ends()
                 self._take_last_checkpoint()
                 self._remember_end()

@@ -145,10 +145,11 @@ def _spark_run(
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
+    from flinkish.spark.addressing import partitions_of
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
     from flinkish.spark.session import get_session, missing_delta
-    from flinkish.spark.settings import check_session
+    from flinkish.spark.settings import MAX_RESULT_SIZE, check_session, note_on_results
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     if session is None:
@@ -170,6 +171,9 @@ def _spark_run(
         try:
             preparation = Preparation(spark, generator, name, settings, directory)
             plan = preparation.next_plan()
+            results = note_on_results(partitions_of(plan.job), spark.conf.get(MAX_RESULT_SIZE, None))
+            if results is not None:
+                _LOG.warning("job '%s': %s", name, results)
         except BaseException as error:
             remember_failed_start(spark, directory, settings, life, error)
             raise

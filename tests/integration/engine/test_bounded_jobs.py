@@ -108,7 +108,7 @@ def test_a_file_job_ends_with_the_end_of_its_input(spark: SparkSession, tmp_path
         env.execute("files")
     assert dict(collected.rows["out"]) == WINDOWS
     assert len(collected.rows["out"]) == len(WINDOWS)
-    assert len(epochs(tmp_path / "job")) == LINES // 6
+    assert len(epochs(tmp_path / "job")) >= LINES // 6
 
 
 def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_path: Path, files: Path) -> None:

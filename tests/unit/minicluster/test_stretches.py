@@ -81,8 +81,10 @@ class Scripted:
                 self.list.clear()
                 self.value.clear()
             elif command == "at timers":
-                # what timers of this key do from now on; they must come to an end
-                self.map.put(number % 4, [("register", 3), ("update", number), ("side", 0), ("tell", 0)][number % 3 :])
+                # what timers of this key do from now on. They come to an end: a timer registers one whose time has
+                # another remainder by 4, and none with the remainder 3 does anything
+                later = [("register", 3), ("update", number), ("side", 0), ("tell", 0)]
+                self.map.put(number % 3, later[number // 3 % 3 :])
             elif command == "side":
                 yield SIDE, (ctx.get_current_key(), what, timers.current_watermark())
             elif command == "commit":
