@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from flinkish.connectors.kafka.properties import security_settings
+from flinkish.connectors.kafka.properties import DEFAULT_ISOLATION, security_settings
 from flinkish.errors import ConfigurationError, ConnectionFailedError, EnvironmentVersionError, OperationError
 
 #: seconds to wait for a connection to one server, and for one answer
@@ -132,16 +132,22 @@ class Cluster:
         properties: properties of Java's client or librdkafka's; those for encryption and credentials are used.
         group_id: the consumer group that `committed` and `group_metadata` are about; "" for none.
         purpose: the part of the program that needs confluent-kafka, for the error if it is missing.
+        settled: whether `committed` waits for the end of transactions that commit offsets of the group.
     """
 
-    def __init__(self, servers: str, properties: Mapping[str, str], group_id: str, purpose: str) -> None:
+    def __init__(
+        self, servers: str, properties: Mapping[str, str], group_id: str, purpose: str, settled: bool = True
+    ) -> None:
         self._kafka = driver(purpose)
         self._servers = servers
         self._settings = client_settings(servers, properties)
         self._admin_client: Any = None
         self._refusal = ""
+        # librdkafka waits for offsets to be settled if it is to read committed records only
+        isolation = {} if settled else DEFAULT_ISOLATION
         self._consumer = new_consumer(
-            {**self._settings, "group.id": group_id or "flinkish", "error_cb": self._on_error}, f"Kafka {servers}"
+            {**self._settings, **isolation, "group.id": group_id or "flinkish", "error_cb": self._on_error},
+            f"Kafka {servers}",
         )
 
     def __enter__(self) -> Cluster:
@@ -177,7 +183,7 @@ class Cluster:
 
     def committed(self, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """The offsets that the group has committed; partitions without one are left out. Waits for the end of
-        transactions that are just being completed."""
+        transactions that commit some, unless told otherwise."""
         wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
         found = self._ask_until_settled(
             lambda: self._without_errors(self._consumer.committed(wanted, timeout=REQUEST_TIMEOUT_S))

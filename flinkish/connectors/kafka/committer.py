@@ -183,11 +183,11 @@ class KafkaCommitter(Committer):
             return _Producer(self._settings(), self._where(context))
 
     @contextmanager
-    def _cluster(self, context: CommitContext, group_id: str = "") -> Iterator[Cluster]:
+    def _cluster(self, context: CommitContext, group_id: str = "", settled: bool = True) -> Iterator[Cluster]:
         """A connection for queries. It raises the reason at once if brokers cannot be reached or refuse access; a
         producer would only wait."""
         check_reachable(self._servers, self._where(context))
-        with Cluster(self._servers, self._properties, group_id, "KafkaSink") as cluster:
+        with Cluster(self._servers, self._properties, group_id, "KafkaSink", settled) as cluster:
             cluster.first_partitions()
             yield cluster
 
@@ -253,10 +253,11 @@ class KafkaTransactionCommitter(KafkaCommitter):
         self._prefix = transactional_id_prefix
 
     def last_committed_epoch(self, context: CommitContext) -> int | None:
-        """The highest marker of the sink's subtasks, each of which is in a consumer group of its own."""
+        """The highest marker of the sink's subtasks, each of which is in a consumer group of its own. A transaction
+        that a killed worker has left open does not count: it ends when the next commit fences that worker off."""
 
         def marker(subtask: int) -> int:
-            with self._cluster(context, self._name(replace(context, subtask=subtask))) as cluster:
+            with self._cluster(context, self._name(replace(context, subtask=subtask)), settled=False) as cluster:
                 return _next_epoch(cluster) - 1
 
         with ThreadPoolExecutor(_MARKERS_AT_ONCE) as threads:

@@ -180,6 +180,23 @@ def test_exactly_once_shows_nothing_of_a_committer_that_died_in_the_middle(
     assert values_in(kafka, topic) == ["a", "b", "c"]
 
 
+def test_what_is_committed_is_known_although_a_killed_worker_has_left_a_transaction_open(
+    kafka: KafkaBroker, topic: str, workers: Workers
+) -> None:
+    """A driver asks when it starts, before anything fences that worker off."""
+    sink = sink_to(kafka.bootstrap_servers, topic)
+    assert deliver(sink, ["a"], 3) == 1
+    found: list[int | None] = []
+
+    def meanwhile() -> Iterator[list[Any]]:
+        yield [(topic, None, b"b", 0)]
+        found.append(sink.create_committer().last_committed_epoch(context(sink, 4)))
+
+    assert sink.create_committer().commit(meanwhile(), context(sink, 4)) == 1
+    found.append(sink.create_committer().last_committed_epoch(context(sink, 4)))
+    assert found == [3, 4]
+
+
 def test_epochs_of_a_subtask_use_one_producer(kafka: KafkaBroker, topic: str, workers: Workers) -> None:
     sink = sink_to(kafka.bootstrap_servers, topic)
     assert [deliver(sink, [str(epoch)], epoch) for epoch in range(4)] == [1] * 4
