@@ -133,7 +133,8 @@ def start(engine: str, checkout: Path, servers: str, topic: str, *options: str) 
         command += ["--jars", ",".join(map(str, spark_jars()))]
     log = Path(tempfile.gettempdir(), f"flinkish-kafka-job-{engine}.log").open("w")
     with log:
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        # a process started with -m imports first what lies in its directory
+        return subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def spark_jars() -> list[Path]:
@@ -187,9 +188,11 @@ def throughput(servers: str, options: argparse.Namespace) -> None:
                     topic = topic_of(users, clicks)
                     all_runs.append(measure(engine, checkout, servers, topic, expected[clicks]))
                 runs[clicks] = min(all_runs, key=lambda run: run.cpu_s)
-            for index, clicks in enumerate(clicks for clicks in sizes if clicks in runs):
-                further = runs[clicks], runs[sizes[index - 1]], clicks - sizes[index - 1]
-                tell(users, clicks, engine + version, runs[START_UP], runs[clicks], further if index else None)
+            fewer = None
+            for clicks in filter(runs.__contains__, sizes):
+                further = None if fewer is None else (runs[clicks], runs[fewer], clicks - fewer)
+                tell(users, clicks, engine + version, runs[START_UP], runs[clicks], further)
+                fewer = clicks
 
 
 def topic_of(users: int, clicks: int) -> str:

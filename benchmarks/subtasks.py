@@ -27,7 +27,10 @@ def measure(subtasks: int, epochs: int, checkout: Path, settings: list[str]) -> 
     if settings:
         command += ["--set", *settings]
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYSPARK_PYTHON": sys.executable}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    # a process started with -m imports first what lies in its directory
+    ended = subprocess.run(
+        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
     if ended.returncode:
         raise RuntimeError(f"{subtasks} subtasks: the job ended with {ended.returncode}\n{ended.stderr[-3000:]}")
     found = json.loads(ended.stdout.strip().splitlines()[-1])
