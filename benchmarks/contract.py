@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -120,11 +121,17 @@ class Meter:
                 self._peaks_kib[pid] = max(peak_kib, self._peaks_kib.get(pid, 0))
 
 
+def in_checkout(checkout: Path) -> dict[str, Any]:
+    """The arguments of `subprocess` for a program that runs with the flinkish of a checkout, in its directory as well:
+    processes that are started with ``-m`` import first what lies there."""
+    return {"cwd": checkout, "env": {**os.environ, "PYTHONPATH": str(checkout), "PYSPARK_PYTHON": sys.executable}}
+
+
 def process_tree(root: int) -> list[int]:
     """`root` and all its descendants; only `root` where there is no /proc."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
-        fields = _stat_fields(entry)
+        fields = stat_fields(entry)
         if fields:
             children.setdefault(int(fields[1]), []).append(int(entry.parent.name))
     tree = [root]
@@ -139,12 +146,12 @@ def tree_cpu_s(root: int) -> float | None:
         return None
     ticks = 0
     for pid in process_tree(root):
-        fields = _stat_fields(Path(f"/proc/{pid}/stat"))
+        fields = stat_fields(Path(f"/proc/{pid}/stat"))
         ticks += sum(int(field) for field in fields[11:15])  # utime, stime, cutime, cstime
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _stat_fields(path: Path) -> list[str]:
+def stat_fields(path: Path) -> list[str]:
     """The fields after the command (which may hold blanks and brackets): state, parent, ...; empty if it has ended."""
     try:
         return path.read_text().rpartition(")")[2].split()

@@ -29,6 +29,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from benchmarks import contract, data
+from benchmarks.kafka_source import produce
 from tests.support.ivy import Coordinate, JarSet, resolve_jars
 from tests.support.kafka_broker import KafkaBroker
 
@@ -36,8 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "benchmarks" / "pipelines" / "kafka_programs.py"
 PARTITIONS = 4
 START_UP = 10_000
-LOOPS = ("loop_json", "loop_msgspec")
-ENGINES = ("flinkish_rows", "flinkish_json_row", "spark", *LOOPS)
+ENGINES = ("flinkish_rows", "flinkish_json_row", "spark", "loop_json", "loop_msgspec")
 FOLLOWERS = ("flinkish_rows", "spark")
 PER_S = 2_000
 WARM_UP_S, MEASURED_S = 120, 60
@@ -75,9 +75,11 @@ class Processes:
         sizes = 0
         for pid in contract.process_tree(self._root):
             try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                fields = contract.stat_fields(Path(f"/proc/{pid}/stat"))
                 text = Path(f"/proc/{pid}/smaps_rollup").read_text() if memory else ""
             except OSError:
+                continue
+            if not fields:
                 continue
             self._ticks[pid] = max(self._ticks.get(pid, 0), int(fields[11]) + int(fields[12]))
             sizes += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
@@ -109,32 +111,21 @@ def fill(servers: str, topic: str, clicks: int, users: int) -> Expected:
         if logged_in:
             counted += 1
             seen.add(user)
-        produce(producer, topic, text, index)
+        produce(producer, topic, text, index % PARTITIONS)
     if producer.flush(60):
         raise RuntimeError("the broker does not take the clicks within 60 s")
     return Expected(len(seen), counted)
 
 
-def produce(producer: Producer, topic: str, text: str, index: int) -> None:
-    """Send one click, and wait while the producer's queue is full."""
-    while True:
-        try:
-            producer.produce(topic, text, partition=index % PARTITIONS)
-            return
-        except BufferError:
-            producer.poll(0.1)
-
-
 def start(engine: str, checkout: Path, servers: str, topic: str, *options: str) -> subprocess.Popen[str]:
     """Start the program with the flinkish of a checkout."""
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, str(PROGRAM), engine, servers, topic, *options]
     if engine == "spark":
         command += ["--jars", ",".join(map(str, spark_jars()))]
     log = Path(tempfile.gettempdir(), f"flinkish-kafka-job-{engine}.log").open("w")
     with log:
-        # a process started with -m imports first what lies in its directory
-        return subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+        where = contract.in_checkout(checkout)
+        return subprocess.Popen(command, **where, stdout=subprocess.PIPE, stderr=log, text=True)
 
 
 def spark_jars() -> list[Path]:
@@ -233,7 +224,7 @@ def latency(servers: str, engine: str, broker: KafkaBroker) -> None:
                 due = len(produced) if not produced else int((time.time() - produced[0]) * PER_S)
                 for index in range(len(produced), due + 1):
                     produced.append(time.time())
-                    produce(producer, topic, clicks[index % len(clicks)], index)
+                    produce(producer, topic, clicks[index % len(clicks)], index % PARTITIONS)
                 producer.poll(0)
                 if began is None and seen.exists() and seen.stat().st_size:
                     began = time.time()

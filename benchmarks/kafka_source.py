@@ -54,15 +54,20 @@ def fill(servers: str, records: int, size: int) -> None:
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 200_000})
     for index in range(records):
         value = f'{{"index": {index}, "user": "user-{index % 1000}"}}'.ljust(size)
-        while True:
-            try:
-                producer.produce(TOPIC, value, partition=index % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
+        produce(producer, TOPIC, value, index % PARTITIONS)
         if index % 1000 == 0:
             producer.poll(0)
     producer.flush(120)
+
+
+def produce(producer: Producer, topic: str, value: str, partition: int) -> None:
+    """Send one record, and wait while the producer's queue is full."""
+    while True:
+        try:
+            producer.produce(topic, value, partition=partition)
+            return
+        except BufferError:
+            producer.poll(0.1)
 
 
 def read(servers: str, epochs: int, given: str) -> tuple[int, float, float]:

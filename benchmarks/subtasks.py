@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+
+from benchmarks import contract
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAM = ROOT / "benchmarks" / "pipelines" / "subtasks_program.py"
@@ -26,11 +27,8 @@ def measure(subtasks: int, epochs: int, checkout: Path, settings: list[str]) -> 
     command = [sys.executable, str(PROGRAM), str(subtasks), str(epochs)]
     if settings:
         command += ["--set", *settings]
-    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYSPARK_PYTHON": sys.executable}
-    # a process started with -m imports first what lies in its directory
-    ended = subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
+    where = contract.in_checkout(checkout)
+    ended = subprocess.run(command, **where, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     if ended.returncode:
         raise RuntimeError(f"{subtasks} subtasks: the job ended with {ended.returncode}\n{ended.stderr[-3000:]}")
     found = json.loads(ended.stdout.strip().splitlines()[-1])

@@ -17,13 +17,6 @@ from tests.support.s3_server import S3Server
 CONTENT = random.Random(1).randbytes(300_000)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as running:
-        running.create_bucket("jobs")
-        yield running
-
-
 @pytest.fixture
 def proxy(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingProxy]:
     with CountingProxy(server.port) as running:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
@@ -14,13 +13,6 @@ from flinkish.errors import FencedError, OperationError
 from flinkish.spark import delta_fence
 from flinkish.spark.delta_fence import Claim, DeltaFence, FencingLog
 from tests.support.s3_server import S3Server
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as running:
-        running.create_bucket("jobs")
-        yield running
 
 
 @pytest.fixture

@@ -16,13 +16,6 @@ from tests.support.s3_server import S3Server
 from tests.support.storage_contract import CONTRACT, Check
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    with S3Server() as running:
-        running.create_bucket("jobs")
-        yield running
-
-
 @pytest.fixture
 def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     monkeypatch.setenv(S3_SETTINGS, server.settings)
