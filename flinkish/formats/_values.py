@@ -20,6 +20,7 @@ from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, InvalidOpera
 from enum import Enum
 from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import (
     BasicType,
@@ -32,6 +33,7 @@ from flinkish.common.typeinfo import (
     TypeInformation,
 )
 from flinkish.common.typeinfo.base import Mismatch
+from flinkish.errors import MalformedRecordError
 
 Reader = Callable[[Any], Any]
 
@@ -243,3 +245,20 @@ def text_of_seconds(value: Instant, separator: str) -> str:
     """The text of an Instant in UTC up to its whole second."""
     point = datetime.datetime.fromtimestamp(value.seconds, datetime.timezone.utc).replace(tzinfo=None)
     return point.isoformat(separator)
+
+
+def malformed(
+    what: str, message: bytes, error: Exception, schema: str, expected: str, hint: str
+) -> MalformedRecordError:
+    """The error for a message that a schema cannot read: ``what`` it is, where the schema stopped and what it expected
+    there, which a `Mismatch` says more exactly."""
+    path, reason = "", str(error)
+    if isinstance(error, Mismatch):
+        path = ", ".join(error.path)
+        expected, reason = error.expected, f"there is {abbreviated(error.value, 60)}"
+    return MalformedRecordError(
+        f"the {what} {abbreviated(str(message, 'utf-8', 'backslashreplace'))} cannot be read: {reason}",
+        where=", ".join(part for part in (schema, path) if part),
+        expected=expected,
+        hint=hint,
+    )

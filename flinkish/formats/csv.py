@@ -21,7 +21,7 @@ from flinkish.common.types import _create_row, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError, TypeMismatchError
 from flinkish.formats._csv_dialect import CsvDialect, CsvRecords
 from flinkish.formats._csv_values import CsvReading, field_reader, field_writer
-from flinkish.formats._values import BLANKS
+from flinkish.formats._values import BLANKS, malformed
 
 __all__ = ["CsvRecords", "CsvRowDeserializationSchema", "CsvRowSerializationSchema"]
 
@@ -149,16 +149,13 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         return texts
 
     def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
-        message = message.rstrip(b"\r\n")
-        path, expected, reason = "", f"a line of CSV that fits {self._type_info!r}", str(error)
-        if isinstance(error, Mismatch):
-            path = ", ".join(error.path)
-            expected, reason = error.expected, f"there is {abbreviated(error.value, 60)}"
-        return MalformedRecordError(
-            f"the CSV line {abbreviated(str(message, 'utf-8', 'backslashreplace'))} cannot be read: {reason}",
-            where=", ".join(part for part in ("CsvRowDeserializationSchema", path) if part),
-            expected=expected,
-            hint="mend the input, or set_ignore_parse_errors(True): then None stands for what cannot be read",
+        return malformed(
+            "CSV line",
+            message.rstrip(b"\r\n"),
+            error,
+            "CsvRowDeserializationSchema",
+            f"a line of CSV that fits {self._type_info!r}",
+            "mend the input, or set_ignore_parse_errors(True): then None stands for what cannot be read",
         )
 
     class Builder:

@@ -18,14 +18,14 @@ from decimal import Decimal
 from operator import attrgetter, itemgetter
 from typing import Annotated, Any
 
-from flinkish.common.arguments import abbreviated, check_instance
+from flinkish.common.arguments import check_instance
 from flinkish.common.serialization import DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_rows, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError
 from flinkish.formats._json_values import Finality, JsonReading, finality, json_reader, json_writer, needs_exact_numbers
-from flinkish.formats._values import Reader
+from flinkish.formats._values import Reader, malformed
 
 __all__ = ["JsonRowDeserializationSchema", "JsonRowSerializationSchema"]
 
@@ -249,15 +249,13 @@ class PlainRows:
             return None
 
     def _malformed(self, message: bytes, error: Exception) -> MalformedRecordError:
-        path, expected, reason = "", f"a JSON object that fits {self._type_info!r}", str(error)
-        if isinstance(error, Mismatch):
-            path = ", ".join(error.path)
-            expected, reason = error.expected, f"there is {abbreviated(error.value, 60)}"
-        return MalformedRecordError(
-            f"the JSON message {abbreviated(str(message, 'utf-8', 'backslashreplace'))} cannot be read: {reason}",
-            where=", ".join(part for part in ("JsonRowDeserializationSchema", path) if part),
-            expected=expected,
-            hint="mend the input, or set ignore_parse_errors(): then None stands for what cannot be read",
+        return malformed(
+            "JSON message",
+            message,
+            error,
+            "JsonRowDeserializationSchema",
+            f"a JSON object that fits {self._type_info!r}",
+            "mend the input, or set ignore_parse_errors(): then None stands for what cannot be read",
         )
 
 
