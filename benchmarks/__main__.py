@@ -1,6 +1,6 @@
 """The ONE command: every engine over the same data in one run, and a table of ratios.
 
-    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--json FILE] [--quick]
+    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--before CHECKOUT] [--json FILE] [--quick]
 
 PyFlink and bytewax need other packages than flinkish: name interpreters that have them, by options or the environment
 variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. Flink in Java runs with the jars of PyFlink and needs
@@ -45,6 +45,7 @@ def argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--pyflink-python", default=os.environ.get("BENCHMARKS_PYFLINK_PYTHON", sys.executable))
     parser.add_argument("--bytewax-python", default=os.environ.get("BENCHMARKS_BYTEWAX_PYTHON", sys.executable))
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="also measure this earlier flinkish")
     parser.add_argument("--data", type=Path, default=data.default_directory(), help="where the events are kept")
     parser.add_argument("--engines", nargs="*", help="only these, by their names in the table")
     parser.add_argument("--pipelines", nargs="*", choices=[*contract.PIPELINES, "empty"], metavar="NAME")
@@ -66,7 +67,7 @@ def measure(options: argparse.Namespace) -> list[runner.Row]:
         if not _wanted(options.pipelines, pipeline) or not _wanted(options.users, users):
             continue
         data.ensure(users, 1, options.data)
-        for engine in runner.engines(options.pyflink_python, options.bytewax_python):
+        for engine in runner.engines(options.pyflink_python, options.bytewax_python, options.before):
             if not _wanted(options.engines, engine.name):
                 continue
             print(f"... {pipeline}, {users} users: {engine.name}", file=sys.stderr, flush=True)

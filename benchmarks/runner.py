@@ -10,13 +10,14 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 from benchmarks.contract import BASIC_PIPELINES, KEYED_PIPELINES, PIPELINES, Result
 
 ROOT = Path(__file__).resolve().parent.parent
+FLINKISH = "benchmarks.pipelines.flinkish_job"
 _PYFLINK = "benchmarks.pipelines.pyflink_job"
 _WITHOUT_JOIN = tuple(pipeline for pipeline in PIPELINES if pipeline != "interval_join")
 """PyFlink's DataStream API has no interval join."""
@@ -41,13 +42,15 @@ class Engine:
     pipelines: tuple[str, ...] = PIPELINES
     #: files of events for the keyed pipelines; 0: all
     keyed_files: int = 0
+    #: where its module and its packages lie
+    checkout: Path = ROOT
     #: how many times as long the longer of the engine's two runs is; its results are those of the longer run
     repeats: int = 1
 
     @property
     def quick_arguments(self) -> tuple[str, ...]:
         """The module's options in a quick run: small epochs if the engine has epochs, and each event once."""
-        if self.name == "flinkish":
+        if self.module == FLINKISH:
             return "--epoch-records", "100000", "--warm-up-epochs", "1"
         return () if "--passes" in self.arguments else self.arguments
 
@@ -67,16 +70,24 @@ class Row:
     reason: str = ""
 
 
-def engines(pyflink_python: str, bytewax_python: str) -> list[Engine]:
-    """All engines, flinkish first. Slow ones get part of the data, so that the whole command ends within minutes."""
+def engines(pyflink_python: str, bytewax_python: str, before: Path | None = None) -> list[Engine]:
+    """All engines, flinkish first. Slow ones get part of the data, so that the whole command ends within minutes.
+
+    Args:
+        pyflink_python: an interpreter that has PyFlink.
+        bytewax_python: an interpreter that has bytewax.
+        before: the checkout of an earlier version of flinkish, which is then the second engine.
+    """
+    flinkish = Engine(
+        "flinkish",
+        FLINKISH,
+        "pyspark",
+        arguments=("--passes", "14"),
+        files=((("interval_join", 1_000), 60), (("connected", 1_000), 60), (("session", 200_000), 40)),
+    )
     return [
-        Engine(
-            "flinkish",
-            "benchmarks.pipelines.flinkish_job",
-            "pyspark",
-            arguments=("--passes", "14"),
-            files=((("interval_join", 1_000), 60), (("connected", 1_000), 60), (("session", 200_000), 40)),
-        ),
+        flinkish,
+        *([replace(flinkish, name="flinkish before", checkout=before.absolute())] if before else []),
         Engine(
             "per key by hand",
             "benchmarks.pipelines.spark_per_key",
@@ -145,9 +156,9 @@ def _files(sum_few_users: int, sum_many_users: int, window: int) -> tuple[tuple[
     return (("sum", 1_000), sum_few_users), (("sum", 200_000), sum_many_users), (("window", 1_000), window)
 
 
-def is_installed(python: str, module: str, package: str) -> bool:
+def is_installed(python: str, module: str, package: str, checkout: Path = ROOT) -> bool:
     """Whether the engine's interpreter can import its package, and its module exists."""
-    if not Path(ROOT, *module.split(".")).with_suffix(".py").exists():
+    if not Path(checkout, *module.split(".")).with_suffix(".py").exists():
         return False
     find = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({package!r}) is None)"
     try:
@@ -163,7 +174,7 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
     """
     if pipeline not in engine.pipelines:
         return Row(engine.name, pipeline, users, None, "not measured")
-    if not is_installed(engine.python, engine.module, engine.package):
+    if not is_installed(engine.python, engine.module, engine.package, engine.checkout):
         return Row(engine.name, pipeline, users, None, "not installed")
     arguments = ["--pipeline", pipeline, "--users", str(users), "--data", str(data)]
     if quick:
@@ -171,15 +182,15 @@ def run_pipeline(engine: Engine, pipeline: str, users: int, data: Path, timeout_
     else:
         arguments += ["--files", str(engine.files_for(pipeline, users)), *engine.arguments]
     try:
-        fields = last_json_line(engine.python, engine.module, arguments, timeout_s)
+        fields = last_json_line(engine.python, engine.module, arguments, timeout_s, engine.checkout)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return Row(engine.name, pipeline, users, None, str(error))
     return Row(engine.name, pipeline, users, Result(**fields))
 
 
-def last_json_line(python: str, module: str, arguments: list[str], timeout_s: float) -> Any:
-    """Run `python -m module` from the root of the repository; the last line of its standard output, parsed as JSON."""
-    process = start(python, module, arguments)
+def last_json_line(python: str, module: str, arguments: list[str], timeout_s: float, checkout: Path = ROOT) -> Any:
+    """Run `python -m module` from the root of a checkout; the last line of its standard output, parsed as JSON."""
+    process = start(python, module, arguments, checkout=checkout)
     try:
         output, errors = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -194,16 +205,16 @@ def last_json_line(python: str, module: str, arguments: list[str], timeout_s: fl
 
 
 def start(
-    python: str, module: str, arguments: list[str], errors: int | IO[str] = subprocess.PIPE
+    python: str, module: str, arguments: list[str], errors: int | IO[str] = subprocess.PIPE, checkout: Path = ROOT
 ) -> subprocess.Popen[str]:
-    """Start `python -m module` from the root of the repository; its standard error goes to ``errors``.
+    """Start `python -m module` from the root of a checkout; its standard error goes to ``errors``.
 
     It gets its own session, so that a run which takes too long can be ended with all the processes it started.
     """
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(checkout), os.environ.get("PYTHONPATH", "")])}
     return subprocess.Popen(
         [python, "-m", module, *arguments],
-        cwd=ROOT,
+        cwd=checkout,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=errors,

@@ -151,8 +151,8 @@ class SyntheticFiles(SplitSource):
         return _FilesEnumerator(self.files)
 
     def create_reader(self) -> SplitReader:
-        """Nothing is read."""
-        raise NotImplementedError
+        """There is none: what is measured is the plan."""
+        raise RuntimeError("the files of this source are planned, and never read")
 
 
 class _FilesEnumerator(SplitEnumerator):
