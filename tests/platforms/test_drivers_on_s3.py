@@ -1,11 +1,12 @@
 """A job directory on S3 whose driver is killed, started again, and taken over by another one: the results are exact,
-and old files are deleted all the while."""
+old files are deleted all the while, and the checkpoints can be restored."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,9 @@ class Job:
         }
         make_tables(folder)
 
-    def start(self, number: int, **more: str) -> ProcessGroup:
-        """Starts a driver of the job."""
-        settings = {**self._settings, **{key.replace("_", "."): value for key, value in more.items()}}
+    def start(self, number: int, more: Mapping[str, str] = {}) -> ProcessGroup:
+        """Starts a driver of the job, with more settings."""
+        settings = {**self._settings, **more}
         command = [sys.executable, "-m", "tests.platforms.summed_job", str(self._folder)]
         class_path = ":".join(map(str, [*spark_jars(), *hadoop_aws_jars()]))
         environment = {
@@ -74,6 +75,19 @@ class Job:
         found = (re.fullmatch(rf"spark[^/]*/{kind}/(\d+)", name) for name in self.files())
         return sorted(int(match[1]) for match in found if match)
 
+    def checkpoints(self) -> list[int]:
+        """The numbers of its retained checkpoints."""
+        found = (re.fullmatch(r"checkpoints/chk-(\d+)/manifest.json", name) for name in self.files())
+        return sorted(int(match[1]) for match in found if match)
+
+    def path(self, checkpoint: int) -> str:
+        """Where this checkpoint lies."""
+        return f"s3a://{self._directory}/checkpoints/chk-{checkpoint}"
+
+    def wait_for_checkpoint(self, driver: ProcessGroup, number: int) -> None:
+        """Until this checkpoint, or a later one, is there."""
+        driver.wait_for(lambda: max(self.checkpoints(), default=0) >= number, PATIENCE_S, f"checkpoint {number}")
+
     def wait_for(self, driver: ProcessGroup, batch: int) -> None:
         """Until this batch is committed."""
         driver.wait_for(lambda: max(self.batches(), default=-1) >= batch, PATIENCE_S, f"the commit of batch {batch}")
@@ -89,9 +103,9 @@ def test_a_job_whose_driver_is_killed_and_then_taken_over_is_exact_and_keeps_few
         first.kill()
     assert min(job.batches()) > 0, "old files were deleted"
     # so slow that it works when the third one has started, on a busy machine, too
-    with job.start(2, flinkish_epoch_interval="5 s") as second:
+    with job.start(2, {"flinkish.epoch.interval": "5 s"}) as second:
         job.wait_for(second, 25)
-        with job.start(3, flinkish_job_takeover="newest") as third:
+        with job.start(3, {"flinkish.job.takeover": "newest"}) as third:
             said = second.end_with(ExitCode.FENCED, PATIENCE_S)
             assert "has taken over" in said
             third.succeed(PATIENCE_S)
@@ -110,3 +124,34 @@ def test_a_job_whose_driver_is_killed_and_then_taken_over_is_exact_and_keeps_few
     if backend == "hashmap":
         # those of RocksDB are deleted by Spark, which leaves what it was writing when it was killed
         assert not [name for name in names if name.endswith(".tmp")], names
+
+
+def test_the_checkpoints_of_drivers_that_were_killed_and_taken_over_are_restored(s3: S3Server, tmp_path: Path) -> None:
+    often = {
+        "execution.checkpointing.interval": "1 s",
+        "execution.checkpointing.incremental": "true",
+        "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
+        # so slow that the job has not ended at the last of the drivers
+        "flinkish.epoch.interval": "2 s",
+    }
+    job = Job(s3, tmp_path, "checkpoints", "hashmap")
+    with job.start(1, often) as first:
+        job.wait_for_checkpoint(first, 3)
+        first.kill()
+    with job.start(2, often) as second:
+        job.wait_for_checkpoint(second, max(job.checkpoints()) + 2)
+        with job.start(3, {**often, "flinkish.job.takeover": "newest"}) as third:
+            second.end_with(ExitCode.FENCED, PATIENCE_S)
+            job.wait_for_checkpoint(third, max(job.checkpoints()) + 2)
+            third.kill()
+    assert len(job.checkpoints()) <= 2, "retained is one, and the one that is being replaced"
+    written = in_database(tmp_path)
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    restored = Job(s3, folder, "restored", "hashmap")
+    with restored.start(1, {"execution.state-recovery.path": job.path(max(job.checkpoints()))}) as fourth:
+        fourth.succeed(PATIENCE_S)
+    rows = in_database(folder)
+    assert len(set(rows)) == len(rows) < RECORDS, "it has begun behind the checkpoint"
+    assert sorted({*written, *rows}) == expected(RECORDS)
+    assert all(count > 1 for _, count in rows), "and counts on from there"

@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import tarfile
+import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from flinkish.exit_codes import ExitCode
 from flinkish.launch.archive import own_archive
 from tests.platforms.located_job import COUNT
+from tests.support.connect_server import start_connect_server
 from tests.support.local_cluster import StandaloneCluster, python_environment
 from tests.support.processes import REPOSITORY, ProcessGroup
 from tests.support.submit import INHERITED
@@ -45,6 +47,17 @@ def cluster(folder: Path) -> Iterator[StandaloneCluster]:
 def driver(folder: Path) -> Path:
     """The Python of the driver, which has PySpark and no flinkish."""
     return python_environment(folder / "driver", (*NEEDED, "pyspark", "py4j", "psutil", "yaml")) / "python3"
+
+
+@pytest.fixture(scope="module")
+def packed(folder: Path) -> Path:
+    """The archive of an environment that the command of the page on executors makes."""
+    page = (REPOSITORY / "docs" / "executors.md").read_text()
+    command = re.search(r"^python3 -m venv .*venv-pack -o (\S+)$", page, re.MULTILINE)
+    assert command is not None
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    subprocess.run(command[0], shell=True, check=True, cwd=folder, env={**os.environ, "PATH": path})
+    return folder / command[1]
 
 
 def run(
@@ -96,14 +109,20 @@ def test_the_executors_import_the_flinkish_of_the_driver(
         check(job.succeed(TIMEOUT_S), folder)
 
 
+def test_under_spark_connect_the_executors_import_the_flinkish_that_the_client_ships(
+    tmp_path: Path, folder: Path, cluster: StandaloneCluster
+) -> None:
+    server, url = start_connect_server(tmp_path / "server", cluster.url)
+    variables = {"PYTHONPATH": str(REPOSITORY), "SPARK_REMOTE": url}
+    with server, run(tmp_path, [sys.executable, PROGRAM], {}, "python3", **variables) as job:
+        check(job.succeed(TIMEOUT_S), folder)
+
+
 @pytest.mark.parametrize("start", ["flinkish run", "spark-submit"])
 def test_a_packed_environment_runs_the_executors_and_files_of_py_files_are_found_by_the_planner_too(
-    start: str, tmp_path: Path, folder: Path, cluster: StandaloneCluster, driver: Path
+    start: str, tmp_path: Path, folder: Path, cluster: StandaloneCluster, driver: Path, packed: Path
 ) -> None:
-    packed, pricing = tmp_path / "environment.tar.gz", tmp_path / "pricing.zip"
-    python_environment(tmp_path / "python-packed", NEEDED)
-    with tarfile.open(packed, "w:gz") as archive:
-        archive.add(tmp_path / "python-packed", ".")
+    pricing = tmp_path / "pricing.zip"
     with zipfile.ZipFile(pricing, "w") as modules:
         modules.writestr("pricing.py", "def price(record):\n    return 3 * record\n")
     options = ["--master", cluster.url, "--archives", f"{packed}#environment", "--py-files", str(pricing)]

@@ -96,12 +96,16 @@ def test_keys_in_a_credential_provider_are_found_by_spark_and_by_python(
     assert re.findall(r"^created by (\d+)$", said, re.MULTILINE) == ["1"] * 10, said
 
 
-@pytest.mark.parametrize("where", ["local", "hdfs"])
-def test_beside_a_default_file_system_that_is_hdfs_a_job_runs(
-    where: str, hadoop: HadoopCluster, tmp_path: Path
+@pytest.mark.parametrize(("where", "default"), [("local", "hdfs"), ("hdfs", "hdfs"), ("local", "viewfs")])
+def test_beside_a_default_file_system_that_is_hdfs_or_viewfs_a_job_runs(
+    where: str, default: str, hadoop: HadoopCluster, tmp_path: Path
 ) -> None:
     directory = str(tmp_path / "job") if where == "local" else f"{hadoop.uri}/jobs/beside"
     settings = {"flinkish.job.dir": directory, "execution.checkpointing.interval": "1 s"}
+    if default == "viewfs":
+        settings["spark.hadoop.fs.defaultFS"] = "viewfs://view"
+        for folder in ("/user", "/tmp"):
+            settings[f"spark.hadoop.fs.viewfs.mounttable.view.link.{folder}"] = f"{hadoop.uri}{folder}"
     with start(tmp_path, "tests.platforms.counted_job", settings, [], **hadoop.environment) as job:
         # each epoch adds four to it
         job.wait_for_line(r"^[12]> \(key 9,[0-9]{2,}\)$", PATIENCE_S)

@@ -167,6 +167,8 @@ class CountingProxy:
         except asyncio.IncompleteReadError as error:
             if error.partial:
                 print(f"counting proxy: a request that was cut off: {error!r}", file=sys.stderr, flush=True)
+        except asyncio.CancelledError:
+            pass  # the proxy ends, and the client keeps its connection
         except ConnectionError as error:
             print(f"counting proxy: {error!r}", file=sys.stderr, flush=True)
         finally:
