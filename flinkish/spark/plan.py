@@ -14,6 +14,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.level_stage import level_rows
 from flinkish.spark.rows import ROW_SCHEMA
+from flinkish.spark.session import archive_for_sources
 from flinkish.spark.source_stage import frame_source_rows
 from flinkish.spark.split_source import SourceQuery, source_rows
 from flinkish.spark.worker import Deployment
@@ -80,6 +81,7 @@ def build_plan(
         options.interval_ms,
         options.begins_at,
         options.frozen,
+        archive_for_sources(spark),
     )
     inputs = [source_rows(spark, query)]
     for vertex, source in frame_sources(sources):

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import pyarrow
 
@@ -137,8 +137,8 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
     return session
 
 
-#: The sessions of Spark Connect to whose executors flinkish was shipped.
-_shipped_to: WeakSet[Any] = WeakSet()
+#: Session of Spark Connect -> name of the archive of flinkish that was shipped to its executors.
+_shipped_to: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 def ship_flinkish(spark: Any) -> None:
@@ -149,8 +149,9 @@ def ship_flinkish(spark: Any) -> None:
     """
     if is_remote(spark):
         if spark not in _shipped_to and may_run_on_other_machines(spark):
-            spark.addArtifacts(_own_archive(), pyfile=True)
-            _shipped_to.add(spark)
+            packed = _own_archive()
+            spark.addArtifacts(packed, pyfile=True)
+            _shipped_to[spark] = os.path.basename(packed)
         return
     # on a local master they have the environment of this process, and what `local_settings` adds to it
     paths = os.pathsep.join((os.environ.get("PYTHONPATH", ""), spark.conf.get("spark.executorEnv.PYTHONPATH", "")))
@@ -162,6 +163,12 @@ def ship_flinkish(spark: Any) -> None:
     packed = _own_archive()
     if os.path.basename(packed) not in included:
         spark.sparkContext.addPyFile(packed)
+
+
+def archive_for_sources(spark: Any) -> str:
+    """The name of the archive of flinkish that was shipped to the executors of a session of Spark Connect, in which
+    tasks of data sources do not find it by themselves; empty where they do, or flinkish was not shipped."""
+    return _shipped_to.get(spark, "")
 
 
 def _own_archive() -> str:

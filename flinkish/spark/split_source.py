@@ -12,13 +12,16 @@ offset.
 
 from __future__ import annotations
 
+import builtins
 import logging
 import math
+import pickle
 import posixpath
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from types import FunctionType
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +71,7 @@ class SourceQuery:
         interval_ms: least time between two epochs in ms, unless user code requests one; 0: Spark keeps the interval.
         begins_at: the offset at which the next epoch to be planned begins. Only Spark 4.2 and later say that.
         frozen: only what is there at the start of the query is read. Spark 4.2 and later ask for that themselves.
+        archive: name of the archive of flinkish in the session's files, if tasks of data sources do not find it there.
     """
 
     deployment: Deployment
@@ -79,6 +83,7 @@ class SourceQuery:
     interval_ms: int = 0
     begins_at: dict[str, Any] = field(default_factory=dict)
     frozen: bool = False
+    archive: str = ""
 
 
 @dataclass(frozen=True)
@@ -203,11 +208,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         if self._planning is not None:
             self._planning.close()
 
-    def __getstate__(self) -> SourceQuery:
-        return self._query
-
-    def __setstate__(self, query: SourceQuery) -> None:
-        self.__init__(query)  # type: ignore[misc]
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _made_in_worker(SourceStreamReader, self._query)
 
     # ------------------------------------------------------------------ in a worker
 
@@ -282,6 +284,50 @@ class _SourcesOfAJob(DataSource):
         quiet_this_worker()
         return SourceStreamReader(self.query)
 
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return _made_in_worker(_data_source, self.query)
+
+
+def _data_source(query: SourceQuery) -> DataSource:
+    return _class_of(query)({})
+
+
+def _class_of(query: SourceQuery) -> type[_SourcesOfAJob]:
+    # a class that is in no module is pickled as a whole, with its attributes
+    return type("FlinkishSources", (_SourcesOfAJob,), {"query": query})
+
+
+def _made_in_worker(
+    make: Callable[[SourceQuery], Any], query: SourceQuery
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """How a worker unpickles an object that is made of a query.
+
+    Under Spark Connect the tasks of a data source do not have the session's Python files on their path: Spark looks for
+    them in the folder of all sessions. So the object brings a function, pickled as a whole, that finds flinkish there
+    before anything of flinkish is unpickled.
+    """
+    if not query.archive:
+        return make, (query,)
+    # a function that is in no module is pickled as a whole
+    return FunctionType(_found_and_made.__code__, {"__builtins__": builtins}), (
+        query.archive,
+        pickle.dumps((make, query)),
+    )
+
+
+def _found_and_made(archive: str, pickled: bytes) -> Any:
+    import glob
+    import os
+    import pickle
+    import sys
+
+    from pyspark import SparkFiles
+
+    folder = glob.escape(os.path.abspath(SparkFiles.getRootDirectory()))
+    sys.path[:0] = [path for path in glob.glob(os.path.join(folder, "*", archive))[:1] if path not in sys.path]
+    make, query = pickle.loads(pickled)
+    return make(query)
+
 
 def source_name(query: SourceQuery) -> str:
     """The name under which a query's data source is registered in the session."""
@@ -290,8 +336,7 @@ def source_name(query: SourceQuery) -> str:
 
 def source_rows(spark: Any, query: SourceQuery) -> Any:
     """The streaming DataFrame with the rows of all sources that are read split by split, as `ROW_SCHEMA`."""
-    # a class that is in no module is pickled as a whole, with its attributes
-    register_data_source(spark, type("FlinkishSources", (_SourcesOfAJob,), {"query": query}))
+    register_data_source(spark, _class_of(query))
     return spark.readStream.format(source_name(query)).load()
 
 

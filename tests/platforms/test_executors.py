@@ -85,7 +85,7 @@ def check(output: str, folder: Path) -> None:
     for place in {place for _, *places in found for place in places}:
         interpreter, module = place.split(" ")
         assert interpreter.startswith(str(folder / "python-")), place
-        assert re.fullmatch(r"\./\S+\.zip/flinkish/__init__\.py", module), place
+        assert re.fullmatch(rf"(\.|{folder}/work-)\S*/flinkish-\w+\.zip/flinkish/__init__\.py", module), place
 
 
 @pytest.mark.parametrize("start", ["flinkish run", "python", "spark-submit", "own session"])

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
+from pyspark.serializers import CloudPickleSerializer
 
 from flinkish.launch.archive import own_archive
 from flinkish.launch.spark_command import ROOT
 from flinkish.spark.session import ship_flinkish
+from flinkish.spark.split_source import SourceQuery, source_rows
+from flinkish.spark.worker import Deployment
 
 
 class Session:
@@ -35,6 +42,9 @@ class Connected:
     def __init__(self, master: str) -> None:
         self.conf = {"spark.master": master}
         self.added: list[str] = []
+        self.sources: list[Any] = []
+        self.dataSource = SimpleNamespace(register=self.sources.append)
+        self.readStream = MagicMock()
 
     def addArtifacts(self, path: str, pyfile: bool) -> None:  # noqa: N802 - Spark's name
         assert pyfile
@@ -87,3 +97,26 @@ def test_it_is_not_shipped_where_the_session_names_its_folder_to_the_workers(mon
     session: Any = Session("local[2]", [], ROOT)
     ship_flinkish(session)
     assert session.added == []
+
+
+#: Unpickles what a task of a data source gets, in a process whose Spark keeps files in a folder.
+_TASK = """
+import sys
+from pyspark import SparkFiles
+from pyspark.serializers import CloudPickleSerializer
+SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
+source, reader = CloudPickleSerializer().loads(sys.stdin.buffer.read())
+import flinkish
+print(source.name(), type(reader).__name__, flinkish.__file__)
+"""
+
+
+def test_under_spark_connect_a_task_of_a_data_source_finds_it_in_the_folder_of_a_session(tmp_path: Path) -> None:
+    packed = own_archive(tmp_path / "session")
+    session: Any = Connected("spark://host:7077")
+    source_rows(session, SourceQuery(Deployment("job", 0, 1, b""), str(tmp_path), archive=packed.name))
+    (made,) = [of_query({}) for of_query in session.sources]
+    pickled = CloudPickleSerializer().dumps((made, made.streamReader(None)))
+    command = [sys.executable, "-c", _TASK, str(tmp_path)]
+    task = subprocess.run(command, input=pickled, capture_output=True, check=True, cwd=tmp_path)
+    assert task.stdout.decode().split() == ["flinkish-job", "SourceStreamReader", f"{packed}/flinkish/__init__.py"]
