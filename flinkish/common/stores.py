@@ -19,6 +19,7 @@ import json
 import os
 import posixpath
 import re
+import time
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
@@ -39,6 +40,9 @@ S3_SETTINGS = "FLINKISH_S3"
 #: How often a request to S3 is made if its connection breaks or it is throttled. The time between two tries doubles:
 #: six tries take 15 seconds on average.
 _TRIES = 6
+
+#: How long to wait for other requests for an object before each further try to create it.
+_PAUSES_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 
 #: The query string of a URI, in which pyarrow takes settings.
 _QUERY = re.compile(r"\?\w+=[^/]*$")
@@ -183,12 +187,18 @@ class Storage:
                 expected="the driver of a job, with Spark's own access to the store",
                 hint="use a directory on a file system, or start the job with a session of its own",
             )
-        try:
-            _exclusive_creator(path, data)
-        except FileExistsError:
-            # a request that was repeated since its answer was lost finds what it has written itself
-            if self.read(path) != data:
-                raise
+        for pause_s in (0.0, *_PAUSES_S):
+            time.sleep(pause_s)
+            try:
+                return _exclusive_creator(path, data)
+            except FileExistsError:
+                # S3 refuses also while another request for the object is under way, which may create nothing
+                with suppress(FileNotFoundError):
+                    # a request that was repeated since its answer was lost finds what it has written itself
+                    if self.read(path) == data:
+                        return None
+                    raise
+        raise OSError(f"{path} cannot be created: other requests for it do not end")
 
     def synchronise(self, path: str) -> None:
         """Make a file that was closed durable, or the names of the files in a directory; does nothing where that is not

@@ -32,11 +32,11 @@ _OF_BUCKET = re.compile(rf"(fs\.s3a\.bucket\..+?)\.(?:{'|'.join(map(re.escape, (
 #: What tells S3A to make one request that fails if the object exists.
 _CONDITIONAL = "fs.option.create.conditional.overwrite"
 
-_EXISTS = ("FileAlreadyExistsException", "RemoteFileChangedException")
+#: How S3A says that an object exists, or that S3 has refused a request since another one is under way.
+_EXISTS = ("FileAlreadyExistsException", "RemoteFileChangedException", "Status Code: 409")
 
 #: The answers of S3 to a conditional request: the object exists; another request for it is under way.
-_REFUSED, _UNDER_WAY = "PreconditionFailed", "ConditionalRequestConflict"
-
+_REFUSED = ("PreconditionFailed", "ConditionalRequestConflict")
 
 #: A manager of checkpoint files that writes each by one PUT; a jar of its own has it (spark-hadoop-cloud).
 _ONE_PUT = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
@@ -258,16 +258,11 @@ def create_by_boto3(path: str, data: bytes) -> None:
         aws_secret_access_key=options.get("secret_key"),
         aws_session_token=options.get("session_token"),
     )
-    for _ in range(5):
-        try:
-            client.put_object(Bucket=bucket, Key=location.rest.lstrip("/"), Body=data, IfNoneMatch="*")
-            return
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
-            if code == _REFUSED:
-                raise FileExistsError(17, "there is a file of that name", path) from None
-            if code != _UNDER_WAY:
-                raise OSError(f"{path} cannot be created: {error}") from error
-        except BotoCoreError as error:
-            raise OSError(f"{path} cannot be created: {error}") from error
-    raise OSError(f"{path} cannot be created: other requests for it do not end")
+    try:
+        client.put_object(Bucket=bucket, Key=location.rest.lstrip("/"), Body=data, IfNoneMatch="*")
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _REFUSED:
+            raise FileExistsError(17, "there is a file of that name", path) from None
+        raise OSError(f"{path} cannot be created: {error}") from error
+    except BotoCoreError as error:
+        raise OSError(f"{path} cannot be created: {error}") from error

@@ -13,7 +13,7 @@ import pytest
 from flinkish.exit_codes import ExitCode
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
-from tests.support.counting_proxy import CountingProxy
+from tests.support.counting_proxy import CountingProxy, Where
 from tests.support.hadoop_credentials import credential_store
 from tests.support.processes import ProcessGroup, python_path
 from tests.support.spark_jars import spark_jars
@@ -69,11 +69,13 @@ def test_what_is_wrong_with_a_directory_on_s3_is_one_line_before_the_first_epoch
     assert len(lines) == 1 and re.search(expected, lines[0]), said
 
 
-@pytest.mark.parametrize("lost_answers", [0, 30])
+@pytest.mark.parametrize(
+    ("where", "times"), [("before the answer", 0), ("before the answer", 30), ("by a conflict", 30)]
+)
 def test_of_many_that_create_the_same_object_at_once_one_succeeds(
-    s3: S3Server, s3_proxy: CountingProxy, tmp_path: Path, lost_answers: int
+    s3: S3Server, s3_proxy: CountingProxy, tmp_path: Path, where: Where, times: int
 ) -> None:
-    s3_proxy.cut("PUT", "before the answer", lost_answers, "jobs/created/")
+    s3_proxy.cut("PUT", where, times, "jobs/created/")
     with start(tmp_path, "tests.platforms.creators", s3.spark_settings(s3_proxy.endpoint), hadoop_aws_jars()) as job:
         said = job.succeed(PATIENCE_S)
     # the names of those that created each of the objects

@@ -22,8 +22,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 _HEADS_BYTES_MAX = 2**20
 #: Where a connection is cut: in the middle of the request, before the answer, or in the middle of the answer. In the
-#: latter two cases the server has done what it was asked for.
-Where = Literal["in the request", "before the answer", "in the answer"]
+#: latter two cases the server has done what it was asked for. Or the proxy answers as S3 does while another conditional
+#: request for the object is under way, and the server hears nothing of it.
+Where = Literal["in the request", "before the answer", "in the answer", "by a conflict"]
+_CONFLICT = b"<Error><Code>ConditionalRequestConflict</Code><Message>another request is under way</Message></Error>"
 _CALLERS = (("boto3", "boto"), ("python", "python"), ("pyarrow", "aws-sdk-cpp"), ("hadoop", "hadoop"), ("java", "java"))
 
 
@@ -157,6 +159,9 @@ class CountingProxy:
                     server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=_HEADS_BYTES_MAX)
                 method, path = _operation(first, headers)
                 where = self._take_cut(method, path)
+                if where == "by a conflict":
+                    await _refuse(reader, writer, headers)
+                    break
                 if where == "in the request":
                     await _pass_half(reader, writer, *server, raw, headers)
                     break
@@ -241,6 +246,15 @@ async def _exchange(
         return status, await body, answer.get("connection", "").lower() == "close"
     finally:
         body.cancel()
+
+
+async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Mapping[str, str]) -> None:
+    """Answers a request with 409 in place of the server."""
+    if "expect" not in headers:
+        await reader.readexactly(int(headers.get("content-length", "0")))
+    head = f"HTTP/1.1 409 Conflict\r\nContent-Length: {len(_CONFLICT)}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode() + _CONFLICT)
+    await writer.drain()
 
 
 async def _pass_half(

@@ -82,6 +82,19 @@ def test_who_has_created_an_object_knows_it_though_the_answer_is_lost(
     assert storage_of(path).read(path) == b"the first"
 
 
+def test_a_creation_that_meets_another_one_is_tried_again(proxy: CountingProxy, path: str) -> None:
+    proxy.cut("PUT", "by a conflict", 2)
+    storage_of(path).create(path, b"the first")
+    assert proxy.cuts_left() == 0
+    assert storage_of(path).read(path) == b"the first"
+    proxy.cut("PUT", "by a conflict")
+    with pytest.raises(FileExistsError):
+        storage_of(path).create(path, b"the second")
+    proxy.cut("PUT", "by a conflict", 100)
+    with pytest.raises(OSError, match="other requests for it do not end"):
+        storage_of(path).create(f"{path}2", b"the third")
+
+
 def test_a_creation_whose_connections_are_always_cut_is_an_error_of_the_storage(
     proxy: CountingProxy, path: str
 ) -> None:
