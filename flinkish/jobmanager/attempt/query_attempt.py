@@ -26,7 +26,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
     check_committed,
     check_sources,
     end_offsets,
-    input_is_read,
+    input_has_ended,
     keep_packing,
     known_sources,
     planned_position,
@@ -34,7 +34,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
     source_positions,
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
-from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs, waits_for_records
+from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs
 from flinkish.jobmanager.directory.damaged_files import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -269,10 +269,10 @@ class QueryAttempt:
         announced = (self.directory.read(END_OF_INPUT) or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
-        # it makes a difference only to runs that wait between epochs
-        waits = self._settings.epoch_interval_ms > 0 or waits_for_records(self.sources)
-        all_read = waits and input_is_read(self.job, self.sources, QueryLog(self.location.path).committed_positions())
-        return plan_runs(self.job, self.sources, self._settings, self._base, announced, all_read)
+        ended = all(source.bounded for source in self.sources.values()) and input_has_ended(
+            self.job, self.sources, QueryLog(self.location.path).committed_positions()
+        )
+        return plan_runs(self.job, self.sources, self._settings, self._base, announced, ended)
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         self._run_once(run, deployment)

@@ -92,12 +92,15 @@ def source_positions(
     return found
 
 
-def input_is_read(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
-    """Whether these positions are the end of all sources that are read split by split. ``ends``: as for
+def input_has_ended(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:
+    """Whether these are the positions behind the epoch in which the last source of a bounded job has ended. The end of
+    sources that Spark reads is that of all: an epoch after those with records announces it. ``ends``: as for
     `source_positions`."""
     offset = offset_of(next(iter(ends), None), f"job '{job.name}'")
     if offset == NOTHING_READ:
         return False
+    if frame_sources(sources):
+        return bool(offset.get("announce"))
     uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
     read = [progress_in(offset, uid, f"job '{job.name}'") for uid in uids]
     return all(progress.all_assigned and not progress.open for progress in read)

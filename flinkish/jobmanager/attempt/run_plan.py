@@ -52,7 +52,7 @@ def plan_runs(
     settings: DriverSettings,
     base: PlanOptions,
     end_announced: bool,
-    all_read: bool = False,
+    input_ended: bool = False,
 ) -> list[QueryRun]:
     """The runs that are still to be made, in order.
 
@@ -62,18 +62,20 @@ def plan_runs(
         settings: the driver's settings.
         base: the options of all runs.
         end_announced: the run that announces the end has begun before.
-        all_read: the epoch in which the sources have ended is committed, but the job's end was not reached. No further
-            epoch will say that the input has ended, so the run must end by itself.
+        input_ended: the epoch in which the sources have ended is committed, but the job's end was not reached. No
+            further epoch will say that the input has ended, so the run must end by itself.
     """
-    if not all(source.bounded for source in sources.values()) or waits_for_records(sources) and not all_read:
+    if not all(source.bounded for source in sources.values()) or waits_for_records(sources) and not input_ended:
         clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
         interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
         run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
         return [run if frame_sources(sources) else _on_request(run, job)]
     if not frame_sources(sources):
         interval_ms = settings.epoch_interval_ms
-        return [_on_request(QueryRun(base, all_read or interval_ms == 0, interval_ms, reaches_end=not all_read), job)]
-    ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True, reaches_end=True)
+        return [
+            _on_request(QueryRun(base, input_ended or interval_ms == 0, interval_ms, reaches_end=not input_ended), job)
+        ]
+    ending = QueryRun(replace(base, end_of_input=True), True, announces_end=True, reaches_end=not input_ended)
     return [ending] if end_announced or _unbounded_epochs(job) else [QueryRun(base, True), ending]
 
 

@@ -125,13 +125,14 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize(
-    "phase", [Phase.PLANNED, Phase.COMMIT_BEGUN, pytest.param(Phase.METADATA_COMMITTED, marks=pytest.mark.slow)]
+    "phase", [pytest.param(Phase.PLANNED, marks=pytest.mark.slow), Phase.COMMIT_BEGUN, Phase.METADATA_COMMITTED]
 )
 @pytest.mark.parametrize("spark_reads", [False, True])
-def test_the_last_epoch_stays_the_last_one_when_it_runs_again(
+def test_a_driver_that_fails_in_the_last_epoch_ends_the_job_when_it_is_started_again(
     spark: SparkSession, tmp_path: Path, files: Path, phase: Phase, spark_reads: bool
 ) -> None:
-    """Files tell their end in the epoch of their last record; of what Spark reads an epoch of its own tells it."""
+    """Files tell their end in the epoch of their last record; of what Spark reads an epoch of its own tells it. That
+    epoch is the last one when it runs again, and if it is committed there is none to run."""
     job_dir, table = tmp_path / "job", str(tmp_path / "table")
     failed: list[int] = []
     if spark_reads:

@@ -216,7 +216,7 @@ def test_numbers_that_no_worker_could_count_with_are_refused_when_the_source_is_
 
 
 @pytest.mark.parametrize(
-    ("source", "trigger", "all_read", "takes_what_is_there"),
+    ("source", "trigger", "input_ended", "takes_what_is_there"),
     [
         (DataGeneratorSource(same, 30), "continuous", False, True),
         (DataGeneratorSource(same, 30, records_per_second=10), "continuous", False, False),
@@ -227,11 +227,11 @@ def test_numbers_that_no_worker_could_count_with_are_refused_when_the_source_is_
     ids=["bounded", "with-a-rate", "with-a-rate-all-read", "available-now", "unbounded"],
 )
 def test_a_job_waits_for_the_records_of_a_bounded_source_until_they_are_due(
-    source: DataGeneratorSource, trigger: str, all_read: bool, takes_what_is_there: bool
+    source: DataGeneratorSource, trigger: str, input_ended: bool, takes_what_is_there: bool
 ) -> None:
     configuration = Configuration()
     if trigger != "continuous":
         configuration.set_string("execution.trigger", trigger)
     job, settings = job_of_levels({0: ()}), driver_settings(configuration)
-    [run] = plan_runs(job, {0: source}, settings, PlanOptions(), end_announced=False, all_read=all_read)
+    [run] = plan_runs(job, {0: source}, settings, PlanOptions(), end_announced=False, input_ended=input_ended)
     assert run.available_now is takes_what_is_there

@@ -36,7 +36,7 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
-from flinkish.jobmanager.attempt.query_inputs import input_is_read, source_positions
+from flinkish.jobmanager.attempt.query_inputs import input_has_ended, source_positions
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_move import finish_move
@@ -395,7 +395,7 @@ def test_an_offset_of_another_shape_is_a_damaged_log(offset: str) -> None:
     sources = {vertex.id: vertex.source for vertex in job.vertices if vertex.source is not None}
     for read in (
         lambda: source_positions(job, sources, [offset], SegmentsInMemory(), {}),
-        lambda: input_is_read(job, sources, [offset]),
+        lambda: input_has_ended(job, sources, [offset]),
     ):
         with pytest.raises(CorruptStateError, match="the query's log|the position of a source"):
             read()
