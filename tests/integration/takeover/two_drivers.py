@@ -235,9 +235,11 @@ class Trial:
         return sorted(found + [(f"{uid}/{subtask}", epoch, 0) for uid, subtask, epoch in marks])
 
     def _of_no_version(self, path: str) -> bool:
-        """Whether it is a data file of a table of checkpoints that no version has: one that a driver has not written
-        to its end, perhaps."""
+        """Whether it is a file of a table of checkpoints that no version has: a data file that a driver has not written
+        to its end, perhaps, or a commit that Spark has not named yet, and removes if the name is taken."""
         table = next((table for table in LEFT_BY_CHECKPOINTS if path.startswith(table)), None)
+        if table is not None and path.endswith((".tmp", ".tmp.crc")):
+            return True
         if table is None or not path.endswith((".parquet", ".parquet.crc")):
             return False
         name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
