@@ -209,7 +209,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
             self._planning.close()
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _made_in_worker(SourceStreamReader, self._query)
+        return _reduced_for_worker(SourceStreamReader, self._query)
 
     # ------------------------------------------------------------------ in a worker
 
@@ -285,7 +285,7 @@ class _SourcesOfAJob(DataSource):
         return SourceStreamReader(self.query)
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return _made_in_worker(_data_source, self.query)
+        return _reduced_for_worker(_data_source, self.query)
 
 
 def _data_source(query: SourceQuery) -> DataSource:
@@ -297,8 +297,8 @@ def _class_of(query: SourceQuery) -> type[_SourcesOfAJob]:
     return type("FlinkishSources", (_SourcesOfAJob,), {"query": query})
 
 
-def _made_in_worker(
-    make: Callable[[SourceQuery], Any], query: SourceQuery
+def _reduced_for_worker(
+    build: Callable[[SourceQuery], Any], query: SourceQuery
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """How a worker unpickles an object that is made of a query.
 
@@ -307,15 +307,15 @@ def _made_in_worker(
     before anything of flinkish is unpickled.
     """
     if not query.archive:
-        return make, (query,)
+        return build, (query,)
     # a function that is in no module is pickled as a whole
-    return FunctionType(_found_and_made.__code__, {"__builtins__": builtins}), (
+    return FunctionType(_import_and_rebuild.__code__, {"__builtins__": builtins}), (
         query.archive,
-        pickle.dumps((make, query)),
+        pickle.dumps((build, query)),
     )
 
 
-def _found_and_made(archive: str, pickled: bytes) -> Any:
+def _import_and_rebuild(archive: str, pickled: bytes) -> Any:
     import glob
     import os
     import pickle
@@ -325,8 +325,8 @@ def _found_and_made(archive: str, pickled: bytes) -> Any:
 
     folder = glob.escape(os.path.abspath(SparkFiles.getRootDirectory()))
     sys.path[:0] = [path for path in glob.glob(os.path.join(folder, "*", archive))[:1] if path not in sys.path]
-    make, query = pickle.loads(pickled)
-    return make(query)
+    build, query = pickle.loads(pickled)
+    return build(query)
 
 
 def source_name(query: SourceQuery) -> str:

@@ -269,9 +269,8 @@ class QueryAttempt:
         announced = (self.directory.read(END_OF_INPUT) or {}).get("query") == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
-        ended = all(source.bounded for source in self.sources.values()) and input_has_ended(
-            self.job, self.sources, QueryLog(self.location.path).committed_positions()
-        )
+        bounded = all(source.bounded for source in self.sources.values())
+        ended = bounded and input_has_ended(self.job, self.sources, QueryLog(self.location.path).committed_positions())
         return plan_runs(self.job, self.sources, self._settings, self._base, announced, ended)
 
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:

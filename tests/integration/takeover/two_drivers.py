@@ -238,10 +238,8 @@ class Trial:
         """Whether it is a file of a table of checkpoints that no version has: a data file that a driver has not written
         to its end, perhaps, or a commit that Spark has not named yet, and removes if the name is taken."""
         table = next((table for table in LEFT_BY_CHECKPOINTS if path.startswith(table)), None)
-        if table is not None and path.endswith((".tmp", ".tmp.crc")):
-            return True
         if table is None or not path.endswith((".parquet", ".parquet.crc")):
-            return False
+            return table is not None and path.endswith((".tmp", ".tmp.crc"))
         name = path.rpartition("/")[2].removeprefix(".").removesuffix(".crc")
         log = self.folder / table / "_delta_log"
         return all(name not in commit.read_text() for commit in log.glob("*.json"))
