@@ -1,6 +1,6 @@
 """The ONE command: every engine over the same data in one run, and a table of ratios.
 
-    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--before CHECKOUT] [--json FILE] [--quick]
+    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--before CHECKOUT] [--rounds N] [--quick]
 
 PyFlink and bytewax need other packages than flinkish: name interpreters that have them, by options or the environment
 variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. Flink in Java runs with the jars of PyFlink and needs
@@ -55,24 +55,38 @@ def argument_parser() -> argparse.ArgumentParser:
         action="store_true",
         help="few events, the same ones for every engine, and their results are compared: figures mean little",
     )
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each engine, in turns; the table has medians")
     parser.add_argument("--timeout-s", type=float, default=600.0, help="for one run of one engine")
     parser.add_argument("--json", type=Path, help="write all figures to this file as well")
     return parser
 
 
 def measure(options: argparse.Namespace) -> list[runner.Row]:
-    """Run every comparison on every engine, one after the other."""
+    """Run every comparison on every engine, one after the other, and print each figure when it is there."""
     rows = []
     for pipeline, users in COMPARISONS:
         if not _wanted(options.pipelines, pipeline) or not _wanted(options.users, users):
             continue
         data.ensure(users, 1, options.data)
-        for engine in runner.engines(options.pyflink_python, options.bytewax_python, options.before):
-            if not _wanted(options.engines, engine.name):
-                continue
-            print(f"... {pipeline}, {users} users: {engine.name}", file=sys.stderr, flush=True)
-            rows.append(runner.run_pipeline(engine, pipeline, users, options.data, options.timeout_s, options.quick))
+        engines = [
+            engine
+            for engine in runner.engines(options.pyflink_python, options.bytewax_python, options.before)
+            if _wanted(options.engines, engine.name)
+        ]
+        runs: dict[str, list[runner.Row]] = {engine.name: [] for engine in engines}
+        for _ in range(options.rounds):
+            for engine in engines:
+                row = runner.run_pipeline(engine, pipeline, users, options.data, options.timeout_s, options.quick)
+                runs[engine.name].append(row)
+                print(f"... {pipeline}, {users} users:{_throughput_line(row, None)}", file=sys.stderr, flush=True)
+        rows += [_median(of_engine) for of_engine in runs.values()]
     return rows
+
+
+def _median(runs: list[runner.Row]) -> runner.Row:
+    """The run with the median of events/s; one without figures only if none has any."""
+    measured = sorted((row for row in runs if row.result), key=lambda row: row.result.events_per_s if row.result else 0)
+    return measured[(len(measured) - 1) // 2] if measured else runs[-1]
 
 
 def _wanted(chosen: list[Any] | None, one: Any) -> bool:

@@ -242,6 +242,9 @@ class StatefulTask(Task, TaskLife):
             # errors name the epoch
             self.keyed_state.epoch.epoch = self.share.stamp.epoch
             self.keyed_state.restore(body.keyed)
+        if self.directory is not None:
+            # of those that another worker process has replaced, each takes memory as long as it is open
+            self.directory.close_others({name for owner in self._file_owners() for name in owner.file_names()})
 
     def _file_owners(self) -> list[KeyedStateBackend | StoredOperatorStates]:
         """The parts of the state that refer to files of the subtask."""

@@ -43,9 +43,11 @@ def fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     STORY.clear()
 
 
-def _forget_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a process that has just begun."""
-    monkeypatch.setattr(StateDirectory.__init__, "__defaults__", (None, OpenFiles()))
+def _forget_open_files(monkeypatch: pytest.MonkeyPatch, opened: OpenFiles | None = None) -> OpenFiles:
+    """As in a process that has just begun, or in the one that has ``opened`` these; returns the files that it opens."""
+    opened = opened or OpenFiles()
+    monkeypatch.setattr(StateDirectory.__init__, "__defaults__", (None, opened))
+    return opened
 
 
 def keep(operator: Telling, event: str, detail: Any) -> None:
@@ -253,6 +255,29 @@ def test_without_a_folder_for_copies_nothing_is_read_before_it_is_used(
     monkeypatch.setattr(StateDirectory, "open", lambda self, file: opened.append(file.name) or real(self, file))
     executor.give(0, 1)
     assert executor.manager.try_to_complete_restoration(0) and not opened
+
+
+def test_files_that_another_worker_has_replaced_are_closed_when_the_task_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executor = Executor(tmp_path, copies=None)
+    executor.run(0, 1, 2)
+    executor.run(0, 1, 2)
+    _, newer = executor.names(0)
+    opened = _forget_open_files(monkeypatch)
+    first = executor.worker()
+    assert executor.run(0, 1, 2) == [(1, 3), (2, 3)]
+    assert len(opened) == 2
+    _forget_open_files(monkeypatch)
+    executor.worker()
+    for _ in range(4):
+        executor.run(0, 1, 2)
+    _forget_open_files(monkeypatch, opened)
+    executor.manager = first
+    executor.give(0, 3)
+    assert executor.manager.try_to_complete_restoration(0)
+    assert newer.exists(), "no epoch has cleaned up yet"
+    assert len(opened) == 1, "the older one is still in use"
 
 
 def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
