@@ -19,6 +19,7 @@ import psutil  # type: ignore[import-untyped]
 import pyspark
 from pyspark.sql import SparkSession
 
+from flinkish.runtime.phases import FAULT_VARIABLE
 from tests.support.processes import ProcessGroup, free_ports
 from tests.support.spark_session import start_session
 
@@ -82,7 +83,8 @@ class StandaloneCluster:
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *options]
         self.folder.mkdir(parents=True, exist_ok=True)
         # a worker must not know of the tests' environment, only of Spark
-        variables = {"SPARK_HOME": str(home), "PYTHONPATH": "", "PYSPARK_PYTHON": "", "SPARK_LOCAL_IP": "127.0.0.1"}
+        unknown = dict.fromkeys(("PYTHONPATH", "PYSPARK_PYTHON", FAULT_VARIABLE), "")
+        variables = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", **unknown}
         if python is not None:
             variables["PATH"] = f"{python}{os.pathsep}{os.environ['PATH']}"
         process = ProcessGroup(command, self.folder / f"{name}.log", variables)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from flinkish.runtime.phases import FAULT_VARIABLE
 from tests.support.processes import REPOSITORY, ProcessGroup
 
 #: What spark-submit.sh must work out for itself.
@@ -18,6 +19,7 @@ INHERITED = (
     "PYSPARK_SUBMIT_ARGS",
     "PYSPARK_GATEWAY_PORT",
     "FLINKISH_CONF",
+    FAULT_VARIABLE,
 )
 _SPARK = ("--master", "local[2]", "--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 2 * 1024 * 1024
 #: The size of the sample by which the length of a file's lines is estimated.
 SAMPLE_BYTES = 64 * 1024
-#: Smaller files are not sampled: their lines are assumed to be as long as those of the file sampled last.
-MEASURED_FROM_BYTES = 1024 * 1024
 #: The beginning of a line is searched for in steps of this size.
 _SCAN_BYTES = 16 * 1024
 #: An error names the line number up to this position; beyond it only for files of the local file system.
@@ -70,9 +68,10 @@ def compression_of(path: str) -> str | None:
 
 class LineFileEnumerator(FileEnumerator[UnitCost]):
     """Finds files of lines, which are read in ranges of bytes. A file that cannot be cut has the whole file as its
-    unit: a compressed one, and with ``whole_files`` every one."""
+    unit: a compressed one, and with ``whole_files`` every one.
 
-    _last: UnitCost | None = None
+    The length of a file's lines is judged by that file alone: an epoch that is planned again, in another process, would
+    otherwise read other records."""
 
     def __init__(
         self,
@@ -101,22 +100,21 @@ class LineFileEnumerator(FileEnumerator[UnitCost]):
         return self.facts(split)
 
     def reads_file(self, split: SourceSplit) -> bool:
-        return compression_of(split.id) is not None
+        return True
 
     def look_at(self, split: SourceSplit) -> UnitCost:
-        codec = compression_of(split.id)
+        codec, sample = compression_of(split.id), self._sample(split)
         if codec is not None:
-            return _cost_of_compressed(self._sample(split), codec, split.info["bytes"])
-        if self._last is None or split.info["bytes"] >= MEASURED_FROM_BYTES:
-            sample = self._sample(split)
-            self._last = UnitCost(max(1, len(_LINE_ENDS.findall(sample))) / max(1, len(sample)), 1.0)
+            return _cost_of_compressed(sample, codec, split.info["bytes"])
+        records = max(1, len(_LINE_ENDS.findall(sample))) / max(1, len(sample))
         if split.end is None:
             size = float(split.info["bytes"])
-            return UnitCost(max(1.0, self._last.records * size), size)
-        return self._last
+            return UnitCost(max(1.0, records * size), size)
+        return UnitCost(records, 1.0)
 
     def _sample(self, split: SourceSplit) -> bytes:
-        with open_split(self.systems, split) as file:
+        # whether a file may have changed is for the reader to say: one that is read as a whole may
+        with open_split(self.systems, split, as_it_is=True) as file:
             try:
                 return bytes(file.read(SAMPLE_BYTES))
             except OSError as error:

@@ -149,7 +149,7 @@ def run(name: str, options: dict[str, Any], start: int, failing_epoch: int | Non
     """Start the job of a source once."""
     folder = Path(options["folder"])
     digests = folder / "digests" / name / f"{options['name']}-{start}"
-    epoch_digests.plan_run(Path(os.environ[epoch_digests.PLAN_VARIABLE]), digests, failing_epoch)
+    epoch_digests.plan_run(Path(os.environ[epoch_digests.PLAN_VARIABLE]), failing_epoch)
     env = environment(
         folder / f"job-{options['name']}-{name}",
         flinkish__epoch__max_records_per_source=PER_EPOCH,
@@ -159,9 +159,9 @@ def run(name: str, options: dict[str, Any], start: int, failing_epoch: int | Non
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(300))
     source = source_of(name, folder, options.get("kafka"))
     read = env.from_source(source, strategy.with_timestamp_assigner(EventTime()), name).uid(name)
-    read = read.process(Recorder("source")).uid("given by the source")
-    balanced = read.rebalance().process(Recorder("subtask")).uid("given to subtasks")
-    read.key_by(lambda value: number_of(value) % KEYS).process(KeyedRecorder()).uid("given to key groups")
+    read = read.process(Recorder("source", digests)).uid("given by the source")
+    balanced = read.rebalance().process(Recorder("subtask", digests)).uid("given to subtasks")
+    read.key_by(lambda value: number_of(value) % KEYS).process(KeyedRecorder(digests)).uid("given to key groups")
     balanced.map(number_of).sink_to(sink).uid("numbers")
     try:
         env.execute(name)

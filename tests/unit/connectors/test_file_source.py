@@ -8,6 +8,7 @@ import json
 import os
 import tempfile
 import tracemalloc
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -600,8 +601,31 @@ def test_a_file_that_has_changed_since_it_was_found_is_an_error_that_names_it(
     expected = {"gone": "is gone", "shorter": r"bytes and had \d+", "replaced": "was replaced"}[change]
     with pytest.raises(FinalOperationError, match=f"{expected}.*{file}"):
         reading.read([SplitRange(split, 0, 1)])
+    if kind == "text" and change != "gone":
+        # which is read as a whole may have been mended
+        assert reading.enumerator.cost(split, 0).records
+        return
     with pytest.raises(FinalOperationError, match=f"{expected}.*{file}"):
         reading.enumerator.cost(split, 0)
+
+
+@pytest.mark.parametrize("whole_files", [False, True])
+def test_the_records_of_a_file_of_lines_are_estimated_alike_whatever_was_looked_at_before(
+    tmp_path: Path, whole_files: bool
+) -> None:
+    for place, line in enumerate(["1", "a line", "a line that is longer"]):
+        write(tmp_path / str(place), f"{line}\n" * 50, place)
+
+    def found() -> tuple[lines.LineFileEnumerator, Sequence[SourceSplit]]:
+        made = lines.LineFileEnumerator([str(tmp_path)], None, whole_files=whole_files)
+        return made, made.discover(())
+
+    first, splits = found()
+    expected = [first.cost(split, 0) for split in splits]
+    units = [1 if whole_files else split.end for split in splits]
+    assert [round(cost.records * of_it) for cost, of_it in zip(expected, units)] == [50] * 3
+    for place, split in enumerate(splits):
+        assert found()[0].cost(split, 0) == expected[place]
 
 
 def test_a_file_that_grows_is_read_as_far_as_it_went_when_it_was_found(tmp_path: Path) -> None:
