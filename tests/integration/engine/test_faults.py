@@ -246,7 +246,8 @@ def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
             faults.plan_fault(fault_plan, case.phase, "raise")
             failed = wait_for_all_checkpoints(client, number + 1, "FAILED")[number]
             assert f"injected at {case.phase.value}" in failed.failure_reason
-        wait_for_checkpoints(client, 1)
+        # not only what is left of the failed attempt: a request to stop would fail with that
+        wait_for_checkpoints(client, 2)
         checkpoint, savepoint = stop_with_both(client)
     assert rows_of(spark, checkpoint) == rows_of(spark, savepoint)
     assert len(of_status(client, "FAILED")) == len(cases)
