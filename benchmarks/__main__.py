@@ -1,6 +1,7 @@
 """The ONE command: every engine over the same data in one run, and a table of ratios.
 
-    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--before CHECKOUT] [--rounds N] [--quick]
+    python -m benchmarks [--pyflink-python PATH] [--bytewax-python PATH] [--before CHECKOUT] [--rounds N]
+        [--json FILE] [--quick]
 
 PyFlink and bytewax need other packages than flinkish: name interpreters that have them, by options or the environment
 variables BENCHMARKS_PYFLINK_PYTHON and BENCHMARKS_BYTEWAX_PYTHON. Flink in Java runs with the jars of PyFlink and needs
