@@ -417,6 +417,125 @@ def _if(t: Text, line: str) -> list[str]:
     return [line] if t.rng.random() < 0.5 else []
 
 
+# --- what functions share without knowing -----------------------------------------------------------------------------
+
+
+@kind(order=Order.TOTAL, fits=lambda s, parallelism: parallelism == 1)
+def map_that_fills_a_global_in_open(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """The global is None when the program is built, and grows with each record."""
+    x, n = t.name.upper() + "_HISTORY", s.shape.n("r")
+    fill = t.rng.choice([f"{x} = {s.shape.new_contents('0')}", f'globals()["{x}"] = {s.shape.new_contents("0")}'])
+    grow = {"list": f"{x}.append({n})", "dict": f"{x}[{n} % 7] = {n}", "set": f"{x}.add({n} % 9)"}
+    t.definitions.append(f"{x} = None")
+    function = t.define(
+        "MapFunction",
+        open__context=[*([f"global {x}"] if fill.startswith(x) else []), fill],
+        map__r=[
+            grow.get(s.shape.contents, f"{x}.append([{n}])"),
+            *([f"del {x}[:-8]"] if s.shape.contents in ("list", "nested", "twin") else []),
+            f"return {s.shape.make(s.shape.k('r'), n, s.shape.make_part('1', x))}",
+        ],
+    )
+    t.add(f"{s.name}.map({function}(), {{t}})", s)
+
+
+@kind()
+def map_with_a_global_of_open(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """Each result has what `open` has loaded into a global; whoever changes it there has his own."""
+    x = t.name.upper() + "_CONFIG"
+    t.definitions.append(f"{x} = None")
+    part = s.shape.make_part("1", x)
+    function = t.define(
+        "MapFunction",
+        open__context=[f"global {x}", f"{x} = {s.shape.new_contents('3')}"],
+        map__r=f"return {s.shape.make(s.shape.k('r'), s.shape.n('r'), part)}",
+    )
+    t.add(f"{s.name}.map({function}(), {{t}})", s)
+
+
+@kind()
+def map_to_what_a_class_hands_out(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """A default of a named tuple, an attribute of a class, what a method gives: one list in all results of the
+    function, and behind it each result has its own."""
+    k, n = s.shape.k("r"), s.shape.n("r")
+    handed_out = t.rng.choice(
+        ["NamedWithDefault({k}, {n})", "({k}, {n}, Holder.contents)", "({k}, {n}, Holder().get())"]
+    )
+    body = [f"return {handed_out.format(k=k, n=n)}"]
+    first = t.rng.choice([f"lambda r: {body[0][7:]}", t.either("MapFunction", "map", body)])
+    between = t.rng.choice([".key_by(lambda r: r[0]).map(lambda r: r)", ".rebalance()", ".disable_chaining()", ""])
+    counted = s.shape.make("r[0]", "r[1]", s.shape.make_part("len(r[2])", s.shape.new_contents("r[1]")))
+    second = t.plain("r", ["r[2].append(r[1])", f"return {counted}"])
+    order = s.order
+    if between.startswith((".key_by", ".rebalance")) and t.parallelism > 1:
+        order = min(s.order, Order.KEYED) if "key_by" in between else Order.NONE
+    exact = s.exact and t.parallelism == 1
+    t.add(f"{s.name}.map({first}){between}.map({second}, {{t}})", s, order=order, exact=exact)
+
+
+@kind(order=Order.KEYED)
+def count_by_a_key_that_is_code(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """The key is a property, or found by `__getattr__` or `__getitem__`, and another one when it is asked again."""
+    k, n = s.shape.k("r"), s.shape.n("r")
+    cls, keys = t.rng.choice(
+        [
+            ("Asked", ["lambda r: r.key", 'operator.attrgetter("key")', "lambda r: (r.key, 1)"]),
+            ("AskedByName", ["lambda r: r.found", 'lambda r: r["key"]', 'operator.itemgetter("key")']),
+        ]
+    )
+    function = t.define(
+        "KeyedProcessFunction",
+        open__context='self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))',
+        process_element__r_ctx=[
+            "count = (self.count.value() or 0) + 1",
+            "self.count.update(count)",
+            f"yield {s.shape.make('r.k', 'r.n', s.shape.make_part('count', s.shape.new_contents('r.n')))}",
+        ],
+    )
+    head = f"{s.name}.map(lambda r: {cls}({k}, {n})).key_by({t.rng.choice(keys)})"
+    t.add(f"{head}.process({function}(), {{t}})", s, **_keyed(t, s))
+
+
+@kind(order=Order.KEYED, factor=2)
+def one_closure_in_two_branches(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """A closure, or a function with a mutable default, which two operators have: each has its own memory."""
+    k, n = s.shape.k("r"), s.shape.n("r")
+    made = f"{t.name}_made"
+    body = [f"seen = kept.setdefault({k}, [])", f"seen.append({n})", f"return len(seen) % {t.rng.choice([2, 3])} == 1"]
+    if t.rng.random() < 0.5:
+        lines = ["kept = {}", "def check(r):", *(f"    {line}" for line in body), "return check"]
+    else:
+        lines = ["def check(r, kept={}):", *(f"    {line}" for line in body), "return check"]
+    t.definitions.append(f"def {made}():\n" + textwrap.indent("\n".join(lines), "    "))
+    check, other = f"{t.name}_check", f"{t.name}_other"
+    t.add(f"{s.name}.filter({check})", s)
+    t.call = f"{check} = {made}()\n{t.call}\n{other} = {s.name}.filter({check})"
+    t.outputs.append(replace(s, name=other))
+
+
+@kind(timed=True, exact=True)
+def process_with_the_watermark(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    """Each result says what the watermark is, and whether the record was late: also in front of the first shuffle,
+    however long epochs are."""
+    now = "max(ctx.timer_service().current_watermark(), -1)"
+    part = s.shape.make_part("now + late", s.shape.new_contents("now"))
+    body = [
+        f"now = {now}",
+        "late = 1000 * (ctx.timestamp() <= ctx.timer_service().current_watermark())",
+        f"yield {s.shape.make(s.shape.k('r'), s.shape.n('r'), part)}",
+    ]
+    function = t.define("ProcessFunction", process_element__r_ctx=body)
+    t.add(f"{s.name}.process({function}(), {{t}})", s)
+
+
+@kind(order=Order.KEYED, timed=True, exact=True)
+def keyed_process_with_the_watermark(t: Text, s: StreamInfo, _: StreamInfo) -> None:
+    now = "max(ctx.timer_service().current_watermark(), -1)"
+    new = s.shape.make(s.shape.k("r"), s.shape.n("r"), s.shape.make_part("now", s.shape.new_contents("now")))
+    function = t.define("KeyedProcessFunction", process_element__r_ctx=[f"now = {now}", f"yield {new}"])
+    t.add(f"{s.keyed}.process({function}(), {{t}})", s, **_keyed(t, s))
+
+
 @kind()
 def repartitioning(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     method = t.rng.choice(["rebalance", "rescale", "shuffle"])

@@ -17,6 +17,8 @@ import asyncio
 import copy
 import functools
 import itertools
+import operator
+import types
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
@@ -493,6 +495,15 @@ def _method(function: Any, name: str) -> Callable[..., Any]:
     return getattr(function, name, function)
 
 
+def _own(function: Any) -> Any:
+    """The copy of a function that one operator has, with its own defaults and variables of its closure."""
+    if not isinstance(function, types.FunctionType):
+        return copy.deepcopy(function)
+    cells = tuple(types.CellType(copy.deepcopy(cell.cell_contents)) for cell in function.__closure__ or ())
+    defaults = copy.deepcopy(function.__defaults__)
+    return types.FunctionType(function.__code__, function.__globals__, function.__name__, defaults, cells)
+
+
 class FunctionNode(Node):
     """An operator with a user function; it is also the context that the function gets, and its timer service.
 
@@ -513,7 +524,7 @@ class FunctionNode(Node):
         self.restart()
 
     def restart(self) -> None:
-        self.function = copy.deepcopy(self.program)
+        self.function = _own(self.program)
         if hasattr(self.function, "initialize_state"):
             self.function.initialize_state(self)
         if hasattr(self.function, "open"):
@@ -1250,6 +1261,7 @@ def names() -> dict[str, Any]:
         **{cls.__name__: cls for cls in (PurgingTrigger, CountEvictor, TimeEvictor, StateTtlConfig, Idle, Page)},
         "Types": _Anything(),
         "functools": functools,
+        "operator": operator,
     }
 
 

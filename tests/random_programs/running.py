@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+import operator
 import re
 import tempfile
 from collections import defaultdict
@@ -71,7 +72,7 @@ def names() -> dict[str, Any]:
         found.update({name: getattr(module, name) for name in module.__all__})
     found.update(At=lambda time_ms, value: StreamRecord(value, time_ms), Mark=Watermark, Pause=Pause, Idle=model.Idle)
     found.update(PagedSource=PagedSource, Page=Page, DeserializationSchema=DeserializationSchema)
-    return {**found, "Row": Row, "Time": Time, "Types": Types, "functools": functools}
+    return {**found, "Row": Row, "Time": Time, "Types": Types, "functools": functools, "operator": operator}
 
 
 class MarksIdleness(WatermarkGenerator):
