@@ -263,6 +263,9 @@ def _run(harness: ProgramTestHarness, restarts: list[tuple[str, int]]) -> None:
             harness.crash()
         with suppress(SimulatedCrash):
             harness.run_epoch()
+            if ("EPOCH_PREPARED", epoch) in restarts:
+                # an epoch that leaves nothing to commit is never prepared
+                harness.crash()
 
 
 def differences(source: str, found: Results, wanted: Results) -> list[str]:
