@@ -6,14 +6,17 @@ It keeps its data and its port over `stop` and `start`, so a test can take the b
 from __future__ import annotations
 
 import shutil
+import socket
+import struct
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -60,6 +63,7 @@ class KafkaBroker:
     """A broker on a free port of 127.0.0.1, with 512 MB of heap; topics are made only by `create_topic`.
 
     With `secured` it listens at a second port as well, for SASL_SSL with the mechanism PLAIN; see `SecuredListener`.
+    With `gated` it does so for clients that a `Gate` stands before.
 
     Example:
         with KafkaBroker() as broker:
@@ -68,10 +72,11 @@ class KafkaBroker:
             assert len(broker.consume("orders")) == 2
     """
 
-    def __init__(self, secured: bool = False) -> None:
+    def __init__(self, secured: bool = False, gated: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flinkish-kafka-"))
-        self.port, self._controller_port, secure_port = free_ports(3)
-        self.secured = SecuredListener(self.folder, secure_port) if secured else None
+        self.port, self._controller_port, further_port = free_ports(3)
+        self.secured = SecuredListener(self.folder, further_port) if secured else None
+        self.gate = Gate(further_port) if gated else None
         self._process: ProcessGroup | None = None
 
     @property
@@ -192,6 +197,8 @@ class KafkaBroker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()  # its data goes with it: nothing is left to shut down in order
+        if self.gate is not None:
+            self.gate.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _admin(self) -> AdminClient:
@@ -231,8 +238,8 @@ class KafkaBroker:
             "num.io.threads": "2",
             "log.cleaner.dedupe.buffer.size": str(4 * 1024 * 1024),
         }
-        if self.secured is not None:
-            for name, value in self.secured.properties().items():
+        for listener in (self.secured, self.gate):
+            for name, value in listener.properties().items() if listener else ():
                 settings[name] = f"{settings[name]},{value}" if name in settings else value
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
@@ -289,6 +296,125 @@ class SecuredListener:
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificate),
         }
+
+
+#: Kafka's number of the request that ends a transaction.
+END_TRANSACTION = 26
+
+
+class Gate:
+    """A proxy before a listener of its own, which can close the connection of a client at a request of one kind: before
+    the broker gets the request, or when it has done what it says and before the client gets the answer."""
+
+    def __init__(self, broker_port: int) -> None:
+        self._broker_port = broker_port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.bootstrap_servers = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        self._lock = threading.Lock()
+        self._planned: tuple[int, str] | None = None
+        self._stays_open = True
+        #: whether a connection has been closed since `close_at`
+        self.closed = threading.Event()
+        #: whether other clients are let in; without, the one whose connection was closed cannot try again
+        self.open = True
+        threading.Thread(target=self._accept, name="kafka-gate", daemon=True).start()
+
+    def properties(self) -> dict[str, str]:
+        """The broker's; what it has already is added to."""
+        return {
+            "listeners": f"GATED://127.0.0.1:{self._broker_port}",
+            "advertised.listeners": f"GATED://{self.bootstrap_servers}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GATED:PLAINTEXT",
+        }
+
+    def close_at(self, request: int, where: Literal["request", "answer"], stay_open: bool) -> None:
+        """Close one connection at the next request of this kind. ``stay_open``: the client can connect anew."""
+        self.closed.clear()
+        with self._lock:
+            self._planned = (request, where)
+            self._stays_open = stay_open
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self.open = False
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            if not self.open:
+                client.close()
+                continue
+            try:
+                broker = socket.create_connection(("127.0.0.1", self._broker_port))
+            except OSError:
+                client.close()
+                continue
+            #: the number of the request whose answer is not passed on
+            withheld: list[int] = []
+            for passing in (self._pass_requests, self._pass_answers):
+                threading.Thread(target=passing, args=(client, broker, withheld), daemon=True).start()
+
+    def _pass_requests(self, client: socket.socket, broker: socket.socket, withheld: list[int]) -> None:
+        with suppress(OSError):
+            while frame := _frame(client):
+                kind, number = struct.unpack(">h2xi", frame[4:12])
+                where = self._take_plan(kind)
+                if where == "request":
+                    self._close_as_planned(client, broker)
+                    return
+                if where == "answer":
+                    withheld.append(number)
+                broker.sendall(frame)
+        _close(client, broker)
+
+    def _pass_answers(self, client: socket.socket, broker: socket.socket, withheld: list[int]) -> None:
+        with suppress(OSError):
+            while frame := _frame(broker):
+                if withheld and struct.unpack(">i", frame[4:8])[0] == withheld[0]:
+                    self._close_as_planned(client, broker)
+                    return
+                client.sendall(frame)
+        _close(client, broker)
+
+    def _take_plan(self, kind: int) -> str | None:
+        """Where the connection is closed at a request of this kind; the plan is for one request."""
+        with self._lock:
+            if self._planned is None or self._planned[0] != kind:
+                return None
+            (_, where), self._planned = self._planned, None
+            return where
+
+    def _close_as_planned(self, *connections: socket.socket) -> None:
+        self.open = self._stays_open
+        _close(*connections)
+        self.closed.set()
+
+
+def _frame(connection: socket.socket) -> bytes:
+    """A request or an answer with its length; nothing at the end of the connection."""
+    head = _exactly(connection, 4)
+    return head + _exactly(connection, struct.unpack(">i", head)[0]) if head else b""
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            return b""
+        data += part
+    return data
+
+
+def _close(*connections: socket.socket) -> None:
+    for connection in connections:
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()
 
 
 def quoted(text: str) -> str:

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from tests.integration.matrix.program import Cell, PlannedMishap, run
 from tests.support.local_cluster import start_cluster_session
 from tests.support.spark_session import start_session
@@ -43,7 +45,13 @@ def main(options: dict[str, Any]) -> None:
 
 
 def obey(told: dict[str, Any]) -> dict[str, Any]:
-    """One run."""
+    """One run, or one statement."""
+    if "sql" in told:
+        session = SparkSession.getActiveSession()
+        assert session is not None
+        session.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
+        session.sql(told["sql"]).collect()
+        return {"error": None}
     mishap = PlannedMishap(**told["mishap"]) if told["mishap"] else None
     try:
         run(Cell(**told["cell"]), mishap)

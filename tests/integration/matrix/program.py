@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +113,7 @@ class Cell:
         kafka_servers: the addresses of both.
         records_per_epoch: the bound of an epoch.
         program: which one of ``SINKS_OF``.
+        settings: of the job, beyond those of all.
     """
 
     folder: str
@@ -123,6 +124,7 @@ class Cell:
     kafka_servers: str
     records_per_epoch: int = RECORDS_PER_EPOCH
     program: str = "first"
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def job_directory(self) -> Path:
@@ -173,7 +175,8 @@ def build(cell: Cell, mishap: PlannedMishap | None = None) -> StreamExecutionEnv
     source, sink = SOURCES[cell.source], SINKS[cell.sink]
     # whoever stands still is killed: Spark may be able to make up for it within the epoch, or the job begins it anew
     restarts = RESTARTS if mishap is not None and mishap.how == "hold" else {}
-    env = environment(cell.job_directory, flinkish__epoch__max_records_per_source=cell.records_per_epoch, **restarts)
+    bound = {"flinkish.epoch.max-records-per-source": cell.records_per_epoch}
+    env = environment(cell.job_directory, **{**bound, **restarts, **cell.settings})
     read = env.from_source(
         source.create(cell.input_place, cell.kafka_servers), WatermarkStrategy.no_watermarks(), "records"
     ).uid("records")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tests.integration.matrix import driver
 from tests.integration.matrix.program import Cell, PlannedMishap
@@ -38,7 +38,9 @@ class Session:
 
     def begin(self, cell: Cell, mishap: PlannedMishap | None = None) -> None:
         """Starts a run of the program."""
-        told = {"cell": asdict(cell), "mishap": asdict(mishap) if mishap else None}
+        self._tell({"cell": asdict(cell), "mishap": asdict(mishap) if mishap else None})
+
+    def _tell(self, told: dict[str, Any]) -> None:
         hidden = self._commands / "next"
         hidden.write_text(json.dumps(told))
         hidden.rename(self._commands / f"{self._next}.json")
@@ -78,6 +80,11 @@ class Session:
         """Runs the program, which must fail with an error that says so."""
         self.begin(cell)
         self.end(message)
+
+    def sql(self, statement: str) -> None:
+        """Runs a statement in its Spark session."""
+        self._tell({"sql": statement})
+        self.end()
 
     def executors(self) -> list[int]:
         """The process ids of the executors, once all are there."""

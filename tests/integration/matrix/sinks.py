@@ -79,17 +79,23 @@ def _in_database(place: str, servers: Servers) -> list[Output]:
 # ---------------------------------------------------------------------------------------------------- Delta
 
 
-def _in_delta_table(place: str, servers: Servers) -> list[Output]:
-    """By the table's log alone: the sink only appends."""
-    outputs: list[Output] = []
+def _in_delta_table(place: str, servers: Servers | None) -> list[Output]:
+    """By the table's log alone: the sink only appends. Files that OPTIMIZE has merged hold rows in no order."""
+    files: dict[str, list[Output]] = {}
+    merged: set[str] = set()
     for version in sorted(Path(place).glob("_delta_log/*.json")):
         actions = [json.loads(line) for line in version.read_text().splitlines()]
-        assert not any("remove" in action for action in actions), f"{version} removes files"
         for action in actions:
-            if "add" in action:
-                rows = pq.read_table(Path(place) / action["add"]["path"]).to_pylist()
-                outputs.extend(Output(*(row[name] for name in _COLUMNS)) for row in rows)
-    return outputs
+            if "remove" in action:
+                assert not action["remove"]["dataChange"], f"{version} removes rows"
+                del files[action["remove"]["path"]]
+            elif "add" in action:
+                path = action["add"]["path"]
+                rows = pq.read_table(Path(place) / path).to_pylist() if (Path(place) / path).exists() else []
+                files[path] = [Output(*(row[name] for name in _COLUMNS)) for row in rows]
+                merged |= set() if action["add"]["dataChange"] else {path}
+    outputs = [output for path, rows in files.items() for output in rows]
+    return sorted(outputs, key=lambda output: output.number) if merged else outputs
 
 
 # ---------------------------------------------------------------------------------------------------- files
@@ -105,10 +111,15 @@ def _in_files(place: str, servers: Servers) -> list[Output]:
 
 
 def _lines(folder: Path) -> Iterator[Output]:
-    found = [(match, path) for path in folder.glob("*/[!.]*") if (match := _PART_FILE.fullmatch(path.name))]
-    for _, path in sorted(found, key=lambda pair: (int(pair[0]["epoch"]), int(pair[0]["subtask"]))):
-        for line in path.read_text().splitlines():
+    for _, text in sorted(contents_of_parts(folder).items(), key=lambda part: (part[0][2], part[0][1])):
+        for line in text.splitlines():
             yield Output(*json.loads(line))
+
+
+def contents_of_parts(folder: Path) -> dict[tuple[str, int, int], str]:
+    """Name of the sink, subtask and epoch -> what the file holds."""
+    found = [(match, path) for path in folder.glob("*/[!.]*") if (match := _PART_FILE.fullmatch(path.name))]
+    return {(path.parent.name, int(match["subtask"]), int(match["epoch"])): path.read_text() for match, path in found}
 
 
 # ---------------------------------------------------------------------------------------------------- Kafka
@@ -127,7 +138,8 @@ def _kafka(place: str, kafka_servers: str, name: str) -> Sink:
     made = KafkaSink.builder().set_bootstrap_servers(kafka_servers).set_record_serializer(serializer.build())
     return (
         made.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
-        .set_transactional_id_prefix(f"{place}-{name}")
+        # all jobs of the matrix have the same one
+        .set_transactional_id_prefix(f"matrix-{name}")
         .build()
     )
 
