@@ -1,8 +1,8 @@
 """Key selectors that the engine makes of those of the program, and which keys must travel with their records.
 
 Rule: a key of a declared type is what Flink's serializer would make of it, or None: PyFlink's keys are fields of a Row,
-which may be null whatever their type. Most keys are of that type already, so a
-whole batch is checked before any of its keys is converted.
+which may be null whatever their type. Where the serializer would make one key of several, the key is an error. Most
+keys are of that type already, so a whole batch is checked before any of its keys is converted.
 
 Rule: the receiver of a record uses the key by which the sender has chosen the receiver, as in Flink. It calls the
 selector again only if that is known to read fields and nothing else (`can_be_repeated`). The keys of all other
@@ -17,6 +17,7 @@ from typing import Any
 
 from flinkish.common.arguments import result_of_each
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.base import Mismatch, nullable_list
 from flinkish.errors import InternalError
 from flinkish.runtime.code_scan import only_reads_fields
 
@@ -33,7 +34,8 @@ class TypedKeySelector:
 
     def __init__(self, select: Callable[[Any], Any], key_type: TypeInformation) -> None:
         self._select = select
-        self._key_type = key_type
+        self._key_type = key_type.for_keys()
+        self._convert_list = nullable_list(self._key_type)
         #: a key of this class and within these bounds needs no conversion; if the class is None, every key does
         self._plain: type | None = None
         self._bounds: tuple[int, int] | None = None
@@ -62,8 +64,15 @@ class TypedKeySelector:
         if set(map(type, keys)) == {self._plain}:
             if self._bounds is None or self._bounds[0] <= min(keys) and max(keys) <= self._bounds[1]:
                 return keys
-        convert = self._key_type.convert
-        return [None if key is None else convert(key, "the key") for key in keys]
+        if self._convert_list is None:
+            return keys
+        try:
+            return self._convert_list(keys)
+        except Mismatch as mismatch:
+            for key in keys:
+                if key is not None:
+                    self._key_type.convert(key, "the key")
+            raise InternalError("a key fits its type, and its batch does not") from mismatch
 
 
 class EitherKeySelector:
