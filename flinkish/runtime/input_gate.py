@@ -359,7 +359,7 @@ class InputGate:
             if keys is not None:
                 values = KeyedBatch(values, keys)
             # a batch holds only records of the same kind
-            kind = 2 * entry.input_index + (timestamps is not None)
+            kind = 4 * entry.input_index + 2 * (keys is not None) + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:
                 kind = ALONE if len(buffer.payload) <= LARGE_BYTES * len(values) else LARGE
             if values:

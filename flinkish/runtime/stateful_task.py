@@ -24,6 +24,7 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
 )
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, vertex_of
+from flinkish.runtime.operator_chain import own_keys
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -231,7 +232,8 @@ class StatefulTask(Task, TaskLife):
 
     def _take_in(self, buffers: list[Buffer]) -> None:
         """Restore the state in these rows of a savepoint."""
-        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask)
+        own = own_keys(self.vertex, self.subtask)
+        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask, own)
         for buffer in buffers:
             rows.take_in(*decode_columns(buffer.payload, self.job.classes))
         rows.end()

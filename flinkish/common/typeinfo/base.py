@@ -195,6 +195,10 @@ class _Lossless(TypeInformation):
 
         return convert_keys
 
+    @property
+    def is_flat(self) -> bool:
+        return self._declared.is_flat
+
     def arrow_type(self) -> pa.DataType:
         return self._declared.arrow_type()
 

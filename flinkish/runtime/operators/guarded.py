@@ -22,7 +22,7 @@ from flinkish.common.detach import detached, handed_over
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError, message_of
+from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import KeyedBatch, thawed
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
@@ -259,7 +259,9 @@ class GuardedOperator(StreamOperator):
         """Undo the running call. Raises the error again if it does not come from the user's function."""
         self._log.undo()
         self._held.take_back()
-        if isinstance(error, MemoryError) or isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
+        if isinstance(error, (MemoryError, InvalidKeyError)):
+            raise error
+        if isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
             raise error
 
     def _key_of(self, record: Any, input_index: int) -> Any:
