@@ -93,7 +93,7 @@ class OwnKeys:
     ``limit`` keys, too many to remember, only a sample of such keys is checked.
     """
 
-    def __init__(self, subtask: int, parallelism: int, max_parallelism: int, where: str, limit: int = 16_384) -> None:
+    def __init__(self, subtask: int, parallelism: int, max_parallelism: int, where: str, limit: int = 2_048) -> None:
         self._subtask = subtask
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism

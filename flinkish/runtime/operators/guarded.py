@@ -25,7 +25,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import KeyedBatch, thawed
-from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
+from flinkish.runtime.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
 from flinkish.runtime.side_outputs import emit
 from flinkish.runtime.state.undo_log import UndoLog
@@ -333,10 +333,12 @@ class GuardedOperator(StreamOperator):
         self._inner.begin_epoch()
 
     def save(self) -> Any:
-        return self._budget.save()
+        left = self._budget.save()
+        return None if left is None else (ERROR_BUDGET, left)
 
     def restore(self, saved: Any) -> None:
-        self._budget.restore(saved)
+        # earlier versions have stored the number alone
+        self._budget.restore(saved[1] if isinstance(saved, tuple) else saved)
 
     def end_split(self) -> None:
         self._inner.end_split()
