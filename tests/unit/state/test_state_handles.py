@@ -284,6 +284,16 @@ def test_a_state_that_is_declared_again_with_another_type_is_refused() -> None:
         backend.partitioned_state(ValueStateDescriptor("n", Types.STRING()))
 
 
+@pytest.mark.parametrize("name", ["__ttl__/count", "__timers__/user", "__watermark__"])
+@pytest.mark.parametrize("ttl", [False, True])
+def test_a_state_whose_name_would_be_read_as_one_of_the_engine_is_refused(name: str, ttl: bool) -> None:
+    descriptor = ValueStateDescriptor(name, Types.LONG())
+    if ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    with pytest.raises(StateAccessError, match=f"the state name '{name}' is one of the engine's own"):
+        KeyedStateBackend("operator 'counts'").partitioned_state(descriptor)
+
+
 def test_state_outside_of_records_and_timers_is_refused() -> None:
     backend = KeyedStateBackend("operator 'counts'")
     state: Any = backend.partitioned_state(DESCRIPTORS["value"])
