@@ -57,8 +57,7 @@ def partitioner_of(edge: StreamEdge, graph: StreamGraph) -> Partitioner:
         ProgramError: the program chose forward between operators of different parallelisms.
     """
     if edge.key_selector is not None:
-        sends_keys = edge.target.keyed and not can_be_repeated(edge.key_selector)
-        return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target), sends_keys)
+        return KeyGroupPartitioner(edge.key_selector, graph.max_parallelism_of(edge.target), edge.target.keyed)
     same = graph.parallelism_of(edge.source) == graph.parallelism_of(edge.target)
     if edge.partitioner is None:
         return ForwardPartitioner() if same else RebalancePartitioner()

@@ -79,6 +79,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
     """The settings that tasks need, from the configuration."""
     return JobSettings(
         source_batch_size=configuration.get(flinkish.SOURCE_BATCH_SIZE),
+        ignore_unclaimed_state=configuration.get(execution.STATE_RECOVERY_IGNORE_UNCLAIMED_STATE),
         source_max_record_bytes=configuration.get(flinkish.SOURCE_MAX_RECORD_BYTES),
         buffer_max_records=configuration.get(flinkish.BUFFER_MAX_RECORDS),
         buffer_max_bytes=configuration.get(flinkish.BUFFER_MAX_BYTES),

@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.detach import SHARED
 from flinkish.common.types import Row
@@ -32,34 +32,58 @@ _OWN = "flinkish"
 
 #: The instructions of a function that returns its argument, fields of it, constants, or tuples of these. The names are
 #: those of all supported versions of Python.
-_READING = frozenset(
-    "RESUME NOP LOAD_CONST LOAD_SMALL_INT LOAD_ATTR BINARY_SUBSCR BUILD_TUPLE RETURN_VALUE RETURN_CONST".split()
-)
+_READING = frozenset("RESUME NOP LOAD_CONST LOAD_SMALL_INT BUILD_TUPLE RETURN_VALUE RETURN_CONST".split())
 _READING_ARGUMENT = frozenset({"LOAD_FAST", "LOAD_FAST_BORROW"})
 
 
-def only_reads_fields(function: Any) -> bool:
-    """Whether a function of one argument, or a method of one, is known to return nothing but its argument, fields of it
-    by constant names and positions, constants, or tuples of these.
+class FieldsRead(NamedTuple):
+    """The fields of its argument that a function reads: attributes by name, and whether it reads any by ``[...]``."""
 
-    >>> only_reads_fields(lambda record: (record["user"], record[0].name)), only_reads_fields(lambda record: hash(1))
-    (True, False)
+    attributes: frozenset[str]
+    items: bool
+
+
+def only_reads_fields(function: Any) -> FieldsRead | None:
+    """The fields that a function of one argument, or a method of one, reads, if it is known to return nothing but its
+    argument, fields of it by constant names and positions, constants, or tuples of these. Else None.
+
+    Whether reading a field runs code of the program depends on the class of the argument. Fields of fields do not
+    count, as their classes are not known even if that of the argument is.
+
+    >>> only_reads_fields(lambda record: (record["user"], record[0])), only_reads_fields(lambda record: hash(1))
+    (FieldsRead(attributes=frozenset(), items=True), None)
     """
     arguments = 1
     if isinstance(function, types.MethodType):
         function, arguments = function.__func__, 2
     if not isinstance(function, types.FunctionType) or function.__code__.co_argcount != arguments:
-        return False
+        return None
     code = function.__code__
     argument = code.co_varnames[arguments - 1]
-    return all(
-        instruction.opname in _READING
-        or instruction.opname in _READING_ARGUMENT
-        and instruction.argval == argument
-        or instruction.opname == "BINARY_OP"
-        and instruction.argrepr == "[]"
-        for instruction in dis.get_instructions(code)
-    )
+    attributes, items = set(), False
+    #: the instructions that have put the values on the stack, as far as a field may be read of them
+    before: list[dis.Instruction | None] = [None, None]
+    for instruction in dis.get_instructions(code):
+        name = instruction.opname
+        if name == "LOAD_ATTR" and _is_argument(before[-1], argument):
+            attributes.add(instruction.argval)
+        elif name == "BINARY_SUBSCR" or name == "BINARY_OP" and instruction.argrepr == "[]":
+            index = before[-1]
+            if index is None or not _is_argument(before[-2], argument):
+                return None
+            if index.opname not in ("LOAD_CONST", "LOAD_SMALL_INT") or type(index.argval) not in (int, str):
+                return None
+            items = True
+        elif name not in _READING and not _is_argument(instruction, argument):
+            return None
+        if name not in ("RESUME", "NOP"):
+            before = [before[-1], instruction]
+    return FieldsRead(frozenset(attributes), items)
+
+
+def _is_argument(instruction: dis.Instruction | None, argument: str) -> bool:
+    """Whether an instruction loads the argument."""
+    return instruction is not None and instruction.opname in _READING_ARGUMENT and instruction.argval == argument
 
 
 def mentioned_names(user_object: Any) -> set[str]:

@@ -6,8 +6,8 @@ whose outcome is unknown, is repeated with the same content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
@@ -45,6 +45,8 @@ class EpochCommit:
     fence: Fence = NO_FENCE
     #: where committables lie that are not in the buffers themselves; None if all of them are
     files: EpochFiles | None = None
+    #: number of a sink -> the uid that it had when the epoch was prepared, if that was another one
+    uids: Mapping[int, str] = field(default_factory=dict)
 
     def commit(self, sink_id: int, subtask: int, buffers: Iterable[bytes]) -> CommitReport:
         """Commit the committables of one subtask of a writer sink.
@@ -79,7 +81,7 @@ class EpochCommit:
         return CommitContext(
             job_id=self.job.job_id,
             job_name=self.job.name,
-            sink_uid=sink.uid,
+            sink_uid=self.uids.get(sink.id, sink.uid),
             sink_name=sink.name,
             epoch=self.epoch,
             epoch_time_ms=self.time_ms,
@@ -94,7 +96,7 @@ def commit_of(
     job: JobDescriptor, prepared: PreparedEpoch, fence: Fence = NO_FENCE, files: EpochFiles | None = None
 ) -> EpochCommit:
     """The commit of a prepared epoch."""
-    return EpochCommit(job, prepared.epoch, prepared.time_ms, prepared.end_of_input, fence, files)
+    return EpochCommit(job, prepared.epoch, prepared.time_ms, prepared.end_of_input, fence, files, prepared.uids(job))
 
 
 def check_sinks(job: JobDescriptor, last_epoch: int, session: Any = None) -> None:

@@ -171,6 +171,10 @@ class JobSettings:
     """The part of the configuration that every task needs."""
 
     source_batch_size: int = 1_000
+    #: whether stored state of operators that the program does not have is given up
+    ignore_unclaimed_state: bool = False
+    #: the uids of operators whose state an earlier start has given up
+    given_up: tuple[str, ...] = ()
     source_max_record_bytes: int = 64 * 1024 * 1024
     buffer_max_records: int = 20_000
     buffer_max_bytes: int = 16 * 1024 * 1024

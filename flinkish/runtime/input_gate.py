@@ -84,7 +84,12 @@ def by_edge(origin: str, edge: int) -> str:
 
 def is_whole_source(origin: str) -> bool:
     """Whether an origin stands for all splits of a source."""
-    return origin.endswith(f"/{WHOLE_SOURCE}")
+    return _unit_of(origin) == WHOLE_SOURCE
+
+
+def _unit_of(origin: str) -> str:
+    """The split or the subtask that an origin names; a split's name may be a path."""
+    return origin.partition("/")[2]
 
 
 def _edge_of(origin: str) -> str:
@@ -298,7 +303,7 @@ class InputGate:
     def _with_expected(self, present: set[str]) -> dict[str, OriginProgress]:
         """The progress of the known origins and of those that are expected but have never sent anything; the idleness
         of the latter is measured from now on."""
-        unknown = [origin for origin in self._known if origin.endswith(f"/{_UNKNOWN}")]
+        unknown = [origin for origin in self._known if _unit_of(origin) == _UNKNOWN]
         seen = {_edge_of(origin) for origin in present.union(self._known).difference(unknown)}
         ended = {vertex_of(origin) for origin in self._known if is_whole_source(origin)}
         known = dict(self._known)
@@ -354,7 +359,7 @@ class InputGate:
             if keys is not None:
                 values = KeyedBatch(values, keys)
             # a batch holds only records of the same kind
-            kind = 2 * entry.input_index + (timestamps is not None)
+            kind = 4 * entry.input_index + 2 * (keys is not None) + (timestamps is not None)
             if len(buffer.payload) > self._joined.most_buffer_bytes:
                 kind = ALONE if len(buffer.payload) <= LARGE_BYTES * len(values) else LARGE
             if values:

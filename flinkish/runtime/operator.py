@@ -177,6 +177,10 @@ class StreamOperator(ABC):
         """Release all resources, and close user functions that ``close`` did not reach. Always called once."""
 
 
+#: Marks what an operator with ``on_error`` saves.
+ERROR_BUDGET = "error budget of on_error"
+
+
 class OperatorFactory(Protocol):
     """Creates one operator instance per subtask, in the worker. It is small, and cloudpickle can pickle it."""
 

@@ -25,6 +25,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import UnserializableFunctionError, failures_of_user_code, message_of
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.list_keys import OwnKeys, ReceivedKeys
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
 from flinkish.runtime.operator_listener import OperatorListener
@@ -166,6 +167,14 @@ def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | 
 
 def _copied(timestamps: list[int] | None) -> list[int] | None:
     return None if timestamps is None else list(timestamps)
+
+
+def own_keys(vertex: VertexDescriptor, subtask: int) -> OwnKeys | None:
+    """The check that keys belong to a subtask of a keyed vertex; None if all keys do."""
+    if not vertex.keyed or vertex.parallelism == 1:
+        return None
+    where = f"operator '{vertex.head.name}' (uid {vertex.head.uid})"
+    return OwnKeys(subtask, vertex.parallelism, vertex.max_parallelism, where)
 
 
 class OperatorChain:
@@ -318,12 +327,18 @@ class OperatorChain:
             metrics=self.metrics[descriptor.uid],
             keyed_state=keyed if index == 0 else None,
             operator_state=self.states[descriptor.uid],
-            key_selectors=self.vertex.key_selectors if index == 0 else (),
+            key_selectors=self._key_selectors(subtask) if index == 0 else (),
             job_parameters=settings.job_parameters,
             cached_files=settings.cached_files,
             accumulators=self.accumulators.operators[descriptor.uid],
             configuration=settings.configuration,
         )
+
+    def _key_selectors(self, subtask: int) -> tuple[Callable[[Any], Any], ...]:
+        """The key selectors of the vertex, with the check that their keys belong to the subtask."""
+        own = own_keys(self.vertex, subtask)
+        selectors = self.vertex.key_selectors
+        return selectors if own is None else tuple(ReceivedKeys(selector, own) for selector in selectors)
 
     def open(self, restored_epoch: int | None = None, restored: bool = False) -> None:
         """Initialize the state of each operator and open it, from the last operator to the first.

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 from flinkish.errors import InvalidKeyError, ProgramError
 from flinkish.runtime.key_groups import KeyCache, unhashable_key
 from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.typed_keys import selected
+from flinkish.runtime.typed_keys import Repetition, selected
 
 
 class Bucket:
@@ -219,30 +219,36 @@ class ShufflePartitioner(Partitioner):
 
 @dataclass(frozen=True)
 class KeyGroupPartitioner(Partitioner):
-    """Sends to the subtask that owns the key group of the record's key. ``sends_keys``: the keys travel with the
-    records (`flinkish.runtime.typed_keys`)."""
+    """Sends to the subtask that owns the key group of the record's key. ``keyed``: the receiver needs the keys, which
+    travel with the records unless it can find them itself (`flinkish.runtime.typed_keys.Repetition`)."""
 
     key_selector: Callable[[Any], Any]
     max_parallelism: int
-    sends_keys: bool = False
+    keyed: bool = False
     ship_strategy = "HASH"
 
     def bind(self, sender: Sender) -> Spread:
-        return _KeyGroupSpread(self, sender)
+        return KeyGroupSpread(self, sender)
 
 
-class _KeyGroupSpread:
+class KeyGroupSpread:
     """The working form of `KeyGroupPartitioner`, which is the hottest loop of a sender: it takes one dictionary look-up
     and one ``append`` per record."""
 
     def __init__(self, partitioner: KeyGroupPartitioner, sender: Sender) -> None:
         self._selector = partitioner.key_selector
-        self._sends_keys = partitioner.sends_keys
+        self._repetition = Repetition(self._selector) if partitioner.keyed else None
+        #: whether the keys travel with the records; the writer switches it on, for the rest of an epoch
+        self.sends_keys = False
         self._parallelism = sender.target_parallelism
         self._max_parallelism = partitioner.max_parallelism
         self._where = sender.where
         self._bound_to: list[Bucket] | None = None
         self._bind([])
+
+    def must_send_keys(self, values: list[Any]) -> bool:
+        """Whether the keys must travel with these records, and do not do so yet."""
+        return not self.sends_keys and self._repetition is not None and not self._repetition.holds_for(values)
 
     def _bind(self, buckets: list[Bucket]) -> None:
         """Make the caches for one list of buckets: they hold the buckets or their ``append`` methods, not indices."""
@@ -260,13 +266,13 @@ class _KeyGroupSpread:
 
     def _spread(self, values: list[Any], timestamps: list[int] | None) -> None:
         keys = selected(self._selector, values, self._where)
-        cache = self._appends if timestamps is None and not self._sends_keys else self._buckets
+        cache = self._appends if timestamps is None and not self.sends_keys else self._buckets
         try:
             targets = cache.places(keys)
         except TypeError:
             # some keys are lists, or tuples with a list in them
             targets = [cache[frozen(key)] for key in keys]
-        if self._sends_keys:
+        if self.sends_keys:
             for value, key, bucket in zip(values, keys, targets, strict=True):
                 bucket.append(value)
                 bucket.append_key(key)

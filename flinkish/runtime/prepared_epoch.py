@@ -14,19 +14,25 @@ from __future__ import annotations
 
 import base64
 import posixpath
+import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
+from flinkish.core.sink import Sink
 from flinkish.errors import FencedError, IncompatibleJobError
 from flinkish.runtime.buffer import decode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_of
 from flinkish.runtime.epoch_files import damaged_output
 
 _SUFFIX = ".json"
+
+#: The identity of a sink with a generated uid: the uid and the destination (`SinkDescriptor.identity`).
+_GENERATED = re.compile(r"([a-z0-9-]+-[0-9]+): (.+)", re.DOTALL)
 
 #: Version of the format of the file.
 FORMAT_VERSION = 3
@@ -59,8 +65,14 @@ class PreparedEpoch:
         for data in self.committables:
             header = decode(data).header
             found[sink_of(header.vertex), header.subtask].append(data)
-        numbers = {number: sink_of_identity(job, self.sinks[number], self.epoch).id for number, _ in found}
+        numbers = {number: sink_of_identity(job, self.sinks[number], self.epoch, self.sinks).id for number, _ in found}
         return sorted((numbers[sink], subtask, buffers) for (sink, subtask), buffers in found.items())
+
+    def uids(self, job: JobDescriptor) -> dict[int, str]:
+        """The number of a sink in this job -> its uid when the epoch was prepared, of the sinks whose generated uid has
+        changed since: a part that is committed already was committed under that one."""
+        found = ((_sink_that_moved(job, identity, self.sinks), identity) for identity in self.sinks)
+        return {sink.id: _generated(identity)[0] for sink, identity in found if sink is not None}
 
 
 def identities_of(job: JobDescriptor) -> tuple[str, ...]:
@@ -68,8 +80,9 @@ def identities_of(job: JobDescriptor) -> tuple[str, ...]:
     return tuple(sink.identity for sink in job.sinks)
 
 
-def sink_of_identity(job: JobDescriptor, identity: str, epoch: int) -> SinkDescriptor:
-    """The sink of the program that an epoch, which an earlier program has prepared, has something for.
+def sink_of_identity(job: JobDescriptor, identity: str, epoch: int, before: Sequence[str] = ()) -> SinkDescriptor:
+    """The sink of the program that an epoch, which an earlier program with the sinks ``before`` has prepared, has
+    something for.
 
     Raises:
         IncompatibleJobError: the program has no such sink.
@@ -77,6 +90,9 @@ def sink_of_identity(job: JobDescriptor, identity: str, epoch: int) -> SinkDescr
     for sink in job.sinks:
         if sink.identity == identity:
             return sink
+    moved = _sink_that_moved(job, identity, before)
+    if moved is not None:
+        return moved
     raise IncompatibleJobError(
         f"epoch {epoch} is prepared and has output for the sink '{identity}', which the program does not have",
         where=f"job '{job.name}', epoch {epoch}",
@@ -85,6 +101,26 @@ def sink_of_identity(job: JobDescriptor, identity: str, epoch: int) -> SinkDescr
         hint="start the program as it was in this directory once more: it commits the epoch; stop it, then change its "
         "sinks (give each a uid of its own)",
     )
+
+
+def _sink_that_moved(job: JobDescriptor, identity: str, before: Sequence[str]) -> SinkDescriptor | None:
+    """The sink of the program that writes to where the one of this identity did, if its generated uid has changed, as
+    those of operators behind a new one do. None: there is none, or several, or it does not say where it writes to."""
+    destination = _generated(identity)[1]
+    if not destination or [_generated(other)[1] for other in before].count(destination) != 1:
+        return None
+    if any(sink.identity == identity for sink in job.sinks):
+        return None
+    same = [sink for sink in job.sinks if _generated("" if sink.uid_given else sink.identity)[1] == destination]
+    if len(same) != 1 or type(same[0].sink)._destination is Sink._destination:
+        return None
+    return same[0]
+
+
+def _generated(identity: str) -> tuple[str, str]:
+    """The uid and the destination in the identity of a sink with a generated uid; of another one, two empty texts."""
+    match = _GENERATED.fullmatch(identity)
+    return (match[1], match[2]) if match else ("", "")
 
 
 class PreparedEpochs:

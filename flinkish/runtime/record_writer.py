@@ -19,7 +19,7 @@ from flinkish.runtime.buffer import (
 )
 from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
-from flinkish.runtime.partitioners import Bucket, Sender, Spread, reachable
+from flinkish.runtime.partitioners import Bucket, KeyGroupSpread, Sender, Spread, reachable
 from flinkish.runtime.pickling import dumps
 
 #: A callable that is given (target vertex, target subtask, encoded buffer).
@@ -83,6 +83,7 @@ class RecordWriter:
         self._limit: int | None = None
         self._sender = sender
         self._spread = edge.partitioner.bind(sender)
+        self._by_key = self._spread if isinstance(self._spread, KeyGroupSpread) else None
         self._epoch = 0
         self._buckets = [Bucket() for _ in range(edge.target_parallelism)]
         self._reach = range(edge.target_parallelism) if from_source else reachable(edge.partitioner, sender)
@@ -135,6 +136,10 @@ class RecordWriter:
         """Put a batch into the buckets, and send these as buffers whenever they are full."""
         if (timestamps is not None) is not self._timestamped:
             timestamps = self._align_timestamps(values, timestamps)
+        if self._by_key is not None and self._by_key.must_send_keys(values):
+            # of the records of a buffer all have keys, or none has
+            self._flush(at_barrier=False)
+            self._by_key.sends_keys = True
         self._state.active = True
         self.records += len(values)
         limit = self._limit or self._first_limit(values)
@@ -252,6 +257,8 @@ class RecordWriter:
         self._origin = ""
         self._timestamped = None
         self._limit = None
+        if self._by_key is not None:
+            self._by_key.sends_keys = False
 
     def _flush(self, at_barrier: bool, last: bool = False) -> None:
         self._stamp()

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import IncompatibleJobError
 from flinkish.runtime.buffer import Buffer, BufferKind, place
 from flinkish.runtime.deployment import (
     CHANGELOG_VERTEX,
@@ -24,6 +25,8 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
 )
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, vertex_of
+from flinkish.runtime.operator import ERROR_BUDGET
+from flinkish.runtime.operator_chain import own_keys
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
@@ -167,10 +170,36 @@ class StatefulTask(Task, TaskLife):
             self._to_restore.pop()
             left -= file.size_bytes
         if not self._to_restore:
+            self._check_claimed()
             self.operator_states.take_in()
             self._to(TaskState.RUNNING)
             if self.directory is not None and self.directory.keeps_copies:
                 _LOG.info("%s is restored: %d files fetched, %d bytes", self.name, *self._fetched())
+
+    def _check_claimed(self) -> None:
+        """Check that the operators of all stored state that belongs to no key are in the chain, or that their state was
+        given up. The driver compares the programs, too, but what is stored is certain.
+
+        Raises:
+            IncompatibleJobError: they are not; nothing has changed then.
+        """
+        settings, unclaimed = self.job.settings, self.operator_states.unclaimed
+        for uid, (value, _) in self.share.header.saved.items():
+            if uid not in self.chain.states and isinstance(value, tuple) and value[0] == ERROR_BUDGET:
+                unclaimed.setdefault(uid, []).append(ERROR_BUDGET)
+        texts = [f"'{uid}' ({', '.join(sorted(set(names)))})" for uid, names in sorted(unclaimed.items())]
+        if not unclaimed or unclaimed.keys() <= set(settings.given_up):
+            return
+        if settings.ignore_unclaimed_state:
+            _LOG.warning("%s gives up the state of operators that it does not have: %s", self.name, ", ".join(texts))
+            return
+        raise IncompatibleJobError(
+            f"the task holds state of operators that the program does not have in it: {', '.join(texts)}",
+            where=f"job '{self.job.name}', task '{self.name}'",
+            expected="the same stateful operators in the same tasks as before",
+            hint="give each operator the uid and the place that it had; or allow the state to be given up "
+            "(-n / --allowNonRestoredState, execution.state-recovery.ignore-unclaimed-state: true)",
+        )
 
     def close_clean(self) -> None:
         """Close the task at its normal end, with its functions."""
@@ -231,7 +260,8 @@ class StatefulTask(Task, TaskLife):
 
     def _take_in(self, buffers: list[Buffer]) -> None:
         """Restore the state in these rows of a savepoint."""
-        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask)
+        own = own_keys(self.vertex, self.subtask)
+        rows = SavepointRows(self.chain.states, self.vertex.head.uid, self.keyed_state, self.subtask, own)
         for buffer in buffers:
             rows.take_in(*decode_columns(buffer.payload, self.job.classes))
         rows.end()

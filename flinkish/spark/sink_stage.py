@@ -7,7 +7,7 @@ committed: its plan does not run, and its state is what the run that prepared it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,7 @@ class CommitFunction:
     time_ms: int
     end_of_input: bool
     targets: tuple[Target, ...]
+    uids: Mapping[int, str]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Commit the targets whose positions are the rows of one Spark partition, one after the other."""
@@ -78,7 +79,7 @@ class CommitFunction:
     def _commit(self, sink: int, subtask: int, buffers: list[bytes]) -> pa.RecordBatch:
         self.deployment.begin_task()
         job, fence, files = self.deployment.job(), self.deployment.fence, self.deployment.files
-        commit = EpochCommit(job, self.epoch, self.time_ms, self.end_of_input, fence, files)
+        commit = EpochCommit(job, self.epoch, self.time_ms, self.end_of_input, fence, files, self.uids)
         report = commit.commit(sink, subtask, buffers)
         return pa.RecordBatch.from_pylist([report.__dict__], schema=_COMMIT_ARROW)
 
@@ -230,8 +231,9 @@ class _SparkEpoch(EpochSteps):
         return reports
 
     def _commit_in_executors(self, session: Any, prepared: PreparedEpoch, targets: list[Target]) -> list[CommitReport]:
+        uids = prepared.uids(self.job)
         function = CommitFunction(
-            self._deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets)
+            self._deployment, prepared.epoch, prepared.time_ms, prepared.end_of_input, tuple(targets), uids
         )
         names = [self.job.sink(number).name for number in dict.fromkeys(target[0] for target in targets)]
         with described_jobs(session, self._description_of_commit(prepared.epoch, names)):

@@ -62,7 +62,8 @@ STATE_RECOVERY_IGNORE_UNCLAIMED_STATE: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description(
-        "Allow a savepoint to hold state of operators that the program no longer has; that state is dropped."
+        "Allow a savepoint or the job directory to hold state of operators that the program no longer has; that state "
+        "is dropped."
     )
     .with_deprecated_keys("execution.savepoint.ignore-unclaimed-state")
 )

@@ -103,6 +103,11 @@ class TypeInformation(abc.ABC):
         convert = self._convert
         return lambda values: [convert(value) for value in values]
 
+    def for_keys(self) -> TypeInformation:
+        """This type for values that are told apart by what they are converted to, such as keys: a value that would
+        become another one (a number that wraps or is rounded) does not fit, as two keys could become one."""
+        return _Lossless(self)
+
     @property
     def is_flat(self) -> bool:
         """Whether no part of a value can change, because all parts are numbers, texts, dates and the like: a tuple of
@@ -162,6 +167,46 @@ class TypeInformation(abc.ABC):
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self._parts()))
+
+
+class _Lossless(TypeInformation):
+    """A type without parts for keys (`TypeInformation.for_keys`)."""
+
+    def __init__(self, declared: TypeInformation) -> None:
+        self._declared = declared
+
+    def _convert(self, value: Any) -> Any:
+        converted = self._declared._convert(value)
+        # a NaN is none of the keys that could become one: it is refused as a key
+        if converted is value or converted == value or value != value:
+            return converted
+        raise Mismatch(value, f"a key that stays the same: it would become {abbreviated(converted)}, as others do")
+
+    def _list_converter(self) -> ListConverter | None:
+        convert_list = self._declared._list_converter()
+        if convert_list is None:
+            return None
+
+        def convert_keys(values: list[Any]) -> list[Any]:
+            converted = convert_list(values)
+            if converted is values or converted == values:
+                return converted
+            return [self._convert(value) for value in values]
+
+        return convert_keys
+
+    @property
+    def is_flat(self) -> bool:
+        return self._declared.is_flat
+
+    def arrow_type(self) -> pa.DataType:
+        return self._declared.arrow_type()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return (self._declared,)
+
+    def __repr__(self) -> str:
+        return repr(self._declared)
 
 
 @dataclass(frozen=True)

@@ -200,6 +200,14 @@ class DecimalTypeInfo(BasicTypeInfo):
         return f"DecimalTypeInfo({self._precision}, {self._scale})"
 
 
+def for_map_keys(declared: TypeInformation) -> TypeInformation:
+    """The type to which the keys of a map in state are converted: `TypeInformation.for_keys`, but FLOAT keys are not
+    rounded to 32 bits."""
+    if isinstance(declared, BasicTypeInfo) and declared._basic_type is BasicType.FLOAT:
+        return BasicTypeInfo(BasicType.DOUBLE).for_keys()
+    return declared.for_keys()
+
+
 def _whole(value: Any) -> int:
     try:
         return index(value)  # int, bool and numpy's integers; neither floats nor texts

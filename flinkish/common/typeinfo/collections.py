@@ -7,6 +7,7 @@ coders; an array of bytes comes out as ``bytes``. Only primitive arrays may not 
 from __future__ import annotations
 
 from array import array
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated, check_instance
@@ -39,6 +40,11 @@ class _SequenceTypeInfo(TypeInformation):
     @property
     def elem_type(self) -> TypeInformation:
         return self._element_type
+
+    def for_keys(self) -> TypeInformation:
+        made = copy(self)
+        made._element_type = self._element_type.for_keys()
+        return made
 
     def _convert(self, value: Any) -> Any:
         items = _items(value)
@@ -135,6 +141,9 @@ class MapTypeInfo(TypeInformation):
             check_instance(declared, TypeInformation, "a type of the map is", "Types.MAP()", "such as Types.INT()")
         self._key_type_info = key_type_info
         self._value_type_info = value_type_info
+
+    def for_keys(self) -> TypeInformation:
+        return MapTypeInfo(self._key_type_info.for_keys(), self._value_type_info.for_keys())
 
     def _convert(self, value: Any) -> Any:
         if not isinstance(value, dict):

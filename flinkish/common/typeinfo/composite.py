@@ -8,6 +8,7 @@ may be None, fields of a Tuple may not. No field is dropped silently: an unknown
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated, check_instance
@@ -27,6 +28,8 @@ def default_names(count: int) -> list[str]:
 class _CompositeTypeInfo(TypeInformation):
     _field_types: list[TypeInformation]
     _names: list[str]
+    #: whether an object must have no other attributes than the fields
+    _whole = False
 
     def __init__(self, field_types: Sequence[TypeInformation], names: Sequence[str] | None = None) -> None:
         self._field_types = list(field_types)
@@ -42,6 +45,12 @@ class _CompositeTypeInfo(TypeInformation):
 
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types
+
+    def for_keys(self) -> TypeInformation:
+        made = copy(self)
+        made._field_types = [field_type.for_keys() for field_type in self._field_types]
+        made._whole = True
+        return made
 
     @property
     def is_flat(self) -> bool:
@@ -150,6 +159,8 @@ class RowTypeInfo(_CompositeTypeInfo):
                 raise Mismatch(value, f"no other keys than {', '.join(self._names)}, but there is {unknown[0]!r}")
             return [value.get(name) for name in self._names]
         if hasattr(value, "__dict__") and all(hasattr(value, name) for name in self._names):
+            if self._whole and (others := [name for name in vars(value) if name not in self._names]):
+                raise Mismatch(value, f"no other attributes than {', '.join(self._names)}, but there is {others[0]!r}")
             return [getattr(value, name) for name in self._names]
         raise Mismatch(value, f"a Row, a tuple, a list or a dict with the fields {', '.join(self._names)}")
 
@@ -273,6 +284,9 @@ class ExternalTypeInfo(TypeInformation):
 
     def need_conversion(self) -> bool:
         return self._type_info.need_conversion()
+
+    def for_keys(self) -> TypeInformation:
+        return ExternalTypeInfo(self._type_info.for_keys())
 
     def to_internal_type(self, obj: Any) -> Any:
         return self._type_info.to_internal_type(obj)

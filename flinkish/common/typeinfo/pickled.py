@@ -19,6 +19,9 @@ class PickledBytesTypeInfo(TypeInformation):
     def _list_converter(self) -> None:
         return None
 
+    def for_keys(self) -> TypeInformation:
+        return self
+
     def arrow_type(self) -> pa.DataType:
         import pyarrow as pa
 

@@ -44,10 +44,17 @@ from flinkish.errors import ArgumentTypeError, ConnectionFailedError
 
 B = TypeVar("B", bound="FileSink.BaseBuilder")
 
+_DIGITS = tuple("0123456789")
+#: What follows the uuid in the name of a file: the subtask and the epoch.
+_NUMBERS = re.compile(r"[0-9]+-([0-9]+)")
+#: The name of a file that is still written.
+_UNFINISHED = re.compile(r"\..*\.inprogress\..*", re.DOTALL)
+
 
 class FileSink(WriterSink, SupportsPreprocessing):
     """Writes records to files ``<base path>/<bucket>/<prefix>-<uuid>-<subtask>-<epoch><suffix>``. The uuid belongs to
     the job directory and the sink, so that runs, jobs and sinks that share a base path leave each other's files alone.
+    A dot stands before a suffix that begins with a digit.
 
     Guarantee: exactly once, for readers that ignore files whose names begin with a dot. A subtask without records in an
     epoch writes no file.
@@ -291,21 +298,37 @@ class _FileCommitter(Committer):
         from pyarrow import fs
 
         system, base = file_system_of(self._base_path)
-        own = re.compile(rf"[^.].*{_identity(context)}-\d+-(\d+).*")
         try:
             found = system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True))
         except OSError as error:
             raise ConnectionFailedError(
                 f"the folder {base} cannot be listed: {error}", where=f"FileSink '{context.sink_uid}'"
             ) from error
-        return max((int(match[1]) for info in found if (match := own.fullmatch(info.base_name))), default=None)
+        files = (info.base_name for info in found if info.type == fs.FileType.File)
+        epochs = (self._epoch_of(name, context) for name in files if not _UNFINISHED.fullmatch(name))
+        return max((epoch for epoch in epochs if epoch is not None), default=None)
+
+    def _epoch_of(self, name: str, context: CommitContext) -> int | None:
+        """The epoch in the name of a file; None: it is not this sink's."""
+        suffix = self._file_config.part_suffix
+        if self._separator and not name.endswith(self._separator + suffix):
+            # earlier versions wrote such a suffix right behind the epoch
+            name = name.removesuffix(suffix)
+        _, found, numbers = name.rpartition(f"{_identity(context)}-")
+        match = _NUMBERS.match(numbers)
+        return int(match[1]) if found and match else None
+
+    @property
+    def _separator(self) -> str:
+        """What stands before the suffix, so that its digits are not taken for digits of the epoch."""
+        return "." if self._file_config.part_suffix[:1] in _DIGITS else ""
 
     def _name(self, context: CommitContext, number: int) -> str:
         """The name of the file with that number in the epoch. The first one's number is left out of its name, since an
         epoch seldom has another."""
         config, which = self._file_config, f"-{number}" if number else ""
         name = f"{config.part_prefix}-{_identity(context)}-{context.subtask}-{context.epoch}"
-        return f"{name}{which}{config.part_suffix}"
+        return f"{name}{which}{self._separator}{config.part_suffix}"
 
     def _files(self, parts: Iterator[tuple[bytes, int]]) -> Iterator[Iterator[tuple[bytes, int]]]:
         """The parts of each file in turn. The parts of a file must be consumed before the next file is asked for."""

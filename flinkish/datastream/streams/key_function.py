@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.arguments import kind_of
-from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation
+from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, declared_type
 from flinkish.core.functions import Function, KeySelector, Partitioner
 from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.runtime.typed_keys import TypedKeySelector
@@ -20,6 +20,7 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
     Raises:
         ArgumentTypeError: ``key_selector`` is neither a KeySelector nor callable.
         ProgramError: ``key_selector`` is a KeySelector that overrides ``open`` or ``close``.
+        TypeError: ``key_type`` is no type.
     """
     if isinstance(key_selector, KeySelector):
         select = _method(key_selector, KeySelector, "get_key")
@@ -32,9 +33,8 @@ def key_function(key_selector: KeySelector | KeyFunction, key_type: TypeInformat
             expected="a KeySelector or a callable",
             hint="write lambda record: record[0] for the first field; positions and names of fields are no selectors",
         )
-    if key_type is None or isinstance(key_type, PickledBytesTypeInfo):
-        return select
-    return TypedKeySelector(select, key_type)
+    declared = declared_type(key_type)
+    return select if isinstance(declared, PickledBytesTypeInfo) else TypedKeySelector(select, declared)
 
 
 def partition_function(partitioner: Partitioner | Callable[[Any, int], int]) -> Callable[[Any, int], int]:

@@ -58,6 +58,7 @@ class Preparation:
         base = prepare_restore(self._spark, program, self._settings, directory, first_run)
         # only now, so that a start which fails during its restore is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
+        job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
         watermarks, restored = restored_watermarks(job, directory), read_restored(directory) is not None
         job = replace(job, restored_watermarks=watermarks, restored=restored)
         return AttemptPlan(job, sources, base)

@@ -118,7 +118,8 @@ class FarSide:
         for sink, subtask, buffers in targets:
             texts = [base64.b64encode(commit.with_payload(buffer)).decode() for buffer in buffers]
             identity = commit.job.sink(sink).identity
-            self._for_driver.append({"sink": identity, "subtask": subtask, "buffers": texts})
+            uid = commit.uids.get(sink)
+            self._for_driver.append({"sink": identity, "uid": uid, "subtask": subtask, "buffers": texts})
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
@@ -194,6 +195,12 @@ class Inbox:
 
     def _commit(self, report: EpochReport, targets: list[dict[str, Any]]) -> list[CommitReport]:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)
+        uids = {
+            sink_of_identity(self._job, target["sink"], report.epoch).id: target["uid"]
+            for target in targets
+            if target.get("uid") is not None
+        }
+        commit = replace(commit, uids=uids)
         return [
             commit.commit(
                 sink_of_identity(self._job, target["sink"], report.epoch).id,

@@ -19,6 +19,7 @@ Files are replaced as a whole, in the way of the storage (`flinkish.common.store
 from __future__ import annotations
 
 import contextlib
+import logging
 import posixpath
 import threading
 import uuid
@@ -35,6 +36,7 @@ from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
+from flinkish.jobmanager.savepoints.uids import chained_operators, lost_operators
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
 
@@ -43,6 +45,16 @@ QUERY_FILE = "query-location.json"
 
 #: Says that the job has ended for good (`JobEnd`). Earlier versions wrote the second one, at the end of the input only.
 ENDED_FILE, _FINISHED_FILE = "ended.json", "finished.json"
+
+#: The states that tasks have reported (savepoints/state_catalog.py).
+STATES_FILE = "states.json"
+
+_LOG = logging.getLogger("flinkish.JobManager")
+
+_GIVE_UP = (
+    "; or give up the state of the operators that are gone (-n / --allowNonRestoredState, "
+    "execution.state-recovery.ignore-unclaimed-state: true)"
+)
 
 #: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
@@ -289,8 +301,12 @@ class JobDirectory:
     # ------------------------------------------------------------------ the program that wrote it
 
     def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
-        """Compare the program's stateful structure with the remembered one; True when none is remembered yet. Raises
-        IncompatibleJobError, which says what differs."""
+        """Compare the program's stateful structure with the remembered one; True when none is remembered yet. State of
+        operators that are gone may be given up if the job's settings say so.
+
+        Raises:
+            IncompatibleJobError: it says what differs.
+        """
         now = describe_structure(job, partitions)
         before = self.read("job.json")
         if before is None:
@@ -305,15 +321,32 @@ class JobDirectory:
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
         differences = _differences(before["structure"], now)
+        lost, taken = self._lost(before["structure"], now)
+        texts = list(lost.values())
+        if job.settings.ignore_unclaimed_state and not differences and not taken:
+            if lost:
+                _LOG.warning("job '%s': state is given up: %s", job.name, "; ".join(texts))
+            return False
+        differences += [*texts, *taken]
         if differences:
             raise IncompatibleJobError(
                 "the program differs from the one that wrote this job directory: " + "; ".join(differences),
                 where=f"job '{job.name}', directory {self.path}",
                 expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
                 hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
-                "or undo the change",
+                "or undo the change" + (_GIVE_UP if lost else ""),
             )
         return False
+
+    def _lost(self, before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+        """What `lost_operators` returns, given what tasks have reported."""
+        states = (self.read(STATES_FILE) or {"states": []})["states"]
+        return lost_operators(before["vertices"], now["vertices"], {str(state["uid"]) for state in states})
+
+    def given_up(self) -> tuple[str, ...]:
+        """The uids of the operators whose state was given up."""
+        job = self.read("job.json")
+        return () if job is None else tuple(job.get("given_up", ()))
 
     def end(self) -> JobEnd | None:
         """How the job has ended for good; None: it has not."""
@@ -351,6 +384,8 @@ class JobDirectory:
         here."""
         before, structure = self.read("job.json"), describe_structure(job, partitions)
         if before is None or before["structure"] != structure:
+            gone = {} if before is None else self._lost(before["structure"], structure)[0]
+            present = {operator.uid for vertex in job.vertices for operator in vertex.operators}
             self.write(
                 "job.json",
                 {
@@ -358,6 +393,7 @@ class JobDirectory:
                     "name": job.name,
                     "state_format": STATE_FORMAT_VERSION,
                     "structure": structure,
+                    "given_up": sorted({*self.given_up(), *gone} - present),
                 },
             )
 
@@ -382,6 +418,7 @@ def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
                 "parallelism": vertex.parallelism,
                 "max_parallelism": vertex.max_parallelism,
                 "keyed": vertex.keyed,
+                "operators": chained_operators(vertex),
             }
             for vertex in job.vertices
             if vertex.level > 0
@@ -415,7 +452,7 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
             found.extend(
                 f"{key} of '{uid}' was {old[uid][key]} and is {new[uid][key]}"
                 for key in old[uid]
-                if old[uid][key] != new[uid][key]
+                if key != "operators" and old[uid][key] != new[uid][key]
             )
     # directories of earlier versions do not say which sinks there were
     gone = [uid for uid in before.get("sinks", ()) if uid not in now["sinks"]]

@@ -194,7 +194,7 @@ def _only(job: JobDescriptor, subtask: str) -> tuple[int, int] | None:
         return None
     uid, _, number = subtask.rpartition("/")
     places = {descriptor.uid: vertex for vertex in job.vertices for descriptor in vertex.operators}
-    if uid not in places or not number.isdigit() or int(number) >= places[uid].parallelism:
+    if uid not in places or not number.isdecimal() or int(number) >= places[uid].parallelism:
         known = ", ".join(f"{uid}/0 ... {uid}/{vertex.parallelism - 1}" for uid, vertex in places.items())
         raise ProgramError(f"the job has no subtask {subtask!r}", expected=f"one of {known}")
     return places[uid].id, int(number)

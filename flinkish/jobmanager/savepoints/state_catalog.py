@@ -12,13 +12,12 @@ import threading
 
 from flinkish.common.sealed_json import typed
 from flinkish.errors import FencedError, OperationError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.job_directory import STATES_FILE, JobDirectory
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.state.declared_state import DeclaredState
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
-_FILE = "states.json"
 
 
 class StateCatalog(JobObserver):
@@ -46,18 +45,18 @@ class StateCatalog(JobObserver):
                 if isinstance(error, FencedError):
                     raise
                 # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
-                _LOG.warning("the file %s in %s cannot be written: %s", _FILE, self._directory.path, error)
+                _LOG.warning("the file %s in %s cannot be written: %s", STATES_FILE, self._directory.path, error)
                 return
             self._states = merged
 
 
 def read_states(directory: JobDirectory) -> tuple[DeclaredState, ...]:
     """The states that the job in a directory has declared so far."""
-    content = directory.read(_FILE) or {"states": []}
+    content = directory.read(STATES_FILE) or {"states": []}
     return typed(tuple[DeclaredState, ...], content["states"])
 
 
 def write_states(directory: JobDirectory, states: tuple[DeclaredState, ...]) -> None:
     """Write these as all states of the job, in place of those that the file holds."""
     ordered = sorted(states, key=lambda state: (state.uid, state.name))
-    directory.write(_FILE, {"states": [state.to_json() for state in ordered]})
+    directory.write(STATES_FILE, {"states": [state.to_json() for state in ordered]})

@@ -22,10 +22,10 @@ from flinkish.common.detach import detached, handed_over
 from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import ErrorBudgetError, FlinkishError, ProgramError, message_of
+from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
 from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import KeyedBatch, thawed
-from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
+from flinkish.runtime.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
 from flinkish.runtime.side_outputs import emit
 from flinkish.runtime.state.undo_log import UndoLog
@@ -259,7 +259,9 @@ class GuardedOperator(StreamOperator):
         """Undo the running call. Raises the error again if it does not come from the user's function."""
         self._log.undo()
         self._held.take_back()
-        if isinstance(error, MemoryError) or isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
+        if isinstance(error, (MemoryError, InvalidKeyError)):
+            raise error
+        if isinstance(error, FlinkishError) and not isinstance(error, ProgramError):
             raise error
 
     def _key_of(self, record: Any, input_index: int) -> Any:
@@ -331,10 +333,12 @@ class GuardedOperator(StreamOperator):
         self._inner.begin_epoch()
 
     def save(self) -> Any:
-        return self._budget.save()
+        left = self._budget.save()
+        return None if left is None else (ERROR_BUDGET, left)
 
     def restore(self, saved: Any) -> None:
-        self._budget.restore(saved)
+        # earlier versions have stored the number alone
+        self._budget.restore(saved[1] if isinstance(saved, tuple) else saved)
 
     def end_split(self) -> None:
         self._inner.end_split()

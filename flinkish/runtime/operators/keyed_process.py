@@ -153,15 +153,19 @@ class KeyedProcessOperator(UserFunctionOperator):
 
     def _keys_of(self, steps: Sequence[Records | WatermarkStep]) -> list[list[Any]]:
         """For each input, the keys of its records in a stretch."""
-        by_input: list[list[Any]] = [[] for _ in self.calls]
+        by_input: list[list[list[Any]]] = [[] for _ in self.calls]
         for step in steps:
             if isinstance(step, Records):
-                if by_input[step.input_index]:
-                    by_input[step.input_index].extend(step.values)
+                parts = by_input[step.input_index]
+                if parts and parts[-1].__class__ is step.values.__class__:
+                    parts[-1].extend(step.values)
                 else:
                     # a slice: records may have come with their keys
-                    by_input[step.input_index] = step.values[:]
-        return [keys_of(selector, values) for selector, values in zip(self.context.key_selectors, by_input)]
+                    parts.append(step.values[:])
+        found = [
+            [keys_of(selector, part) for part in parts] for selector, parts in zip(self.context.key_selectors, by_input)
+        ]
+        return [parts[0] if len(parts) == 1 else [key for part in parts for key in part] for parts in found]
 
     def process_watermark(self, watermark_ms: int) -> None:
         if self.keyed_state.may_be_due(TimeDomain.EVENT_TIME, watermark_ms):

@@ -11,6 +11,7 @@ from typing import Any
 
 from flinkish.common.detach import all_detached, detached
 from flinkish.common.typeinfo import BasicTypeInfo
+from flinkish.common.typeinfo.basic import for_map_keys
 from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.errors import StateAccessError
 from flinkish.runtime.state.operator_state import OperatorState
@@ -69,7 +70,8 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         self._states = states
         self._state = state
         self._name = descriptor.name
-        self._types = descriptor.entry_types()
+        key_type, self._value_type = descriptor.entry_types()
+        self._key_type = for_map_keys(key_type) if isinstance(key_type, BasicTypeInfo) else None
 
     def _entries(self) -> dict[Any, Any]:
         return self._state.broadcast(self._name)
@@ -117,12 +119,11 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         """The value converted to the declared type, if that is a basic one. Raises TypeMismatchError if the key or the
         value does not fit."""
         where = f"broadcast state {self._name!r}, {self._states.where}"
-        key_type, value_type = self._types
-        if isinstance(key_type, BasicTypeInfo):
-            key_type.validate(key, where)
-        if value is None or not isinstance(value_type, BasicTypeInfo):
+        if self._key_type is not None:
+            self._key_type.validate(key, where)
+        if value is None or not isinstance(self._value_type, BasicTypeInfo):
             return value
-        return value_type.convert(value, where)
+        return self._value_type.convert(value, where)
 
     def remove(self, key: Any) -> None:
         entries = self._to_change()

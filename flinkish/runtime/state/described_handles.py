@@ -6,6 +6,8 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
+from flinkish.errors import StateAccessError
+from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_handles import (
     AggregatingHandle,
     ListHandle,
@@ -13,6 +15,7 @@ from flinkish.runtime.state.state_handles import (
     ReducingHandle,
     ValueHandle,
 )
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.ttl import (
     TTL_PREFIX,
     TtlAggregatingState,
@@ -28,8 +31,19 @@ if TYPE_CHECKING:
 
 
 def handle_of(backend: KeyedStateBackend, descriptor: StateDescriptor, namespace: Hashable) -> Any:
-    """The handle for state without time-to-live."""
+    """The handle for state without time-to-live.
+
+    Raises:
+        StateAccessError: the name is one that the engine gives.
+    """
     name = descriptor.name
+    if name.startswith((TTL_PREFIX, TIMERS_PREFIX)) or name == WATERMARK:
+        raise StateAccessError(
+            f"the state name {name!r} is one of the engine's own",
+            where=backend.where,
+            expected=f"a name that does not begin with {TTL_PREFIX!r} or {TIMERS_PREFIX!r}, and is not {WATERMARK!r}",
+            hint="give the state another name",
+        )
     if isinstance(descriptor, ReducingStateDescriptor):
         return ReducingHandle(backend, name, namespace, descriptor)
     if isinstance(descriptor, AggregatingStateDescriptor):

@@ -14,6 +14,7 @@ from typing import Any
 from flinkish.common.arguments import abbreviated
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
+from flinkish.runtime.list_keys import OwnKeys
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
@@ -35,11 +36,18 @@ class SavepointRows:
     meanwhile. Rows of one state keep their order."""
 
     def __init__(
-        self, states: dict[str, OperatorState], head_uid: str, keyed: KeyedStateBackend | None, subtask: int
+        self,
+        states: dict[str, OperatorState],
+        head_uid: str,
+        keyed: KeyedStateBackend | None,
+        subtask: int,
+        own: OwnKeys | None = None,
     ) -> None:
+        """``own`` checks that the keys belong to the subtask."""
         self._states = states
         self._head_uid = head_uid
         self._keyed = keyed
+        self._own = own
         self._where = f"operator uid {head_uid}, subtask {subtask}"
         #: (uid, kind, name) -> (subtask that wrote the element, or -1; index in its list; element)
         self._elements: dict[tuple[str, str, str], list[tuple[int, int, Any]]] = {}
@@ -51,6 +59,7 @@ class SavepointRows:
 
         Raises:
             CorruptStateError: there are two rows for one entry, or one state has rows of two kinds.
+            InvalidKeyError: a key belongs to another subtask.
         """
         if columns.kind == OPERATOR_STATE_KIND:
             if uid in self._states:
@@ -64,6 +73,8 @@ class SavepointRows:
             for subtask, (place, element) in zip(columns.keys, columns.values, strict=True):
                 elements.append((-1 if subtask is None else subtask, place, element))
         elif self._keyed is not None and uid == self._head_uid:
+            if self._own is not None:
+                self._own.check(columns.keys)
             if columns.state.startswith(TTL_PREFIX):
                 self._times.append(columns)
             else:

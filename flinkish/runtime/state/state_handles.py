@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, detached, handed_over
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
-from flinkish.common.typeinfo.basic import BasicType
+from flinkish.common.typeinfo.basic import BasicType, for_map_keys
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import (
     AggregatingState,
@@ -269,7 +269,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
 class MapHandle(StateHandle, MapState[Any, Any]):
     """The handle of MapState: one map per key, which is read and written entry by entry."""
 
-    __slots__ = ("_classes", "_declared", "_range")
+    __slots__ = ("_classes", "_declared", "_key_range", "_range")
 
     _table: MapTable
 
@@ -278,9 +278,11 @@ class MapHandle(StateHandle, MapState[Any, Any]):
     ) -> None:
         super().__init__(backend, name, "map", namespace)
         #: the declared types of the map's keys and values
-        self._declared = (None, None) if descriptor is None else descriptor.entry_types()
-        self._classes = _class_of(self._declared[0]), _class_of(self._declared[1])
-        self._range = _range_of(self._declared[1])
+        key_type, value_type = (None, None) if descriptor is None else descriptor.entry_types()
+        self._classes = _class_of(key_type), _class_of(value_type)
+        self._key_range = None if self._classes[0] is float else _range_of(key_type)
+        self._range = _range_of(value_type)
+        self._declared = None if key_type is None else for_map_keys(key_type), value_type
 
     def _maps(self) -> MapTable:
         if self._generation != self._backend.generation:
@@ -306,7 +308,9 @@ class MapHandle(StateHandle, MapState[Any, Any]):
 
     def _entry(self, key: Any, value: Any) -> tuple[Any, Any]:
         key_class, value_class = self._classes
-        if key_class is not None and key.__class__ is not key_class:
+        if key_class is not None and (
+            key.__class__ is not key_class or (self._key_range is not None and key not in self._key_range)
+        ):
             key = self._fitting(key, self._declared[0])
         if value_class is not None and value is not None:
             if value.__class__ is not value_class or (self._range is not None and value not in self._range):

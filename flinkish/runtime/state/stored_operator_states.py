@@ -99,16 +99,28 @@ class StoredOperatorStates:
         self._classes = classes
         self._stored: dict[StateId, bytes | InFile] = {}
         self._in_memory = True
+        #: whether states of operators that the task does not have are no longer stored from the next barrier on
+        self._gives_up = False
         #: name of a file that is not referred to any more -> the first epoch that does not refer to it
         self.dropped: dict[str, int] = {}
 
     def restore(self, data: bytes | None) -> None:
         """Set the stored form to what `snapshot` returned (None: no state), without reading files: `take_in` does."""
         self._stored, self.dropped = _Stored.decode(data, self._where)
-        self._in_memory = False
+        self._in_memory = self._gives_up = False
+
+    @property
+    def unclaimed(self) -> dict[str, list[str]]:
+        """Operator uid -> the names of its stored states, of the operators that the task does not have."""
+        found: dict[str, list[str]] = {}
+        for uid, _, name in self._stored:
+            if uid not in self._states:
+                found.setdefault(uid, []).append(name)
+        return found
 
     def take_in(self) -> None:
-        """Replace the states in memory by the stored ones, unless that was done since `restore`.
+        """Replace the states in memory by the stored ones, unless that was done since `restore`. States of operators
+        that the task does not have are given up by it (see `unclaimed`).
 
         Raises:
             MissingFileError: a file is missing; the error names it.
@@ -116,6 +128,7 @@ class StoredOperatorStates:
         """
         if self._in_memory:
             return
+        self._gives_up = bool(self.unclaimed)
         stored = _decoded(self._stored, self._directory, self._where, self._classes)
         for uid, state in self._states.items():
             state.restore(stored.get(uid, {}))
@@ -123,8 +136,8 @@ class StoredOperatorStates:
 
     @property
     def changed(self) -> bool:
-        """Whether any state was changed since the last `snapshot`."""
-        return any(state.changed for state in self._states.values())
+        """Whether any state was changed or given up since the last `snapshot`."""
+        return self._gives_up or any(state.changed for state in self._states.values())
 
     def snapshot(self, epoch: int) -> bytes | None:
         """Encode the states that were changed, write large ones to files, and return the stored form of all states
@@ -140,6 +153,8 @@ class StoredOperatorStates:
             changed.update((uid, kind, name) for kind, name in state.changed_names())
             for kind, named in state.snapshot().items():
                 present.update({(uid, kind, name): value for name, value in named.items()})
+        # the others have no value any more, or were given up
+        self._gives_up = False
         self._stored = {state_id: stored for state_id, stored in self._stored.items() if state_id in present}
         for state_id, value in present.items():
             if state_id in changed or state_id not in self._stored:

@@ -14,6 +14,7 @@ from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.basic import for_map_keys
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import (
     FlinkishError,
@@ -174,8 +175,9 @@ class RowReader:
         state = self._program.of(uid, row.state)
         if state is None or state.kind != row.kind or state.value_type is None:
             return row
-        value = _as_declared(row, state)
-        return row._replace(value=value) if self._convert or state.type_changed else row
+        changed = self._convert or state.type_changed
+        value = _as_declared(row, state, changed)
+        return row._replace(value=value) if changed else row
 
 
 def in_columns(saved: SavepointColumns, rows: list[StateRow]) -> StateColumns:
@@ -229,7 +231,9 @@ def _is_copy(row: StateRow) -> bool:
 
 def _with_key(row: StateRow, declared: TypeInformation | None) -> StateRow:
     """The row with its key converted to the declared type: the program would never find state of any other key."""
-    return row._replace(key=frozen(_converted(thawed(row.key), declared, True)))
+    return row._replace(
+        key=frozen(_converted(thawed(row.key), None if declared is None else declared.for_keys(), False))
+    )
 
 
 def _migrated(row: StateRow, migration: Migration) -> Any:
@@ -241,10 +245,13 @@ def _migrated(row: StateRow, migration: Migration) -> Any:
         raise SavepointError(f"the migration raised {type(error).__name__}: {message_of(error)}") from error
 
 
-def _as_declared(row: StateRow, state: ProgramState) -> Any:
+def _as_declared(row: StateRow, state: ProgramState, changed: bool) -> Any:
     """The value converted to the declared type. Raises TypeMismatchError if that cannot be done."""
     if row.kind in MAP_KINDS:
-        key = _converted(row.value[0], state.map_key_type, state.type_changed)
+        key_type = state.map_key_type
+        if key_type is not None and changed:
+            key_type = for_map_keys(key_type)
+        key = _converted(row.value[0], key_type, False)
         return key, _converted(row.value[1], state.value_type, state.type_changed)
     if row.kind == "list":
         return [_converted(item, state.value_type, state.type_changed) for item in row.value]

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common import JobStatus, WatermarkStrategy
+from flinkish.common import Configuration, JobStatus, Types, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+from flinkish.datastream.functions import CheckpointedFunction
+from flinkish.datastream.state import ListStateDescriptor
 from flinkish.errors import FencedError, IncompatibleJobError, UserCodeError
 from tests.integration.engine.collecting import Collected, collecting, environment
 from tests.support.processes import wait_until
@@ -200,6 +202,46 @@ def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark
             job(parallelism=4).execute("counting")
         with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(parallelism 2, 2 splits\)'\]"):
             job(splits=3).execute("counting")
+
+
+class CountsAll(MapFunction, CheckpointedFunction):
+    """Counts the records of its subtask, in state."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("n", Types.LONG()))
+        self.n = sum(self.state.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update([self.n])
+
+    def map(self, value: Any) -> Any:
+        self.n += 1
+        return self.n
+
+
+def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_given_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def job(uid: str, ignore: bool = False) -> StreamExecutionEnvironment:
+        env = environment(tmp_path / "job", parallelism__default=1)
+        env.configure(Configuration().set_boolean("execution.state-recovery.ignore-unclaimed-state", ignore))
+        head = numbers(env).rebalance().map(abs).uid("head")
+        head.map(CountsAll()).uid(uid).sink_to(collected.sink()).uid("sink")
+        return env
+
+    with collecting() as collected:
+        rows = collected.rows["out"]
+        run_until(job("op"), rows, 20)
+        with pytest.raises(
+            IncompatibleJobError, match=r"operator 'op' \(Map\), which has state, is gone from the task"
+        ):
+            job("renamed").execute("counting")
+        run_until(job("op"), rows, 2 * len(rows))
+        assert sorted(rows) == list(range(1, len(rows) + 1))
+        before = len(rows)
+        run_until(job("renamed", ignore=True), rows, before + 20)
+        run_until(job("renamed"), rows, len(rows) + 20)
+        assert sorted(rows[before:]) == list(range(1, len(rows) - before + 1))
 
 
 def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restored_from_a_savepoint(

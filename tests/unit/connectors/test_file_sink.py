@@ -201,6 +201,34 @@ def test_the_last_epoch_is_that_of_the_sinks_own_visible_files_in_all_buckets(tm
     assert committer.last_committed_epoch(context()) == 11
 
 
+@pytest.mark.parametrize("suffix", ["", ".csv", "2024.csv", "-7", "-7.csv", "7-1", "\u0663", ".7", "9-9-9"])
+@pytest.mark.parametrize("prefix", ["part", "", ".hidden", "2024-01", "a-1-2", "v1.0", "x.inprogress.1"])
+def test_the_last_epoch_is_read_whatever_prefix_and_suffix_the_files_have(
+    tmp_path: Path, prefix: str, suffix: str
+) -> None:
+    config = OutputFileConfig.builder().with_part_prefix(prefix).with_part_suffix(suffix).build()
+    sink = (
+        builder(tmp_path)
+        .with_output_file_config(config)
+        .with_rolling_policy(RollingPolicy.default_rolling_policy(part_size=1))
+    )
+    for epoch in (9, 0, 12):
+        deliver(sink.build(), ["a", "b", "c"], epoch)
+    assert len(files(tmp_path)) == 6
+    assert all(path.name.startswith(prefix) and path.name.endswith(suffix) for path in tmp_path.iterdir())
+    assert sink.build().create_committer().last_committed_epoch(context()) == 12
+
+
+@pytest.mark.parametrize("suffix", ["2024.csv", "7"])
+def test_files_of_an_earlier_version_whose_suffix_follows_the_epoch_are_recognised(tmp_path: Path, suffix: str) -> None:
+    deliver(builder(tmp_path).build(), ["a"], epoch=3)
+    (written,) = tmp_path.iterdir()
+    written.rename(f"{written}{suffix}")
+    config = OutputFileConfig.builder().with_part_suffix(suffix).build()
+    committer = builder(tmp_path).with_output_file_config(config).build().create_committer()
+    assert committer.last_committed_epoch(context()) == 3
+
+
 def test_two_sinks_of_a_job_with_prefixes_of_their_own_share_a_folder(tmp_path: Path) -> None:
     env = environment(1)
     letters = env.from_collection(["a"], Types.STRING())

@@ -128,8 +128,11 @@ def test_process_takes_only_the_function_for_keyed_streams() -> None:
 
 def test_keys_are_converted_to_their_type() -> None:
     env = new_environment()
-    stream = env.from_collection([(1, 1), (1 + 2**32, 2)]).key_by(lambda pair: pair[0], Types.INT())
+    stream = env.from_collection([(1, 1), (True, 2)]).key_by(lambda pair: pair[0], Types.INT())
     assert results_of(stream.sum(1)) == [(1, 1), (1, 3)], "both keys are 1 as an INT"
+    merged = env.from_collection([(1, 1), (1 + 2**32, 2)]).key_by(lambda pair: pair[0], Types.INT())
+    with pytest.raises(TypeMismatchError, match="the value 4294967297 of type int does not fit .* Integer .*the key"):
+        results_of(merged.sum(1))
     wrong = env.from_collection([("a", 1)]).key_by(lambda pair: pair[1], Types.STRING())
     with pytest.raises(TypeMismatchError, match="the key"):
         results_of(wrong.sum(1))

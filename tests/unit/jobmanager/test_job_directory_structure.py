@@ -12,12 +12,15 @@ import pytest
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.print_sink import PrintSink
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import MapFunction, OnError, StreamExecutionEnvironment
+from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobmanager.savepoints.state_catalog import write_states
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.spark.addressing import partitions_of
 
 
@@ -134,6 +137,129 @@ def test_a_directory_that_does_not_say_which_sinks_there_were_takes_those_of_the
     assert check(tmp_path, job(sinks=("other",))) is False
     with pytest.raises(IncompatibleJobError, match="sink 'other' is gone"):
         check(tmp_path, job())
+
+
+class Counting(MapFunction, CheckpointedFunction):
+    def initialize_state(self, context: Any) -> None:
+        pass
+
+    def snapshot_state(self, context: Any) -> None:
+        pass
+
+    def map(self, value: Any) -> Any:
+        return value
+
+
+def chained(*operators: str, ignore: bool = False, apart: tuple[str, ...] = (), sinks: int = 1) -> JobDescriptor:
+    """``rebalance -> head -> operators``, which are ``what=uid``; without a uid it is generated. ``apart``: the same
+    behind another rebalance."""
+    configuration = Configuration()
+    configuration.set_string("parallelism.default", "2")
+    configuration.set_boolean("execution.state-recovery.ignore-unclaimed-state", ignore)
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    source = env.from_source(DataGeneratorSource(abs, 10), WatermarkStrategy.no_watermarks(), "events").uid("events")
+    for head, chain in (("head", operators), *((("other", apart),) if apart else ())):
+        stream = source.rebalance().map(abs).uid(head)
+        for operator in chain:
+            what, _, uid = operator.partition("=")
+            stream = stream.map(Counting() if what == "counting" else abs)
+            if what == "guarded":
+                stream = stream.on_error(OnError.skip())
+            if uid:
+                stream = stream.uid(uid)
+        for _ in range(sinks):
+            stream.print()
+    return JobGraphGenerator(env._graph, job_settings(configuration), True).generate("00" * 16, "shop")
+
+
+GONE = r"operator '{}' \(Map\), which has state, is gone from the task of 'head'"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (["counting=op"], ["counting=renamed"], GONE.format("op")),
+        (["counting=op"], [], GONE.format("op")),
+        (["counting=op"], ["map", "map"], GONE.format("op")),
+        (["guarded=op"], ["guarded=renamed"], GONE.format("op")),
+        (["told=op"], ["told=renamed"], GONE.format("op")),
+        (["counting=a", "told=op"], ["counting=b"], f"{GONE.format('a')}; {GONE.format('op')}"),
+        (["counting"], ["map=new", "counting"], GONE.format("map-3")),
+        (["counting"], ["map", "counting"], r"were \['map-3'\] and are \['map-3', 'map-4'\].*uid\('map-3'\)"),
+        (["counting", "counting"], ["counting"], "operator 'map-4'"),
+    ],
+)
+def test_an_operator_with_state_behind_the_head_of_its_task_must_stay(
+    tmp_path: Path, before: list[str], after: list[str], said: str
+) -> None:
+    check(tmp_path, chained(*before))
+    if "told=op" in before:
+        # as the tasks have reported
+        write_states(JobDirectory(str(tmp_path)), (DeclaredState("op", "n", "operator"),))
+    with pytest.raises(IncompatibleJobError, match=said):
+        check(tmp_path, chained(*after))
+    assert check(tmp_path, chained(*before)) is False, "what was remembered is still there"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["map=a"], ["map=b"]),
+        (["map"], ["map", "map"]),
+        (["counting=op"], ["map", "counting=op", "map"]),
+        (["counting"], ["counting"]),
+        (["counting"], ["map=first", "counting=map-3"]),
+        (["counting=op"], ["guarded=new", "counting=op"]),
+    ],
+)
+def test_operators_without_state_may_come_and_go_behind_the_head_of_a_task(
+    tmp_path: Path, before: list[str], after: list[str]
+) -> None:
+    check(tmp_path, chained(*before))
+    assert check(tmp_path, chained(*after, sinks=2)) is False
+
+
+def test_an_operator_with_state_may_not_move_to_another_task(tmp_path: Path) -> None:
+    check(tmp_path, chained("counting=op", apart=("map",)))
+    with pytest.raises(IncompatibleJobError, match="'op'.*was in the task of 'head' and is in that of 'other'"):
+        check(tmp_path, chained(apart=("map", "counting=op")))
+
+
+def test_state_of_operators_that_are_gone_is_given_up_by_name_if_that_is_allowed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    check(tmp_path, chained("counting=op", "counting=kept"))
+    with caplog.at_level("WARNING"):
+        assert check(tmp_path, chained("counting=new", "counting=kept", ignore=True)) is False
+    assert "job 'shop': state is given up: operator 'op' (Map), which has state, is gone" in caplog.text
+    directory = JobDirectory(str(tmp_path))
+    assert directory.given_up() == ("op",)
+    assert check(tmp_path, chained("counting=new", "counting=kept")) is False, "once is enough"
+    check(tmp_path, chained("counting=op", "counting=new", "counting=kept"))
+    assert directory.given_up() == (), "it has state again"
+    with pytest.raises(IncompatibleJobError, match="operator 'op'"):
+        check(tmp_path, chained("counting=new", "counting=kept"))
+
+
+def test_a_generated_uid_that_another_operator_has_got_is_never_given_its_state(tmp_path: Path) -> None:
+    check(tmp_path, chained("counting"))
+    with pytest.raises(IncompatibleJobError, match=r"give that operator uid\('map-3'\)"):
+        check(tmp_path, chained("map", "counting", ignore=True))
+
+
+def test_a_directory_of_an_earlier_version_remembers_only_the_heads_of_tasks(tmp_path: Path) -> None:
+    check(tmp_path, chained("counting=op"))
+    directory = JobDirectory(str(tmp_path))
+    write_states(directory, (DeclaredState("op", "n", "operator"), DeclaredState("long gone", "n", "operator")))
+    written = directory.read("job.json")
+    assert written is not None
+    for vertex in written["structure"]["vertices"]:
+        del vertex["operators"]
+    del written["given_up"]
+    directory.write("job.json", written)
+    assert check(tmp_path, chained("counting=op")) is False
+    with pytest.raises(IncompatibleJobError, match="operator 'op'"):
+        check(tmp_path, chained())
 
 
 @pytest.mark.parametrize(

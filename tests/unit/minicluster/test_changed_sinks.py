@@ -90,8 +90,20 @@ def run_until_the_first_sink_has_committed_an_epoch(job: JobDescriptor) -> State
         ("a:one b:two", "b:two a:one", []),
         ("a: b:", "a: b:", []),
         ("a: b:", "a: b: c:", RECORDS[PER_EPOCH:]),
+        ("a: b:", "b: a:", []),
+        ("a: b:", "c: a: b:", RECORDS[PER_EPOCH:]),
+        ("a: b:two", "b:two a:", []),
     ],
-    ids=["the same", "added in front", "swapped", "without uids", "added behind without uids"],
+    ids=[
+        "the same",
+        "added in front",
+        "swapped",
+        "without uids",
+        "added behind without uids",
+        "swapped without uids",
+        "added in front without uids",
+        "one moved",
+    ],
 )
 def test_a_prepared_epoch_goes_to_the_sinks_that_it_was_prepared_for(
     tmp_path: Path, database: sqlite3.Connection, before: str, after: str, also_in_new: list[tuple[str]]
@@ -109,10 +121,10 @@ def test_a_prepared_epoch_goes_to_the_sinks_that_it_was_prepared_for(
         ("a:one b:two", "a:one", "the sink 'two', which the program does not have.*this one has 'one'"),
         ("a:one b:two", "a:one b:renamed", "the sink 'two', which the program does not have.*'one', 'renamed'"),
         ("a:one b:two", "a:one b:", "the sink 'two'"),
-        ("a: b:", "b: a:", "the sink 'sink-jdbcsink-.: SQLite [^']*, table a', .*uid of its own"),
-        ("a: b:", "c: a: b:", "the sink 'sink-jdbcsink-.: SQLite [^']*, table a', "),
+        ("a: b:", "a:", "the sink 'sink-jdbcsink-.: SQLite [^']*, table b', .*uid of its own"),
+        ("a: b:", "a:one b:", "the sink 'sink-jdbcsink-.: SQLite [^']*, table a', "),
     ],
-    ids=["removed", "renamed", "without its uid", "swapped without uids", "added in front without uids"],
+    ids=["removed", "renamed", "without its uid", "removed without uids", "with a uid now"],
 )
 def test_a_prepared_epoch_without_its_sink_is_refused_by_name_until_the_earlier_program_has_committed_it(
     tmp_path: Path, database: sqlite3.Connection, before: str, after: str, refused: str

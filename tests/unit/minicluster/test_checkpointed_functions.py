@@ -23,7 +23,7 @@ from flinkish.datastream.functions import (
     RuntimeContext,
 )
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
-from flinkish.errors import ProgramError, StateAccessError, UserCodeError
+from flinkish.errors import IncompatibleJobError, ProgramError, StateAccessError, UserCodeError
 from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
@@ -81,6 +81,67 @@ def holding(values: list[Any], parallelism: int, sink: TestingSink) -> Any:
     stream = env.from_source(list_source(values), WatermarkStrategy.no_watermarks(), "source").uid("source")
     stream.set_parallelism(1).rebalance().flat_map(Holds()).uid("holds").sink_to(sink)
     return job_of(env)
+
+
+class Counts(MapFunction, CheckpointedFunction):
+    """Counts its records, in state."""
+
+    def initialize_state(self, context: Any) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("n", Types.LONG()))
+        self.n = sum(self.state.get())
+
+    def snapshot_state(self, context: Any) -> None:
+        self.state.update([self.n])
+
+    def map(self, value: Any) -> Any:
+        self.n += 1
+        return self.n
+
+
+def counting(sink: TestingSink, uids: list[str], fails: str = "", **settings: Any) -> Any:
+    """``rebalance -> head -> operators that count``, and one with ``on_error`` that fails always."""
+    env = environment(1)
+    source = env.from_source(list_source(list(range(6))), WatermarkStrategy.no_watermarks(), "source").uid("source")
+    stream = source.rebalance().map(abs).uid("head")
+    if fails:
+        stream = stream.map(lambda value: value / 0).on_error(OnError.skip(max_failures=4, max_rate=0)).uid(fails)
+    for uid in uids:
+        stream = stream.map(Counts()).uid(uid)
+    stream.sink_to(sink)
+    return job_of(env, **settings)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lost"),
+    [
+        ({"uids": ["op"]}, {"uids": ["renamed"]}, "op"),
+        ({"uids": ["op"]}, {"uids": []}, "op"),
+        ({"uids": ["op"], "fails": "failing"}, {"uids": ["op"], "fails": "renamed"}, "failing"),
+        ({"uids": ["op"], "fails": "failing"}, {"uids": ["op"]}, "failing"),
+    ],
+)
+def test_state_of_an_operator_that_its_task_does_not_have_any_more_is_refused_by_name_and_kept(
+    before: dict[str, Any], after: dict[str, Any], lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = StateStore()
+
+    def run_epoch(program: dict[str, Any], store: StateStore = store, **settings: Any) -> list[Any]:
+        sink = TestingSink()
+        MiniCluster(counting(sink, **program, **settings), ManualClock(), store, 2).run(1)
+        return sink.values
+
+    run_epoch(before)
+    kept = copy.deepcopy(store.tasks)
+    with pytest.raises(IncompatibleJobError, match=rf"the task holds state of operators .*'{lost}' \(.*task 'Map"):
+        run_epoch(after)
+    assert store.tasks == kept
+    run_epoch(after, copy.deepcopy(store), given_up=(lost, "another"))
+    assert "gives up" not in caplog.text
+    allowed = copy.deepcopy(store)
+    run_epoch(after, allowed, ignore_unclaimed_state=True)
+    assert f"gives up the state of operators that it does not have: '{lost}' (" in caplog.text
+    run_epoch(after, allowed)
+    assert run_epoch(before) == ([] if "fails" in before else [3, 4])
 
 
 def rows_of(store: StateStore, uid: str) -> list[StateRow]:

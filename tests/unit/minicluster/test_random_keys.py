@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from flinkish.datastream import (
 from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
+from flinkish.errors import InvalidKeyError
 from flinkish.runtime.key_groups import subtask_of_key
 from flinkish.testing import TestingSink
 
@@ -111,6 +114,94 @@ def test_state_and_the_current_key_are_of_the_key_that_the_sender_has_computed(
     assert Counter((key, count) for _, key, _, count in results) == counts(RECORDS)
     assert all(key == sent_by(record) for record, key, _, _ in results)
     assert all(subtask == subtask_of_key(key, PARALLELISM, MAX_PARALLELISM) for _, key, subtask, _ in results)
+
+
+@dataclass
+class Event:
+    record: Record
+
+    @property
+    def key(self) -> int:
+        return salted(self.record)
+
+
+@dataclass
+class Fixed:
+    """A record of a class whose fields may be read again, among others."""
+
+    record: Record
+    key: int = 2
+
+    def __post_init__(self) -> None:
+        CALLS.setdefault(self.record[:2], []).append(self.key)
+
+
+class Missing(dict[str, Record]):
+    def __missing__(self, name: str) -> int:
+        return salted(self["record"])
+
+
+@pytest.mark.parametrize(
+    ("make", "selector"),
+    [
+        (Event, lambda event: event.key),
+        (Event, attrgetter("key")),
+        (lambda record: Event(record) if record[1] % 7 == 4 else Fixed(record), lambda event: event.key),
+        (lambda record: Missing(record=record), lambda event: event["key"]),
+        (lambda record: Missing(record=record), itemgetter("key")),
+    ],
+    ids=["property", "attrgetter", "some with a property", "__missing__", "itemgetter"],
+)
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_field_that_is_code_is_read_once(make: Any, selector: Any, joined: bool) -> None:
+    env = environment(PARALLELISM, MAX_PARALLELISM)
+    events = stream(env).map(make)
+    keyed = events.key_by(selector, Types.LONG()) if joined else events.key_by(selector)
+    counted = keyed.connect(keyed).process(BothCounted()) if joined else keyed.process(Count())
+    results = run_epochs(env, counted)
+    found = [(record_of(event), key, subtask, count) for event, key, subtask, count in results]
+    assert all(subtask == subtask_of_key(key, PARALLELISM, MAX_PARALLELISM) for _, key, subtask, _ in found)
+    totals = Counter(key for _, key, _, _ in found)
+    counted_keys = Counter((key, count) for _, key, _, count in found)
+    assert counted_keys == Counter((key, count) for key in totals for count in range(1, totals[key] + 1))
+    if not joined:
+        assert all(key == sent_by(record) for record, key, _, _ in found)
+
+
+def record_of(event: Any) -> Record:
+    return event["record"] if isinstance(event, dict) else event.record
+
+
+class BothCounted(KeyedCoProcessFunction):
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._subtask = runtime_context.get_index_of_this_subtask()
+        self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element1(self, value: Record, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any]:
+        self._count.update((self._count.value() or 0) + 1)
+        yield value, ctx.get_current_key(), self._subtask, self._count.value()
+
+    process_element2 = process_element1
+
+
+@dataclass(frozen=True)
+class Unsteady:
+    """A key that another process gets as another one."""
+
+    number: int
+
+    def __reduce__(self) -> Any:
+        return Unsteady, (self.number + 1,)
+
+
+@pytest.mark.parametrize("on_error", [False, True])
+def test_a_key_that_arrives_as_that_of_another_subtask_fails_the_job_and_is_named(on_error: bool) -> None:
+    env = environment(PARALLELISM, MAX_PARALLELISM)
+    counted = stream(env).key_by(lambda record: Unsteady(record[1])).process(Count()).name("count")
+    if on_error:
+        counted = counted.on_error(OnError.skip())
+    with pytest.raises(InvalidKeyError, match=r"the key Unsteady\(number=\d+\) belongs to another subtask.*'count'"):
+        run(job_of(env), 6)
 
 
 class Refuse(KeyedProcessFunction):

@@ -252,3 +252,14 @@ def test_an_ended_split_never_becomes_idle_and_an_idle_one_does_not_end_the_inpu
     one = gate(described, known=known, watermark_ms=5, now_ms=10_000)
     assert story(one) == [("idle", True)]
     assert one.valve.combined_ms == 5
+
+
+@pytest.mark.parametrize("name", ["*", "?"])
+def test_a_split_whose_path_ends_like_a_whole_source_is_a_split(name: str) -> None:
+    split = f"0//data/{name}"
+    buffers = [buffer(split, 0, ("a", 1), 7), buffer("0//data/b", 0, ("b", 1), 9)]
+    one = gate(buffers=buffers)
+    assert story(one) == ["a", "b", ("wm", 7)]
+    again = gate(known=one.progress(), watermark_ms=7, buffers=[buffer("0//data/b", 0, ("c", 11), 12)])
+    assert story(again) == ["c"]
+    assert again.progress()[split].watermark_ms == 7

@@ -76,6 +76,10 @@ def test_entries_of_basic_types_take_the_form_of_the_declared_type_or_are_refuse
         with pytest.raises(TypeMismatchError, match="does not fit.*broadcast state 'limits', operator 'rules'"):
             wrong()
     assert list(limits.items()) == [("a", 557549056), ("b", 1), ("c", None)]
+    numbers = BroadcastHandle(states, state, MapStateDescriptor("numbers", Types.INT(), Types.INT()))
+    numbers.put(1, 5)
+    with pytest.raises(TypeMismatchError, match="the value 4294967297 of type int does not fit"):
+        numbers.put_all({2**32 + 1: 6})
 
 
 def test_rows_without_a_subtask_go_into_every_copy() -> None:

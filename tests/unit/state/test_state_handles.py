@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from decimal import Decimal
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import (
@@ -282,6 +284,16 @@ def test_a_state_that_is_declared_again_with_another_type_is_refused() -> None:
         backend.partitioned_state(ValueStateDescriptor("n", Types.STRING()))
 
 
+@pytest.mark.parametrize("name", ["__ttl__/count", "__timers__/user", "__watermark__"])
+@pytest.mark.parametrize("ttl", [False, True])
+def test_a_state_whose_name_would_be_read_as_one_of_the_engine_is_refused(name: str, ttl: bool) -> None:
+    descriptor = ValueStateDescriptor(name, Types.LONG())
+    if ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
+    with pytest.raises(StateAccessError, match=f"the state name '{name}' is one of the engine's own"):
+        KeyedStateBackend("operator 'counts'").partitioned_state(descriptor)
+
+
 def test_state_outside_of_records_and_timers_is_refused() -> None:
     backend = KeyedStateBackend("operator 'counts'")
     state: Any = backend.partitioned_state(DESCRIPTORS["value"])
@@ -338,6 +350,31 @@ def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused
         with pytest.raises(TypeMismatchError, match="was given .*key 'k'.*expected a value of the declared type"):
             wrong()
     assert (value.value(), list(values.get()), sorted(entries.keys())) == (3.0, [1, 2, 0, 5], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize(
+    ("key_type", "merged", "apart"),
+    [
+        (Types.INT(), 2**32 + 1, 2**31 - 1),
+        (Types.BYTE(), 257, 127),
+        (Types.LONG(), 2**64 + 1, 2**63 - 1),
+        (Types.BOOLEAN(), 2, False),
+        (Types.DOUBLE(), 2**53 + 1, 2**53),
+        (Types.FLOAT(), None, 0.1),
+        (DecimalTypeInfo(4, 2), None, Decimal("1.999")),
+    ],
+)
+def test_keys_of_a_map_never_become_other_keys(key_type: TypeInformation, merged: Any, apart: Any) -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    backend.current_key = "k"
+    entries: Any = backend.partitioned_state(MapStateDescriptor("m", key_type, Types.STRING()))
+    entries.put_all({1: "one", apart: "apart"})
+    assert dict(entries.items()) == {1: "one", apart: "apart"}
+    if merged is not None:
+        for put in (lambda: entries.put(merged, "other"), lambda: entries.put_all({merged: "other"})):
+            with pytest.raises(TypeMismatchError, match=rf"was given {merged} .*the declared type, {key_type!r}"):
+                put()
+    assert dict(entries.items()) == {1: "one", apart: "apart"}
 
 
 def test_a_tuple_with_a_part_that_can_change_is_refused_by_a_type_without_such_parts() -> None:

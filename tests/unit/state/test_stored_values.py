@@ -59,6 +59,16 @@ def test_values_that_cannot_be_held_are_named(kind: str, declared: Any, value: A
     assert text.startswith('the row of key "k": ') and message in text
 
 
+@pytest.mark.parametrize(
+    ("key_type", "key"), [(Types.INT(), 2**32 + 1), (Types.BOOLEAN(), 2), (Types.TUPLE([Types.BYTE()]), (257,))]
+)
+def test_keys_of_a_map_that_would_become_other_keys_are_named(key_type: TypeInformation, key: Any) -> None:
+    states = ProgramStates({"a": {"s": ProgramState("map", key_type, Types.LONG(), type_changed=True)}})
+    checked = RowReader(states, {}, convert=False)
+    assert checked.read(row((key, 1), "map")) is None
+    assert f"does not fit the declared type {key_type!r}" in problem(checked)
+
+
 def test_values_of_a_type_that_did_not_change_stay_as_they_are() -> None:
     value = reader(declared=Types.FLOAT(), changed=False).read(row(0.1))
     assert value is not None and value.value == 0.1
@@ -102,3 +112,9 @@ def test_edited_rows_need_keys_of_the_declared_type() -> None:
     assert checked.read(row(5, key=7)) is None
     assert problem(checked).startswith("the row of key 7: ")
     assert RowReader(states, {}, convert=False).read(row(5, key=7)) is not None
+    numbers = ProgramStates({}, {}, {"a": Types.TUPLE([Types.INT(), Types.FLOAT()])})
+    assert RowReader(numbers, {}, convert=True).read(row(5, key=(1, 0.5))) is not None
+    for other in ((2**32 + 1, 0.5), (1, 0.1)):
+        checked = RowReader(numbers, {}, convert=True)
+        assert checked.read(row(5, key=other)) is None
+        assert "does not fit the declared type TupleTypeInfo(Integer, Float)" in problem(checked)
