@@ -13,8 +13,7 @@ from typing import Any
 
 from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
-from flinkish.common.typeinfo.arrow import no_columns
-from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
+from flinkish.common.typeinfo.arrow import holds_pickled, no_columns, quoted
 from flinkish.connectors.delta_source import DeltaTable
 from flinkish.connectors.spark_types import ddl_of
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.typeinfo.spark_ddl import ddl_of_arrow, quoted
+from flinkish.common.typeinfo.arrow import ddl_of_arrow, quoted
 from flinkish.errors import TypeMismatchError
 
 
