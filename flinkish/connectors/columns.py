@@ -402,9 +402,13 @@ def _column_of_series(series: pd.Series[Any], declared: pa.DataType) -> pa.Array
     if series.dtype == object:
         return _column_of_objects(series.tolist(), declared)
     if isinstance(series.dtype, np.dtype):
-        return pa.array(series.to_numpy(), from_pandas=not pa.types.is_floating(declared))
-    # an extension of pandas knows its missing values itself
-    column = pa.array(series)
+        column = pa.array(series.to_numpy(), from_pandas=not pa.types.is_floating(declared))
+    else:
+        # an extension of pandas knows its missing values itself
+        column = pa.array(series)
+    if column.null_count == len(column):
+        # pandas makes floats of missing texts, if there is no other one
+        return pa.nulls(len(column), declared)
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 

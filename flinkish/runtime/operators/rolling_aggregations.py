@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from enum import Enum
-from operator import add
 from typing import Any
 
 from flinkish.common.detach import detached
@@ -41,8 +41,17 @@ def _greater(first: Any, second: Any) -> Any:
     return second if second > first else first
 
 
+#: Adds decimals as Java does, without rounding; the context of the program has 28 digits.
+_add_decimals = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).add
+
+
+def _sum(first: Any, second: Any) -> Any:
+    result = first + second
+    return _add_decimals(first, second) if type(result) is Decimal else result
+
+
 _COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
-    AccumulateType.SUM: add,
+    AccumulateType.SUM: _sum,
     AccumulateType.MIN: _smaller,
     AccumulateType.MAX: _greater,
 }
