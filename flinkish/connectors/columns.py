@@ -45,6 +45,10 @@ ColumnReader = Callable[["pa.Array"], list[Any]]
 _PartReader = Callable[[int, int], list[Any]]
 
 
+#: Raised for a value that would be another one; pyarrow's errors are among them.
+_LOSSES = (ValueError, ArithmeticError, NotImplementedError)
+
+
 class RecordReader:
     """Reads batches whose columns are the type's fields, in the same order, as records: Rows for a ROW, tuples for a
     TUPLE, and the values of the only column for any other type.
@@ -98,34 +102,28 @@ class RecordReader:
     def _part_reader(self, column: pa.Array, position: int, read: ColumnReader) -> _PartReader:
         if read is not _read_characters and _is_encoded(column, self._fields[position]):
             return _encoded_reader(column)
-        import pyarrow as pa
-
         found = column.type
         try:
-            convert = self._conversion(position, found)
+            last, convert = self._conversions[position]
+            if found != last:
+                convert = lossless(found, _read_as(self._types[position], found))
+                self._conversions[position] = (found, convert)
             if convert is not None:
                 column = convert(column)
             if column.type.num_fields:
                 # Convert the whole column once: a slice of a list or map column still refers to all of its elements.
                 values = read(column)
                 return lambda start, stop: values[start:stop]
-        except (pa.ArrowException, ArithmeticError, ValueError) as error:
+        except _LOSSES as error:
             raise self._refused(position, found, error) from None
 
         def read_part(start: int, stop: int) -> list[Any]:
             try:
                 return read(column.slice(start, stop - start))
-            except (pa.ArrowException, ArithmeticError, ValueError) as error:
+            except _LOSSES as error:
                 raise self._refused(position, found, error) from None
 
         return read_part
-
-    def _conversion(self, position: int, found: pa.DataType) -> Conversion | None:
-        last, convert = self._conversions[position]
-        if found != last:
-            convert = lossless(found, _read_as(self._types[position], found))
-            self._conversions[position] = (found, convert)
-        return convert
 
     def _refused(self, position: int, found: pa.DataType, why: Exception) -> TypeMismatchError:
         field = self._fields[position]

@@ -356,8 +356,8 @@ def _read_instant(node: Any) -> Instant:
         number = Decimal(repr(node)) if type(node) is float else Decimal(node)
         if number.copy_abs() < 1 << 53:
             # moves the point; arithmetic would round
-            sign, digits, exponent = number.as_tuple()
-            nanos = math.floor(Decimal((sign, digits, int(exponent) + 9)))
+            minus, whole, exponent = number.as_tuple()
+            nanos = math.floor(Decimal((minus, whole, int(exponent) + 9)))
             return Instant(*divmod(nanos, 1_000_000_000))
     found = _INSTANT.fullmatch(node) if type(node) is str else None
     try:
