@@ -94,7 +94,7 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
         return _row_reader(type_info, how)
     if isinstance(type_info, MapTypeInfo):
         key_kind = _key_kind(type_info)
-        read_key = None if key_kind is BasicType.STRING else _scalar_reader(key_kind, how.strict)
+        read_key = None if key_kind is BasicType.STRING else json_reader(type_info._key_type_info, how)
         return _map_reader(read_key, json_reader(type_info._value_type_info, how), how)
     if _is_bytes(type_info):
         return _from_text(read_bytes, "bytes in base64") if how.strict else _bytes_or_none

@@ -24,6 +24,7 @@ from flinkish.common.time import Instant
 from flinkish.common.typeinfo.base import Mismatch, TypeInformation
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.composite import ExternalTypeInfo, RowTypeInfo, TupleTypeInfo
+from flinkish.common.typeinfo.lossless import scaled
 from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import TypeMismatchError
@@ -112,16 +113,16 @@ def arrow_array(values: Sequence[Any], arrow: pa.DataType, declared: TypeInforma
     taken, adapt, expected = next(leaf for name, leaf in _LEAVES.items() if getattr(pa.types, name)(arrow))
     if isinstance(declared, DecimalTypeInfo):
         try:
-            # most numbers have the scale already
-            return pa.array(values, arrow)
-        except (pa.ArrowException, TypeError, ValueError):
+            # most numbers need no rounding
+            return pa.array(scaled(values, arrow.scale), arrow)
+        except (pa.ArrowException, ArithmeticError, TypeError, ValueError):
             convert = declared._convert
             values = [None if value is None else convert(value) for value in values]
     try:
-        if set(map(type, values)) <= taken | {type(None)}:
-            return pa.array(values, arrow)
-        plain = [value if value is None or type(value) in taken else adapt(value) for value in values]
-        return pa.array(plain, arrow)
+        plain = values
+        if not set(map(type, values)) <= taken | {type(None)}:
+            plain = [value if value is None or type(value) in taken else adapt(value) for value in values]
+        return pa.array(scaled(plain, arrow.scale) if pa.types.is_decimal(arrow) else plain, arrow)
     except (pa.ArrowException, ArithmeticError, TypeError, ValueError) as error:
         if len(values) == 1:
             reason = " ".join(str(error).split())

@@ -6,7 +6,7 @@ refused, and so is the value that does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +141,23 @@ def _decimal_of_decimal(column: pa.Array, wanted: pa.DataType) -> pa.Array:
     if scale >= found.scale and wanted.precision - scale >= found.precision - found.scale:
         return column.cast(wanted)
     # by values, since pyarrow's cast wraps around
-    unit = Decimal((0, (1,), -scale))
-    numbers: Any = (None if value is None else _EXACT.quantize(value, unit) for value in column.to_pylist())
+    return pa.array(scaled(column.to_pylist(), scale), wanted)
+
+
+def scaled(numbers: Sequence[Any], scale: int) -> list[Any]:
+    """Decimals and whole numbers (or None) with ``scale`` digits behind the point. pyarrow itself makes 0 of a decimal
+    that has 39 digits more.
+
+    Raises:
+        ValueError: a number has more digits.
+    """
+    unit, quantize = Decimal((0, (1,), -scale)), _EXACT.quantize
     try:
-        return pa.array(list(numbers), wanted)
+        return [None if number is None else quantize(number, unit) for number in numbers]
     except Inexact:
-        raise ValueError(f"a number has more than {scale} digits behind the point") from None
+        raise ValueError(f"more than {scale} digits behind the point") from None
+    except InvalidOperation:
+        raise ValueError("too many digits") from None
 
 
 def _decimal_of_whole(column: pa.Array, wanted: pa.DataType) -> pa.Array:
