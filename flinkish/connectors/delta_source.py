@@ -11,7 +11,7 @@ from typing import Any
 from flinkish.common.delta_commit import described_table
 from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
-from flinkish.common.typeinfo.spark_ddl import quoted
+from flinkish.common.typeinfo.arrow import quoted
 from flinkish.connectors.column_decoder import ColumnDecoder
 from flinkish.connectors.spark_types import type_of_schema
 from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits

@@ -13,10 +13,9 @@ from typing import Any
 
 from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
-from flinkish.common.typeinfo.arrow import no_columns
-from flinkish.common.typeinfo.spark_ddl import holds_pickled, quoted
+from flinkish.common.typeinfo.arrow import holds_pickled, no_columns, quoted
 from flinkish.connectors.delta_source import DeltaTable
-from flinkish.connectors.spark_types import ddl_of
+from flinkish.connectors.spark_types import ddl_of, with_wider_decimals
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
 from flinkish.errors import ProgramError, TypeMismatchError
 
@@ -184,7 +183,7 @@ class DeltaSink(DataFrameSink):
             if self._table.name:
                 # Spark does not pass the options on to Delta when it creates a table by its name
                 _create(self._table, frame, self._partition_by)
-            self._table.write(_partitioned(frame.write, self._partition_by).mode("append").options(**options))
+            self._append(frame, options)
         except AnalysisException as error:
             raise ProgramError(
                 f"the Delta table refuses the rows: {_why_refused(self._table, frame, error)}",
@@ -193,6 +192,21 @@ class DeltaSink(DataFrameSink):
                 hint="alter the table, or allow new columns with options={'mergeSchema': 'true'}; "
                 + how_to_skip(context),
             ) from error
+
+    def _append(self, frame: Any, options: dict[str, str]) -> None:
+        from pyspark.errors import AnalysisException
+
+        def write(rows: Any) -> None:
+            self._table.write(_partitioned(rows.write, self._partition_by).mode("append").options(**options))
+
+        try:
+            write(frame)
+        except AnalysisException:
+            # Delta takes no decimals of other digits, not even into a wider column, and writes nothing then
+            widened = with_wider_decimals(frame, self._table.read(frame.sparkSession).schema)
+            if widened is None:
+                raise
+            write(widened)
 
 
 class DeltaMergeSink(DataFrameSink):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
-from flinkish.common.typeinfo.spark_ddl import ddl_of_arrow, quoted
+from flinkish.common.typeinfo.arrow import ddl_of_arrow, quoted
 from flinkish.errors import TypeMismatchError
 
 
@@ -50,6 +50,40 @@ def _type_of(spark_type: Any) -> TypeInformation:
             hint="cast or drop the column first",
         )
     return _OF_SPARK[name]()
+
+
+def with_wider_decimals(frame: Any, schema: Any) -> Any | None:
+    """The DataFrame with the columns of a schema (a pyspark ``StructType``) where these differ by wider decimals alone;
+    None: there is no such column."""
+    there = {field.name.lower(): field.dataType for field in schema.fields}
+    wider = {}
+    for field in frame.schema.fields:
+        kind = there.get(field.name.lower(), field.dataType)
+        if _shape(kind) != _shape(field.dataType) and _holds(kind, field.dataType):
+            wider[field.name] = frame[quoted(field.name)].cast(kind)
+    return frame.withColumns(wider) if wider else None
+
+
+def _shape(kind: Any) -> str:
+    return str(kind.simpleString())
+
+
+def _holds(wide: Any, narrow: Any) -> bool:
+    """Whether each value of a Spark type, cast to the other one, is the same number there."""
+    name = type(wide).__name__
+    if name != type(narrow).__name__:
+        return False
+    if name == "DecimalType":
+        return bool(wide.scale >= narrow.scale and wide.precision - wide.scale >= narrow.precision - narrow.scale)
+    if name == "ArrayType":
+        return _holds(wide.elementType, narrow.elementType)
+    if name == "MapType":
+        return _holds(wide.keyType, narrow.keyType) and _holds(wide.valueType, narrow.valueType)
+    if name == "StructType":
+        pairs = list(zip(wide.fields, narrow.fields, strict=False))
+        same = len(wide.fields) == len(narrow.fields) and all(one.name == other.name for one, other in pairs)
+        return same and all(_holds(one.dataType, other.dataType) for one, other in pairs)
+    return _shape(wide) == _shape(narrow)
 
 
 _OF_SPARK: dict[str, Callable[[], TypeInformation]] = {

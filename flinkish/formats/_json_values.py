@@ -30,6 +30,7 @@ from flinkish.common.typeinfo import (
     Types,
 )
 from flinkish.common.typeinfo.base import Mismatch
+from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
 from flinkish.common.types import _create_row
 from flinkish.errors import ArgumentTypeError
@@ -93,7 +94,7 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
         return _row_reader(type_info, how)
     if isinstance(type_info, MapTypeInfo):
         key_kind = _key_kind(type_info)
-        read_key = None if key_kind is BasicType.STRING else _scalar_reader(key_kind, how.strict)
+        read_key = None if key_kind is BasicType.STRING else json_reader(type_info._key_type_info, how)
         return _map_reader(read_key, json_reader(type_info._value_type_info, how), how)
     if _is_bytes(type_info):
         return _from_text(read_bytes, "bytes in base64") if how.strict else _bytes_or_none
@@ -102,7 +103,8 @@ def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:
     kind = None if isinstance(type_info, TupleTypeInfo) else scalar_kind(type_info)
     if kind is None:
         raise _no_form(type_info)
-    return _scalar_reader(kind, how.strict)
+    read = _scalar_reader(kind, how.strict)
+    return (lambda node: type_info.rounded(read(node))) if isinstance(type_info, DecimalTypeInfo) else read
 
 
 @dataclass(frozen=True)
@@ -352,9 +354,11 @@ def _read_instant(node: Any) -> Instant:
     """A text of RFC 3339 with any offset, or the number of seconds since 1970."""
     if type(node) in (int, float, Decimal):
         number = Decimal(repr(node)) if type(node) is float else Decimal(node)
-        if abs(number) < 1 << 53:
-            seconds = math.floor(number)
-            return Instant(seconds, int((number - seconds) * 1_000_000_000))
+        if number.copy_abs() < 1 << 53:
+            # moves the point; arithmetic would round
+            minus, whole, exponent = number.as_tuple()
+            nanos = math.floor(Decimal((minus, whole, int(exponent) + 9)))
+            return Instant(*divmod(nanos, 1_000_000_000))
     found = _INSTANT.fullmatch(node) if type(node) is str else None
     try:
         if found:

@@ -14,6 +14,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.common.typeinfo.lossless import lossless, unreadable
 from flinkish.errors import ProgramError
 from flinkish.formats.avro import AvroSchema, fastavro_package, misfit, within_int
 from flinkish.formats.columnar import ParquetFileWriter
@@ -90,10 +91,24 @@ class AvroColumns:
                 raise misfit(record, self.schema, error, where) from None
         return pa.Table.from_pylist(rows, schema=self.arrow)
 
-    def records(self, batch: pyarrow.RecordBatch) -> list[Any]:
-        """Convert rows with these columns, in this order, back to records: the inverse of `to_columns`."""
-        rows = batch.to_pylist()
-        return [{name: read(row[name]) for name, _, _, read in self._fields} for row in rows]
+    def records(self, batch: pyarrow.RecordBatch, where: str = "") -> list[Any]:
+        """Convert rows with these columns, in this order, back to records: the inverse of `to_columns`. ``where`` names
+        the reader in errors.
+
+        Raises:
+            TypeMismatchError: a column cannot be read as the type that the schema has.
+        """
+        columns = []
+        for (name, wanted, _, read), column in zip(self._fields, batch.columns, strict=True):
+            try:
+                convert = lossless(column.type, wanted.type)
+                values = (column if convert is None else convert(column)).to_pylist()
+            except (ValueError, ArithmeticError, NotImplementedError) as error:
+                expected = "columns of the types of the Avro schema"
+                raise unreadable(name, column.type, wanted.type, error, where, expected) from None
+            columns.append(map(read, values))
+        names = self.names
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _record_fields(parsed: Any, named: dict[str, Any], inside: tuple[str, ...]) -> list[Any]:

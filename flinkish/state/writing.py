@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.storage import absolute, for_spark
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.errors import ProgramError, SavepointError
 from flinkish.jobmanager.directory.files import child_names, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest

@@ -331,9 +331,8 @@ def _maker(options: Options, column: Column, counts: list[int]) -> Callable[[int
     makers: dict[TypeInformation, Callable[[Random], Any]] = {
         **dict.fromkeys(_LIMITS, lambda random: random.randint(int(low), int(high))),
         **dict.fromkeys((Types.FLOAT(), Types.DOUBLE()), lambda random: random.uniform(float(low), float(high))),
-        DataTypes.DECIMAL(min(size or 10, 38), scale): lambda random: round(
-            Decimal(random.uniform(float(low), float(high))), scale
-        ),
+        # rounded with the other conversions
+        DataTypes.DECIMAL(min(size or 10, 38), scale): lambda random: Decimal(random.uniform(float(low), float(high))),
         Types.BOOLEAN(): lambda random: random.random() < 0.5,
         Types.STRING(): lambda random: f"{random.getrandbits(4 * length):0{length}x}",
         Types.SQL_TIMESTAMP(): lambda random: EPOCH + timedelta(milliseconds=_now().to_epoch_milli()),

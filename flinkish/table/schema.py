@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from fractions import Fraction
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -206,7 +206,7 @@ def _schema(tree: Any) -> Schema:
         watermark = isinstance(element, exp.WatermarkColumnConstraint)
         match = _WATERMARK.fullmatch(element.expression.sql("risingwave")) if watermark else None
         if match is not None:
-            delay_ms = int(Decimal(match[2] or 0) * _UNITS_MS[(match[3] or "SECOND").upper()])
+            delay_ms = int(Fraction(match[2] or 0) * _UNITS_MS[(match[3] or "SECOND").upper()])
             schema = _joined(schema, Schema(rowtime=element.this.name, delay_ms=delay_ms))
         elif isinstance(element, exp.PrimaryKey):
             schema = _joined(schema, Schema(primary_key=tuple(column.name for column in element.expressions)))

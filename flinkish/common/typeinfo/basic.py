@@ -181,7 +181,8 @@ class DecimalTypeInfo(BasicTypeInfo):
     def __init__(self, precision: int, scale: int) -> None:
         super().__init__(BasicType.BIG_DEC)
         self._precision, self._scale = precision, scale
-        self._unit = Decimal(1).scaleb(-scale)
+        # not by arithmetic, which the context of the program would round
+        self._unit = Decimal((0, (1,), -scale))
 
     def rounded(self, value: Decimal) -> Decimal | None:
         """The number with the scale of the type; None if it has too many digits."""
@@ -192,6 +193,11 @@ class DecimalTypeInfo(BasicTypeInfo):
 
     def _convert(self, value: Any) -> Any:
         return self.rounded(_decimal(value))
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.decimal128(self._precision, self._scale)
 
     def _parts(self) -> tuple[Any, ...]:
         return (self._basic_type, self._precision, self._scale)

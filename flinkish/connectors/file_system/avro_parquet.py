@@ -42,7 +42,7 @@ class AvroParquetSplitReader(ParquetSplitReader):
         held: list[Any] = []
         for part, _ in self._parts(wanted):
             for begin in range(0, part.num_rows, batch_size):
-                held += self._records.records(part.slice(begin, batch_size))
+                held += self._records.records(part.slice(begin, batch_size), f"file {wanted.split.id}")
                 while len(held) >= batch_size:
                     yield SplitRecords(held[:batch_size], None)
                     held = held[batch_size:]

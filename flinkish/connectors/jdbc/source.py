@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import base64
 import datetime
+import math
+import re
 import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,7 +20,8 @@ from typing import Any
 from urllib.parse import quote
 
 from flinkish.common.time import Duration, Instant
-from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
 from flinkish.connectors.jdbc.database import Failure, failure_of
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_url
@@ -225,11 +228,60 @@ def _instant(text: str) -> Instant:
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
-def _whole(value: Any) -> int:
-    number = int(value)
-    if number != value and str(number) != value:
-        raise ValueError("not a whole number")
+#: The text of a whole number of a numeric column.
+_WHOLE = re.compile(r"([+-]?\d+)(\.0*)?", re.ASCII)
+
+
+def _whole(bits: int | None) -> Callable[[Any], int]:
+    def read(value: Any) -> int:
+        text = _WHOLE.fullmatch(value) if isinstance(value, str) else None
+        number = int(value if text is None else text[1])
+        # beyond 2**53, a float stands for several whole numbers
+        if text is None and (number != value or isinstance(value, float) and abs(value) > 1 << 53):
+            raise ValueError("not a whole number")
+        if bits is not None and not -(1 << bits - 1) <= number < 1 << bits - 1:
+            raise ValueError(f"not a number of {bits} bits")
+        return number
+
+    return read
+
+
+def _real(value: Any, digits: int = 53) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError("not a float")
+    if isinstance(value, int) and abs(value) > 1 << digits:
+        raise ValueError("a float holds some digits of it only")
+    return float(value)
+
+
+def _float32(value: Any) -> float:
+    # a database gives the shortest text of a float of 32 bits, which is another number in 64 bits
+    number = _real(value, 24)
+    if math.isfinite(number) and abs(number) > _FLOAT32_MAX:
+        raise ValueError("more than a float of 32 bits holds")
     return number
+
+
+_FLOAT32_MAX = 3.4028235677973366e38
+
+
+def _decimal(value: Any) -> Decimal:
+    # SQLite stores a number of a NUMERIC column as a float, whose shortest text is the number that was written
+    number = Decimal(str(value))
+    if isinstance(value, bool) or not number.is_finite():
+        raise ValueError("not a finite number")
+    return number
+
+
+def _fitting(declared: DecimalTypeInfo) -> Callable[[Any], Decimal]:
+    def read(value: Any) -> Decimal:
+        number = _decimal(value)
+        rounded = declared.rounded(number)
+        if rounded != number or rounded is None:
+            raise ValueError("more digits than the type has")
+        return rounded
+
+    return read
 
 
 def _text(value: Any) -> str:
@@ -245,7 +297,8 @@ def _binary(value: Any) -> bytes:
 
 
 def _truth(value: Any) -> bool:
-    if value not in (0, 1):
+    # SQLite has no truth values
+    if not isinstance(value, int) or value not in (0, 1):
         raise ValueError("neither true nor false")
     return bool(value)
 
@@ -255,23 +308,28 @@ _DECODERS: list[tuple[TypeInformation, Callable[[Any], Any]]] = [
     (Types.SQL_TIME(), lambda text: datetime.time.fromisoformat(text)),
     (Types.SQL_TIMESTAMP(), _moment),
     (Types.INSTANT(), _instant),
-    (Types.BIG_DEC(), lambda value: Decimal(str(value))),
+    (Types.BIG_DEC(), _decimal),
     (Types.PRIMITIVE_ARRAY(Types.BYTE()), _binary),
-    (Types.DOUBLE(), float),
-    (Types.FLOAT(), float),
+    (Types.DOUBLE(), _real),
+    (Types.FLOAT(), _float32),
     (Types.BOOLEAN(), _truth),
     (Types.STRING(), _text),
-    *((kind, _whole) for kind in (Types.BYTE(), Types.SHORT(), Types.INT(), Types.LONG(), Types.BIG_INT())),
+    (Types.BYTE(), _whole(8)),
+    (Types.SHORT(), _whole(16)),
+    (Types.INT(), _whole(32)),
+    (Types.LONG(), _whole(64)),
+    (Types.BIG_INT(), _whole(None)),
 ]
 
 
 def _decoder(name: str, kind: TypeInformation) -> Callable[[Any], Any]:
-    """The function that converts a column's value, as it is kept in a page, to the declared type of the field.
+    """The function that converts a column's value, as it is kept in a page, to the declared type of the field. No value
+    becomes another one, as in the conversions of columns (``common/typeinfo/lossless.py``).
 
     Raises:
         TypeMismatchError: when the function is called, if a value is not of the declared type.
     """
-    found = next((decode for one, decode in _DECODERS if one == kind), None)
+    found = _reader_of(kind)
     if found is None:
         convert = kind.batch_converter(f"column '{name}' of JdbcSource")
         return lambda value: None if value is None else (value if convert is None else convert([value])[0])
@@ -281,7 +339,26 @@ def _decoder(name: str, kind: TypeInformation) -> Callable[[Any], Any]:
             return None if value is None else found(value)
         except (ValueError, TypeError, ArithmeticError) as error:
             raise TypeMismatchError(
-                f"the column '{name}' has the value {value!r:.200}", where="JdbcSource", expected=f"a value of {kind!r}"
+                f"the column '{name}' has the value {value!r:.200}",
+                where="JdbcSource",
+                expected=f"a value of {kind!r}",
+                hint="declare the type that the column has",
             ) from error
 
     return decoded
+
+
+def _reader_of(kind: TypeInformation) -> Callable[[Any], Any] | None:
+    if isinstance(kind, DecimalTypeInfo):
+        return _fitting(kind)
+    element = _reader_of(kind.elem_type) if isinstance(kind, (ListTypeInfo, ObjectArrayTypeInfo)) else None
+    if element is not None:
+        read = element
+        return lambda values: [None if value is None else read(_revived(value)) for value in _items(values)]
+    return next((decode for one, decode in _DECODERS if one == kind), None)
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError("not an array")
+    return value

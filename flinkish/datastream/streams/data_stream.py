@@ -124,16 +124,17 @@ class DataStream(OperatorStream):
             ProgramError: ``batch_format`` is neither of these.
             TypeMismatchError: the type of the stream or ``output_type`` cannot be represented in columns.
         """
-        from flinkish.connectors.columns import RecordReader
+        from flinkish.connectors.columns import FrameWriter, RecordReader, columns_of_frame
 
         _check_function(func, MapBatchesFunction, self._place("map_batches"))
         if batch_format not in ("arrow", "pandas"):
             raise ProgramError(f"the batch format {batch_format!r}", expected="'arrow' or 'pandas'")
         declared = declared_type(output_type)
-        written, result = RecordWriter(self._type, "the input of map_batches()"), "results of map_batches()"
+        taken: Any = FrameWriter if batch_format == "pandas" else RecordWriter
+        write, result = taken(self._type, "the input of map_batches()").write, "results of map_batches()"
         schema = RecordWriter(declared, result).schema
         read = RecordReader(declared, result).read
-        factory = MapBatchesFactory(func, written.write, read, schema, batch_format == "pandas")
+        factory = MapBatchesFactory(func, write, read, schema, columns_of_frame)
         return self._add_operator("Map Batches", factory, declared)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:

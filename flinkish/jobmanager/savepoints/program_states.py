@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.runtime.pickling import dumps
 from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import abbreviated
+from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import check_inserts_only
 from flinkish.core.functions import MapBatchesFunction
 from flinkish.errors import TypeMismatchError
@@ -22,32 +24,31 @@ class MapBatchesOperator(UserFunctionOperator):
     """Calls a MapBatchesFunction for each batch of records.
 
     Args:
-        write: makes a RecordBatch of records, for the function.
+        write: makes a batch of records, for the function.
         read: makes records of a RecordBatch that has the columns of ``schema``.
         schema: columns of the declared type of the results.
-        as_pandas: the function takes a DataFrame of pandas.
+        of_frame: makes a RecordBatch with the columns of ``schema`` of a DataFrame that has columns of these names.
     """
 
     def __init__(
         self,
         function: MapBatchesFunction | Callable[[Any], Any],
-        write: Callable[[list[Any]], pa.RecordBatch],
+        write: Callable[[list[Any]], Any],
         read: Callable[[pa.RecordBatch], list[Any]],
         schema: pa.Schema,
-        as_pandas: bool,
+        of_frame: Callable[[Any, pa.Schema], pa.RecordBatch],
     ) -> None:
         super().__init__(function, "map_batches", None)
         self._write = write
         self._read = read
         self._schema = schema
-        self._as_pandas = as_pandas
+        self._of_frame = of_frame
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         if not values:
             return
         check_inserts_only(values, "the input of map_batches(), whose columns have no kind")
-        batch: Any = self._write(values)
-        result = self._batch_of(self.call(batch.to_pandas() if self._as_pandas else batch))
+        result = self._batch_of(self.call(self._write(values)))
         if result.num_rows != len(values):
             raise self._wrong(
                 f"gave {result.num_rows} rows for {len(values)} records",
@@ -68,12 +69,15 @@ class MapBatchesOperator(UserFunctionOperator):
             )
         if not isinstance(result, pa.RecordBatch):
             result = self._of_pandas(result)
-        if sorted(result.schema.names) != sorted(names):
-            raise self._wrong(
-                f"gave the columns {', '.join(result.schema.names) or 'none'}",
-                f"the columns of the declared type: {', '.join(names)}",
-            )
+        self._check_names(result.schema.names)
         return result if result.schema.names == names else result.select(names)
+
+    def _check_names(self, found: list[str]) -> None:
+        if sorted(found) != sorted(self._schema.names):
+            raise self._wrong(
+                f"gave the columns {', '.join(found) or 'none'}",
+                f"the columns of the declared type: {', '.join(self._schema.names)}",
+            )
 
     def _of_pandas(self, result: Any) -> pa.RecordBatch:
         import pyarrow as pa
@@ -82,14 +86,16 @@ class MapBatchesOperator(UserFunctionOperator):
             raise self._wrong(
                 f"gave a {type(result).__name__}", "a pyarrow.RecordBatch, a pyarrow.Table or a pandas.DataFrame"
             )
-        found = [str(name) for name in result.columns]
-        known = [field for field in self._schema if field.name in found]
-        schema = pa.schema(known) if len(known) == len(found) else None
+        self._check_names([str(name) for name in result.columns])
         try:
-            return pa.RecordBatch.from_pandas(result, schema=schema, preserve_index=False)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+            return self._of_frame(result, self._schema)
+        except (pa.ArrowException, Mismatch, ArithmeticError, TypeError, ValueError) as error:
+            why = " ".join(map(str, error.args))
+            if isinstance(error, Mismatch):
+                place = ", ".join(error.path)
+                why = f"{place} has the value {abbreviated(error.value, 80)} of type {type(error.value).__name__}"
             raise self._wrong(
-                f"gave a DataFrame that does not fit: {' '.join(map(str, error.args))}",
+                f"gave a DataFrame that does not fit: {why}",
                 f"columns of {', '.join(f'{field.name} {field.type}' for field in self._schema)}",
             ) from None
 
@@ -113,9 +119,9 @@ class MapBatchesFactory(OperatorFactoryBase):
     write: Callable[[list[Any]], Any]
     read: Callable[[Any], list[Any]]
     schema: Any
-    as_pandas: bool = False
+    of_frame: Callable[[Any, Any], Any]
     takes_misfits: bool = False
     reads_timestamps: bool = False
 
     def create(self) -> MapBatchesOperator:
-        return MapBatchesOperator(self.function, self.write, self.read, self.schema, self.as_pandas)
+        return MapBatchesOperator(self.function, self.write, self.read, self.schema, self.of_frame)

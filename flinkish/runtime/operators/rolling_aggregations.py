@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal, localcontext
 from enum import Enum
 from operator import add
 from typing import Any
@@ -41,8 +42,17 @@ def _greater(first: Any, second: Any) -> Any:
     return second if second > first else first
 
 
+#: Adds decimals as Java does, without rounding; the context of the program has 28 digits.
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
+
+
+def _sum(first: Any, second: Any) -> Any:
+    result = first + second
+    return _EXACT.add(first, second) if result.__class__ is Decimal else result
+
+
 _COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
-    AccumulateType.SUM: add,
+    AccumulateType.SUM: _sum,
     AccumulateType.MIN: _smaller,
     AccumulateType.MAX: _greater,
 }
@@ -120,7 +130,11 @@ class RollingAggregation(ReduceFunction):
         if self._type in (AccumulateType.MIN_BY, AccumulateType.MAX_BY):
             return self._extreme(position, single)
         combine = _COMBINE[self._type]
-        return combine if single else _replacing(type(record), position, combine)
+        if single:
+            return combine
+        if self._type is AccumulateType.SUM and isinstance(record, tuple):
+            return _summing_tuples(getattr(type(record), "_make", tuple), position)
+        return _replacing(type(record), position, combine)
 
     def _extreme(self, position: Any, single: bool) -> Callable[[Any, Any], Any]:
         """The function (a, b) -> the record with the smaller or greater value, by the kind of the aggregation."""
@@ -190,6 +204,19 @@ def _replacing(record_type: type, position: Any, combine: Callable[[Any, Any], A
     return replace_in_copy
 
 
+def _summing_tuples(make: Callable[[Any], Any], position: int) -> Callable[[Any, Any], Any]:
+    """`_replacing` by the sum, for tuples: without a call for it, since sums of tuples are the most common ones."""
+    add_decimals = _EXACT.add
+
+    def replace_by_sum(first: Any, second: Any) -> Any:
+        fields = list(first)
+        result = first[position] + second[position]
+        fields[position] = add_decimals(first[position], second[position]) if result.__class__ is Decimal else result
+        return make(fields)
+
+    return replace_by_sum
+
+
 class RollingAggregationOperator(ReduceOperator):
     """A reduce operator that calls the reduce function for the type of the batch's records directly.
 
@@ -208,6 +235,14 @@ class RollingAggregationOperator(ReduceOperator):
         self.function.check(values, kinds)
         self.call = self.function.function_for(values[0]) if len(kinds) == 1 else self.function.reduce
         super().process_batch(values, timestamps, input_index)
+
+    def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
+        if self.call is not _sum or type(values[0]) not in (int, float):
+            return super()._reduce(keys, values, reduced)
+        # no code of the program runs here, so that the context can be the exact one for all of them
+        self.call = add
+        with localcontext(_EXACT):
+            return super()._reduce(keys, values, reduced)
 
 
 @dataclass

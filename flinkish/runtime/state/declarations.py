@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.core.state import StateDescriptor
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

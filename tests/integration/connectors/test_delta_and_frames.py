@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from flinkish.connectors.spark_types import ddl_of, type_of_schema
 from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
 from flinkish.errors import FlinkishError, OperationError, ProgramError, SavepointError, TypeMismatchError
+from flinkish.table import DataTypes
 from tests.integration.connectors.reading import read
 from tests.integration.engine.collecting import environment
 
@@ -374,6 +376,32 @@ def test_all_columns_go_from_delta_through_a_job_to_delta_and_to_a_function(
     assert spark.read.format("delta").load(out).orderBy("n").collect() == expected
     assert spark.read.parquet(files).drop("epoch").orderBy("n").collect() == expected
     assert dict(spark.read.format("delta").load(out).dtypes)["u"] == "timestamp_ntz"
+
+
+def test_decimals_of_any_size_go_from_delta_to_delta_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    found, out = str(tmp_path / "in"), str(tmp_path / "out")
+    wide, small = Decimal("-12345678901234567890123456789012345678"), Decimal("1.999")
+    spark.createDataFrame([(wide, small)], "w DECIMAL(38, 0), s DECIMAL(10, 3)").write.format("delta").save(found)
+    of_table = DeltaSource(found, bounded=True)
+    assert read(spark, of_table, tmp_path / "c").records == [Row(w=wide, s=small)]
+    env = environment(tmp_path / "job")
+    declared = Types.ROW_NAMED(["w", "s"], [DataTypes.DECIMAL(38, 0), DataTypes.DECIMAL(10, 2)])
+    stream = env.from_source(of_table, WatermarkStrategy.no_watermarks(), "table")
+    stream.map(lambda row: row, output_type=declared).sink_to(DeltaSink(out))
+    env.execute("decimals")
+    written = spark.read.format("delta").load(out)
+    assert dict(written.dtypes) == {"w": "decimal(38,0)", "s": "decimal(10,2)"}
+    assert table(spark, tmp_path / "out") == [(wide, Decimal("2.00"))]
+    # a table that an earlier version has made, of DECIMAL(38, 18) for each decimal
+    sink, columns = (
+        DeltaSink(str(tmp_path / "old")),
+        "SELECT CAST(1.99 AS DECIMAL({0})) AS s, array(CAST(2 AS DECIMAL({0}))) l",
+    )
+    for epoch, size in enumerate(("38, 18", "10, 2")):
+        sink.write_frame(spark.sql(columns.format(size)), context(epoch))
+    assert table(spark, tmp_path / "old") == [(Decimal("1.99"), [Decimal(2)])] * 2
+    with pytest.raises(ProgramError, match=r"'s' is decimal\(38,18\) in the table and decimal\(38,0\) in the rows"):
+        sink.write_frame(spark.sql(columns.format("38, 0")), context(2))
 
 
 def test_a_value_that_fits_no_column_is_named_with_its_sink(spark: SparkSession, tmp_path: Path) -> None:

@@ -190,6 +190,10 @@ def test_a_value_that_does_not_fit_is_named_with_its_field_and_sink(record: Any,
         (1, pa.bool_()),
         (0.1, pa.decimal128(10, 2)),
         (Decimal("0.001"), pa.decimal128(10, 2)),
+        # pyarrow makes 0 of it
+        (Decimal("8." + "1" * 49), pa.decimal128(18, 10)),
+        (Decimal("1E+8"), pa.decimal128(10, 2)),
+        (Decimal("1E+500"), pa.decimal128(10, 2)),
         (Decimal("NaN"), pa.decimal128(10, 2)),
         ("a", pa.binary()),
         (b"a", pa.string()),
@@ -221,6 +225,7 @@ def test_numbers_widen_but_do_not_round() -> None:
     ]
     assert arrow_array([True, 5], pa.int8()).to_pylist() == [1, 5]
     assert arrow_array([5, Decimal("0.5")], pa.decimal128(10, 2)).to_pylist() == [5, Decimal("0.50")]
+    assert arrow_array([Decimal("8." + "0" * 49)], pa.decimal128(18, 10)).to_pylist() == [8]
 
 
 @pytest.mark.parametrize("inside", [lambda t: t, Types.LIST, lambda t: Types.MAP(Types.STRING(), Types.TUPLE([t]))])

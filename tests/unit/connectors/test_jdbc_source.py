@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSourc
 from flinkish.errors import ConnectionFailedError, ProgramError, SavepointError, TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
+from flinkish.table import DataTypes
 from flinkish.testing import TestingSink
 from tests.support.jdbc_items import CREATE, ITEM, insert, item
 from tests.unit.minicluster.programs import environment, job_of
@@ -104,6 +106,57 @@ def test_what_cannot_be_read_exactly_is_refused(
     database.execute(statement)
     with pytest.raises(error, match=message):
         cluster_of(source(tmp_path, **options), TestingSink()).run()
+
+
+D = Decimal
+DECIMAL = DataTypes.DECIMAL(10, 2)
+WIDE = "12345678901234567890.123456789012345678901"
+
+
+@pytest.mark.parametrize(
+    ("stored", "declared", "wanted"),
+    [
+        (2**31, Types.INT(), None),
+        (2**31 - 1, Types.INT(), 2**31 - 1),
+        (128, Types.BYTE(), None),
+        (2.0, Types.LONG(), 2),
+        (2.0**53 + 2, Types.LONG(), None),
+        (1.5, Types.BIG_INT(), None),
+        ("9" * 40, Types.BIG_INT(), int("9" * 40)),
+        (2, Types.BOOLEAN(), None),
+        (1.0, Types.BOOLEAN(), None),
+        (1, Types.BOOLEAN(), True),
+        (2**53 + 1, Types.DOUBLE(), None),
+        (2**53, Types.DOUBLE(), 2.0**53),
+        ("0.1", Types.DOUBLE(), None),
+        (1e300, Types.FLOAT(), None),
+        (1_700_000_000_000, Types.INSTANT(), None),
+        (1_700_000_000_000, Types.SQL_TIMESTAMP(), None),
+        (5, Types.STRING(), None),
+        (WIDE, Types.BIG_DEC(), D(WIDE)),
+        ("NaN", Types.BIG_DEC(), None),
+        ("1.990", DECIMAL, D("1.99")),
+        ("1.999", DECIMAL, None),
+        ("123456789", DECIMAL, None),
+        (7, DECIMAL, D(7)),
+    ],
+)  # fmt: skip
+def test_a_column_of_another_type_is_read_without_loss_or_refused(
+    stored: Any, declared: TypeInformation, wanted: Any, tmp_path: Path
+) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE items (id INTEGER, v)")
+    connection.execute("INSERT INTO items VALUES (1, ?)", (stored,))
+    sink = TestingSink()
+    cluster = cluster_of(source(tmp_path, type_info=Types.ROW_NAMED(["v"], [declared])), sink)
+    if wanted is None:
+        with pytest.raises(
+            TypeMismatchError, match="the column 'v' has the value.*declare the type that the column has"
+        ):
+            cluster.run()
+    else:
+        cluster.run()
+        assert [(row.v, type(row.v)) for row in sink.values] == [(wanted, type(wanted))]
 
 
 def test_wrong_arguments_and_missing_files_are_errors(tmp_path: Path) -> None:

@@ -150,6 +150,42 @@ def test_fewer_columns_may_be_read_but_none_that_is_not_there(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
+    ("declared", "column", "wanted"),
+    [
+        ("long", pyarrow.array([7], pyarrow.int16()), 7),
+        ("double", pyarrow.array([1.5], pyarrow.float32()), 1.5),
+        ({"type": "array", "items": "int"}, pyarrow.array([[1, 2]]), [1, 2]),
+        ({"type": "map", "values": "int"}, pyarrow.array([[("a", 1)]], pyarrow.map_("string", "int64")), {"a": 1}),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+         pyarrow.array([Decimal("1.5")], pyarrow.decimal128(38, 18)), Decimal("1.50")),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18},
+         pyarrow.array([Decimal(10**30)], pyarrow.decimal128(38, 0)), None),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, pyarrow.array([1.25]), None),
+        ("int", pyarrow.array([2**40]), None),
+        ("int", pyarrow.array([1.5]), None),
+        ("boolean", pyarrow.array([2]), None),
+        ("string", pyarrow.array([5]), None),
+        ({"type": "long", "logicalType": "timestamp-millis"}, pyarrow.array([1_700_000_000_000]), None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_column_of_another_type_is_read_without_loss_or_refused(
+    declared: Any, column: pyarrow.Array, wanted: Any, tmp_path: Path
+) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"x": column}), tmp_path / "other.parquet")
+    fields = [{"name": "x", "type": declared}]
+    schema = AvroSchema.parse_string(json.dumps({"type": "record", "name": "Part", "fields": fields}))
+    source = FileSource.for_record_stream_format(AvroParquetReaders.for_generic_record(schema), str(tmp_path))
+    if wanted is not None:
+        assert SplitReading(source.build()).run().records == [{"x": wanted}]
+    else:
+        with pytest.raises(
+            TypeMismatchError, match="the column 'x'.*other.parquet.*declare the type that the column has"
+        ):
+            SplitReading(source.build()).run()
+
+
+@pytest.mark.parametrize(
     ("schema", "message"),
     [
         ("string", "is no record"),

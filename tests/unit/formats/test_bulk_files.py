@@ -263,6 +263,54 @@ def test_a_decimal_has_its_scale_and_no_more_digits_than_its_precision(
     assert file.read_text().replace('"', "") == f"{short},{short}\n"
 
 
+#: (precision, scale, a number, the number as it is written)
+DECIMALS: list[tuple[int, int, str | None, str | None]] = [
+    (10, 2, "1.999", "2.00"),
+    (10, 2, "-1.005", "-1.01"),
+    (10, 2, "99999999.994", "99999999.99"),
+    (10, 2, "99999999.995", None),
+    (10, 2, "123456789", None),
+    (10, 2, "-8." + "0" * 50, "-8.00"),
+    (10, 2, "7.5" + "1" * 50, "7.51"),
+    (10, 2, None, None),
+    (38, 0, "12345678901234567890123456789012345678", "12345678901234567890123456789012345678"),
+    (38, 30, "12345678.123456789012345678901234567891", "12345678.123456789012345678901234567891"),
+    (38, 38, "0.5", "0.50000000000000000000000000000000000000"),
+    (38, 18, "1e-19", "0E-18"),
+    (18, 18, "0.1", "0.100000000000000000"),
+    (1, 0, "7", "7"),
+]
+
+
+@pytest.mark.parametrize("make", [ParquetBulkWriters.for_row_type, OrcBulkWriters.for_row_type])
+def test_files_of_columns_hold_decimals_of_their_declared_type(
+    tmp_path: Path, make: Callable[[Any], BulkWriterFactory]
+) -> None:
+    def row_type(*kinds: Any) -> Any:
+        names = [f"x{number}" for number in range(len(kinds))]
+        nested = [Types.LIST(kinds[0]), Types.MAP(Types.STRING(), kinds[0]), Types.ROW_NAMED(["n"], [kinds[0]])]
+        return Types.ROW_NAMED([*names, "l", "m", "r"], [*kinds, *nested])
+
+    given = [None if text is None else Decimal(text) for _, _, text, _ in DECIMALS]
+    kinds = [DataTypes.DECIMAL(precision, scale) for precision, scale, _, _ in DECIMALS]
+    # the stream does not know the types, so that the writer rounds
+    stream_type = row_type(*(Types.BIG_DEC() for _ in kinds))
+    rows = [Row(*given, [given[0], None], {"a": given[0], "b": None}, Row(given[0]))]
+    (file,) = write(tmp_path / "out", make(row_type(*kinds)), rows, stream_type)
+    is_parquet = file.suffix == ".parquet"
+    table = pyarrow.parquet.read_table(file) if is_parquet else pyarrow.orc.read_table(file)
+    assert table.schema.types[: len(kinds)] == [pyarrow.decimal128(*size[:2]) for size in DECIMALS]
+    (found,) = table.to_pylist()
+    values = [None if text is None else Decimal(text) for *_, text in DECIMALS]
+    assert list(map(str, list(found.values())[: len(kinds)])) == list(map(str, values))
+    two = Decimal("2.00")
+    assert (found["l"], found["m"], found["r"]) == ([two, None], [("a", two), ("b", None)], {"n": two})
+    if is_parquet:
+        source = FileSource.parquet(str(file), type_info=row_type(*kinds))
+        (row,) = results_of(new_environment(1).from_source(source, WatermarkStrategy.no_watermarks(), "file"))
+        assert tuple(row) == (*values, [two, None], {"a": two, "b": None}, Row(n=two))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [

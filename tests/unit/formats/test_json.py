@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from flinkish.common import Instant, Row, Types
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 from flinkish.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from flinkish.table import DataTypes
 
 CLICK = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
 EVERYTHING = {
@@ -225,3 +226,20 @@ def test_half_of_a_surrogate_pair_is_written_as_an_escape_sequence() -> None:
     type_info = Types.ROW_NAMED(["text"], [Types.STRING()])
     message = JsonRowSerializationSchema.builder().with_type_info(type_info).build().serialize(Row("a\ud83d"))
     assert message == b'{"text":"a\\ud83d"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1.999", "2.00"), ("1e3", "1000.00"), ("7", "7.00"), ('"1.005"', "1.01"), ("123456789", None), ("null", None)],
+)
+def test_a_decimal_has_the_scale_and_the_precision_of_its_type(text: str, value: str | None) -> None:
+    kind = DataTypes.DECIMAL(10, 2)
+    rows = reader(Types.ROW_NAMED(["x", "l"], [kind, Types.LIST(kind)])).build()
+    found = rows.deserialize(f'{{"x": {text}, "l": [{text}]}}'.encode())
+    assert [str(item) for item in (found.x, *found.l)] == [str(value)] * 2
+
+
+def test_seconds_of_many_digits_are_cut_to_nanoseconds_and_not_rounded() -> None:
+    instants = reader(Types.ROW_NAMED(["t", "x"], [Types.INSTANT(), Types.BIG_DEC()])).build()
+    for text, wanted in ((f"0.{'9' * 40}", Instant(0, 999_999_999)), (f"-1.{'0' * 30}1", Instant(-2, 999_999_999))):
+        assert instants.deserialize(f'{{"t": {text}}}'.encode()).t == wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -12,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common import Row, Types, WatermarkStrategy
+from flinkish.common import Instant, Row, Types, WatermarkStrategy
 from flinkish.common.time import Time
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import OnError
 from flinkish.datastream.functions import MapBatchesFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, ProgramError, TypeMismatchError
+from flinkish.table import DataTypes
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -116,6 +119,136 @@ def test_single_values_tuples_and_nested_types_are_columns_too() -> None:
     stream.map_batches(both, nested).sink_to(sink)
     run(job_of(env))
     assert sink.values == [([1, 1], {"a": 1}), (None, {"a": 0}), ([3, 3], {"a": 3})]
+
+
+UTC, NAN, BIG = datetime.timezone.utc, float("nan"), 2**53 + 1
+#: A type, values of it, and the pandas type of their column.
+OF_PANDAS: list[tuple[TypeInformation, list[Any], str]] = [
+    (Types.BYTE(), [-128, 127], "Int8"),
+    (Types.SHORT(), [2**15 - 1], "Int16"),
+    (Types.INT(), [2**31 - 1], "Int32"),
+    (Types.LONG(), [BIG, 2**63 - 1, -(2**63)], "Int64"),
+    (Types.BOOLEAN(), [True, False], "boolean"),
+    (Types.FLOAT(), [1.5, NAN, float("inf")], "Float32"),
+    (Types.DOUBLE(), [0.1, NAN, -0.0], "Float64"),
+    (Types.STRING(), ["", "a"], "object"),
+    (Types.BIG_INT(), [10**37, BIG], "object"),
+    (Types.BIG_DEC(), [Decimal("0.1"), Decimal(10**19)], "object"),
+    (DataTypes.DECIMAL(38, 0), [Decimal(10**37)], "object"),
+    (Types.PRIMITIVE_ARRAY(Types.BYTE()), [b"", b"a\x00"], "object"),
+    (Types.SQL_DATE(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)], "object"),
+    (Types.SQL_TIME(), [datetime.time(23, 59, 59, 999_999)], "object"),
+    (Types.SQL_TIMESTAMP(), [datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31, 1, 2, 3)], "datetime64[us]"),
+    (Types.INSTANT(), [Instant(-10**10, 1_000), Instant(10**11, 0)], "datetime64[us, UTC]"),
+    (Types.LIST(Types.LONG()), [[BIG, None], [], [1]], "object"),
+    (Types.LIST(Types.DOUBLE()), [[NAN, None, 1.5]], "object"),
+    (Types.MAP(Types.STRING(), Types.LONG()), [{"a": BIG, "b": None}, {}], "object"),
+    (Types.MAP(Types.LONG(), Types.BIG_INT()), [{BIG: 10**30}], "object"),
+    (Types.ROW_NAMED(["x", "b"], [Types.LONG(), Types.BOOLEAN()]), [Row(x=BIG, b=None), Row(x=None, b=True)], "object"),
+    (Types.TUPLE([Types.LONG(), Types.LIST(Types.BIG_DEC())]), [(BIG, [Decimal("1.5"), None])], "object"),
+    (Types.LIST(Types.MAP(Types.STRING(), Types.TUPLE([Types.LONG()]))), [[{"a": (BIG,), "b": None}, None]], "object"),
+]  # fmt: skip
+
+
+def through_pandas(kind: TypeInformation, values: list[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """What becomes of the values in a column ``v``, as one batch."""
+    rows, sink = Types.ROW_NAMED(["v"], [kind]), TestingSink()
+    env = environment(1)
+    stream = env.from_source(
+        list_source([Row(v=value) for value in values]), WatermarkStrategy.no_watermarks(), "s", rows
+    )
+    stream.map_batches(function, rows, batch_format="pandas").sink_to(sink)
+    run(job_of(env), 100)
+    return [row.v for row in sink.values]
+
+
+@pytest.mark.parametrize(("kind", "values", "dtype"), OF_PANDAS, ids=[repr(kind) for kind, *_ in OF_PANDAS])
+def test_a_value_is_the_same_before_and_after_pandas_whatever_is_beside_it(
+    kind: TypeInformation, values: list[Any], dtype: str
+) -> None:
+    import pandas as pd
+
+    def objects(frame: Any) -> Any:
+        # the values of the column, without its type
+        return pd.DataFrame({"v": pd.Series([None if x is pd.NA else x for x in frame["v"].tolist()], dtype=object)})
+
+    for batch in (values, [*values, None], [None]):
+        for change in (lambda frame: frame, lambda frame: frame[::1].set_index(frame.index + 7), objects):
+            found: list[str] = []
+
+            def changed(frame: Any, change: Any = change, found: list[str] = found) -> Any:
+                found.append(str(frame["v"].dtype))
+                return change(frame)
+
+            result = through_pandas(kind, batch, changed)
+            # NaN equals nothing
+            assert list(map(repr, result)) == list(map(repr, batch)) or "Big" in repr(kind) and result == batch
+            assert found == [dtype]
+
+
+RESULTS: dict[str, tuple[TypeInformation, Callable[[Any], Any], list[Any]]] = {
+    "numpy's integers": (Types.LONG(), lambda pd, np: np.array([BIG, 2]), [BIG, 2]),
+    "floats for integers": (Types.LONG(), lambda pd, np: np.array([1.0, NAN]), [1, None]),
+    "nothing but NaN": (Types.STRING(), lambda pd, np: np.array([NAN, NAN]), [None, None]),
+    "a column of Arrow": (Types.LONG(), lambda pd, np: pd.array([BIG, None], "int64[pyarrow]"), [BIG, None]),
+    "texts of a category": (Types.STRING(), lambda pd, np: pd.Categorical(["a", None]), ["a", None]),
+    "texts": (Types.STRING(), lambda pd, np: pd.array(["a", None], "string"), ["a", None]),
+    "missing texts": (Types.STRING(), lambda pd, np: pd.Series(["a", NAN], dtype=object), ["a", None]),
+    "a float that is missing": (Types.DOUBLE(), lambda pd, np: pd.array([1.5, None], "Float64"), [1.5, None]),
+    "objects of numpy": (Types.LONG(), lambda pd, np: pd.Series([np.int64(BIG), pd.NA], dtype=object), [BIG, None]),
+    "truth values of numpy": (Types.BOOLEAN(), lambda pd, np: pd.Series([np.True_, None], dtype=object), [True, None]),
+    "nanoseconds that are zero": (
+        Types.SQL_TIMESTAMP(),
+        lambda pd, np: np.array(["2024-01-01", "NaT"], "datetime64[ns]"),
+        [datetime.datetime(2024, 1, 1), None],
+    ),
+    "arrays": (Types.LIST(Types.LONG()), lambda pd, np: pd.Series([np.array([BIG, 1]), None]), [[BIG, 1], None]),
+    "pairs": (
+        Types.MAP(Types.STRING(), Types.LONG()), lambda pd, np: pd.Series([[("a", BIG)], {}]), [{"a": BIG}, {}]
+    ),
+    "tuples": (Types.TUPLE([Types.LONG()]), lambda pd, np: pd.Series([(BIG,), {"f0": np.int8(1)}]), [(BIG,), (1,)]),
+    "wide decimals": (Types.BIG_DEC(), lambda pd, np: pd.Series([Decimal(10**40), None]), [Decimal(10**40), None]),
+    "a scale that fits": (
+        DataTypes.DECIMAL(10, 2), lambda pd, np: pd.Series([Decimal("1.990"), 2]), [Decimal("1.99"), Decimal(2)]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_columns_of_pandas_are_read_as_the_declared_type(name: str) -> None:
+    import numpy as np
+    import pandas as pd
+
+    kind, make, wanted = RESULTS[name]
+    result = through_pandas(kind, [None, None], lambda frame: pd.DataFrame({"v": make(pd, np)}))
+    assert list(map(repr, result)) == list(map(repr, wanted)) or "Decimal" in repr(result) and result == wanted
+
+
+REFUSED: dict[str, tuple[TypeInformation, Callable[[Any], Any]]] = {
+    "a fraction under LONG": (Types.LONG(), lambda pd, np: np.array([1.5])),
+    "a float that has lost digits": (Types.LONG(), lambda pd, np: np.array([2.0**53 + 2])),
+    "a number under STRING": (Types.STRING(), lambda pd, np: np.array([1])),
+    "a number under BOOLEAN": (Types.BOOLEAN(), lambda pd, np: np.array([2])),
+    "milliseconds under INSTANT": (Types.INSTANT(), lambda pd, np: np.array([1_700_000_000_000])),
+    "nanoseconds": (Types.SQL_TIMESTAMP(), lambda pd, np: np.array([1], "datetime64[ns]")),
+    "nanoseconds in an object": (Types.SQL_TIMESTAMP(), lambda pd, np: pd.Series([pd.Timestamp(1)], dtype=object)),
+    "a moment under DATE": (Types.SQL_DATE(), lambda pd, np: np.array(["2024-01-01"], "datetime64[s]")),
+    "a time span": (Types.LONG(), lambda pd, np: np.array([1], "timedelta64[s]")),
+    "a float under BIG_DEC": (Types.BIG_DEC(), lambda pd, np: np.array([0.1])),
+    "more digits than DECIMAL has": (DataTypes.DECIMAL(10, 2), lambda pd, np: pd.Series([Decimal("1.999")])),
+    "a number beyond INT": (Types.INT(), lambda pd, np: np.array([2**31])),
+    "a key twice": (Types.MAP(Types.STRING(), Types.LONG()), lambda pd, np: pd.Series([[("a", 1), ("a", 2)]])),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_columns_of_pandas_that_would_change_are_refused(name: str) -> None:
+    import numpy as np
+    import pandas as pd
+
+    kind, make = REFUSED[name]
+    with pytest.raises(TypeMismatchError, match="column 'v'"):
+        through_pandas(kind, [None], lambda frame: pd.DataFrame({"v": make(pd, np)}))
 
 
 WRONG: dict[str, tuple[Callable[[Any], Any], str, str]] = {

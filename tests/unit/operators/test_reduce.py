@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import pytest
@@ -157,3 +158,23 @@ def test_a_position_is_an_index_or_a_name() -> None:
 
 def test_records_of_several_types_in_one_stream_are_aggregated() -> None:
     assert rolling(SUM, 1, [("a", 1), ["b", 1], ("a", 2), ["b", 2]]) == [("a", 1), ["b", 1], ("a", 3), ["b", 3]]
+
+
+BIG, SMALL = Decimal("12345678901234567890123456789012345678"), Decimal("0.123456789012345678901234567890")
+
+
+@pytest.mark.parametrize("wrap", [lambda v: v, lambda v: ("a", v), lambda v: ["a", v], lambda v: Row("a", v)])
+def test_sums_of_decimals_are_exact_as_in_java(wrap: Any) -> None:
+    position = 0 if wrap(1) == 1 else 1
+    sums = [
+        "12345678901234567890123456789012345678",
+        "12345678901234567890123456789012345678.123456789012345678901234567890",
+    ]
+    sums.append("12345678901234567890123456789012345679.123456789012345678901234567890")
+    sums.append("12345678901234567890123456789012345679.1234567890123456789012345678900000000001")
+    with localcontext(Context(prec=3)):
+        found = rolling(SUM, position, list(map(wrap, [BIG, SMALL, 1, Decimal("1e-40")])), key=lambda v: "a")
+        # as windows call it
+        of_two = RollingAggregation(SUM, position).reduce(wrap(BIG), wrap(SMALL))
+    assert found == [wrap(Decimal(text)) for text in sums]
+    assert of_two == found[1]

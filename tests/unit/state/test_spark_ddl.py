@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from flinkish.common.typeinfo import Types
-from flinkish.common.typeinfo.spark_ddl import spark_type
+from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.common.types import Row
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
