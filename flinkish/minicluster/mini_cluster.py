@@ -138,8 +138,11 @@ class MiniCluster:
         self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
         most = max_records_per_epoch or job.settings.max_records_per_epoch
         settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=0)
+        # on Spark, planning runs in a process of its own
+        share = job.settings.share_functions
+        planned = tuple(replace(vertex, source=vertex.own_source(share)) for vertex in job.vertices)
         self._enumerator = JobEnumerator(
-            replace(job, settings=settings),
+            replace(job, vertices=planned, settings=settings),
             self.store.segments,
             self._clock,
             self.store.positions,
