@@ -132,7 +132,9 @@ def _minicluster_run(
     def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
         return MiniCluster(job, progress=ProgressReporter(job, publish))
 
-    run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
+    interval_ms = settings.heartbeat_interval_ms
+    run = MiniClusterRun(job_id, name, make_cluster, restarts, interval_ms, settings.available_now)
+    run.shutdown_timeout_s = settings.shutdown_timeout_s
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
     run.observers += [run.record, SilentSplits(job), SlowCalls(job), progress_for(settings.progress, job)]
     return run
