@@ -17,9 +17,16 @@ class CollectionSource(NumberedSplitSource):
     [2, 3]
     """
 
+    #: the values are copied when they are read, and nothing else here can change
+    travels_by_reference = True
+
     def __init__(self, values: Iterable[Any], type_info: TypeInformation | None = None) -> None:
         self._values = list(values)
         self._type_info = type_info or Types.PICKLED_BYTE_ARRAY()
+
+    def first(self, count: int) -> CollectionSource:
+        """A source of the first values only."""
+        return CollectionSource(self._values[:count], self._type_info)
 
     @property
     def bounded(self) -> bool:

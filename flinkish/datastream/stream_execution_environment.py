@@ -11,7 +11,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish import error_display
 from flinkish.common import dependencies
@@ -73,6 +73,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         self._program = Program()
         #: the jobs of parts of the program that nothing has waited for
         self._parts: list[RunClient] = []
+
+    def __reduce__(self) -> NoReturn:
+        """An environment does not travel with a function that captures it, or one of its streams, as in PyFlink."""
+        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:

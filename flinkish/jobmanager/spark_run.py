@@ -354,7 +354,7 @@ class SparkRun(JobRun):
 
         Raises:
             FinalOperationError: the job has ended already.
-            OperationError: the job is being stopped with a savepoint already.
+            OperationError: the job is being stopped with a savepoint already, or waits for its restart.
             SavepointError: no savepoint can be written to the directory; nothing was stopped.
         """
         self._check_stoppable()
@@ -374,6 +374,14 @@ class SparkRun(JobRun):
                 "the job is being stopped with a savepoint already",
                 where=f"job '{self.name}'",
                 hint="wait for the end of that stop",
+            )
+        if self._awaits_restart:
+            # as in Flink; the wait for the restart goes on
+            raise OperationError(
+                "the job has failed and waits for its restart: there is no epoch after which it could be stopped",
+                where=f"job '{self.name}'",
+                expected="a job that is RUNNING",
+                hint="ask again when it runs, or cancel it",
             )
 
     def _too_late(self) -> FinalOperationError:

@@ -27,7 +27,7 @@ from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
-from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
+from flinkish.jobmanager.submitted_program import SubmittedProgram, offer, sent_to_minicluster
 from flinkish.launch.replay import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.shipped_files import files_here
@@ -90,6 +90,9 @@ def submit(
         # it keeps no directory, so that nothing follows from one
         configuration = Configuration(configuration)
         configuration.remove_config(flinkish.JOB_DIR.key)
+    else:
+        configuration = Configuration(configuration)
+        configuration.remove_config(flinkish.MINICLUSTER_SHARE_FUNCTIONS.key)
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         from flinkish.jobmanager.savepoints.dry_run import end_with_report
@@ -123,13 +126,15 @@ def _minicluster_run(
         warn_without_effect(f"adding {', '.join(needed.jars)}", "the minicluster has no JVM")
     generator.with_shipped_files(files_here(needed))
     job_id = JobID()
-    job = generator.generate(job_id.to_hex_string(), name)
+    job = sent_to_minicluster(generator.generate(job_id.to_hex_string(), name))
     restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
 
     def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
         return MiniCluster(job, progress=ProgressReporter(job, publish))
 
-    run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
+    interval_ms = settings.heartbeat_interval_ms
+    run = MiniClusterRun(job_id, name, make_cluster, restarts, interval_ms, settings.available_now)
+    run.shutdown_timeout_s = settings.shutdown_timeout_s
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
     run.observers += [run.record, SilentSplits(job), SlowCalls(job), progress_for(settings.progress, job)]
     return run

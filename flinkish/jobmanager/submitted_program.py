@@ -4,13 +4,16 @@ sends a job the way that it has to the workers of Spark."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 from flinkish.common.configuration import Configuration
+from flinkish.connectors.collection import CollectionSource
+from flinkish.connectors.numbered_splits import SAMPLE
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,26 @@ def captured(main: Callable[[], Any]) -> SubmittedProgram:
     finally:
         _Capture.on = before
     raise ProgramError("the program has ended without calling execute()", expected="a call of env.execute()")
+
+
+def sent_to_minicluster(job: JobDescriptor) -> JobDescriptor:
+    """The job graph for a minicluster. What the workers of Spark could not be sent is refused here as well: PySpark's
+    own pickler says what that is, or, without PySpark, the copy that the job gets of its functions. Of the values of a
+    collection only the first are tried, since there may be many.
+
+    Raises:
+        UnserializableFunctionError: a function cannot be pickled; the error names its operator.
+    """
+    if not job.settings.share_functions and find_spec("pyspark") is not None:
+        from flinkish.spark.worker import deploy
+
+        deploy(replace(job, vertices=tuple(map(_with_few_values, job.vertices))), partitions=1)
+    return job.with_own_functions()
+
+
+def _with_few_values(vertex: VertexDescriptor) -> VertexDescriptor:
+    source = vertex.source
+    return replace(vertex, source=source.first(SAMPLE)) if isinstance(source, CollectionSource) else vertex
 
 
 def arrived_in_worker(job: JobDescriptor) -> JobDescriptor:

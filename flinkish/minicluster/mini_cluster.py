@@ -13,13 +13,14 @@ import tempfile
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
-from flinkish.errors import ProgramError
+from flinkish.errors import EpochTimeoutError, ProgramError
 from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
@@ -138,8 +139,11 @@ class MiniCluster:
         self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
         most = max_records_per_epoch or job.settings.max_records_per_epoch
         settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=0)
+        # on Spark, planning runs in a process of its own
+        share = job.settings.share_functions
+        planned = tuple(replace(vertex, source=vertex.own_source(share)) for vertex in job.vertices)
         self._enumerator = JobEnumerator(
-            replace(job, settings=settings),
+            replace(job, vertices=planned, settings=settings),
             self.store.segments,
             self._clock,
             self.store.positions,
@@ -154,6 +158,46 @@ class MiniCluster:
         )
 
         self._acknowledgements = Acknowledgements(job, self.store.segments)
+        self._progress = progress
+        self._stopping = False
+        #: whether only what there was at `freeze` is read, and whether an epoch was planned since
+        self._frozen = self._planned_frozen = False
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether an epoch was given up, or is about to be."""
+        return self._stopping and self.store.prepared is None
+
+    def give_up(self) -> None:
+        """Give up the running epoch, unless it is prepared, and all later ones: `run_epoch` fails with
+        `EpochTimeoutError` when the record in work is processed. To be called, from another thread, until it has
+        returned; only a cluster with ``progress`` need not process the rest of a batch."""
+        self._stopping = True
+        if self._progress is not None:
+            self._progress.give_up()
+
+    def freeze(self) -> None:
+        """Read from now on only what there is now, as if no new data came in."""
+        self._frozen = True
+        self._enumerator.freeze()
+
+    def has_more(self) -> bool:
+        """Whether there is anything left for another epoch of a cluster that was frozen. Raises what `run_epoch`
+        raises."""
+        if self.store.prepared is not None or self.store.finished:
+            return not self.store.finished
+        with self._closed_on_failure():
+            return self.plan() is not self.store.offset
+
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """The block runs with the files of the program at hand; if it fails, functions and enumerators are closed."""
+        with self.job.settings.shipped.entered_here():
+            try:
+                yield
+            except BaseException:
+                self.dispose()
+                raise
 
     def run(
         self, max_epochs: int | None = None, on_epoch: Callable[[EpochReport], None] | None = None
@@ -172,15 +216,11 @@ class MiniCluster:
     def run_epoch(self) -> EpochReport:
         """Run one epoch, all or nothing. After a failure, the next call runs the same epoch again with new instances of
         all functions; so does another MiniCluster on the same store."""
-        with self.job.settings.shipped.entered_here():
-            try:
-                report = self._run_epoch(self.plan())
-            except BaseException:
-                self.dispose()
-                raise
-            if self.store.finished:
-                self.dispose()
-            return report
+        with self._closed_on_failure():
+            report = self._run_epoch(self.plan())
+        if self.store.finished:
+            self.dispose()
+        return report
 
     def dispose(self) -> None:
         """Close all functions that are still open, because the job has ended or will not go on here."""
@@ -192,9 +232,13 @@ class MiniCluster:
     def plan(self) -> dict[str, Any]:
         """The positions of the sources after the next epoch; the same at each call until that epoch is committed."""
         if self.store.planned is None:
-            self.store.planned = self._enumerator.next_offset(
-                self.store.offset, forced=True, reached=self.store.reached
-            )
+            # what depends on the clock is called once, as on Spark
+            forced = not self._frozen or (not self._planned_frozen and bool(heartbeats(self.job)))
+            self._planned_frozen = self._frozen
+            planned = self._enumerator.next_offset(self.store.offset, forced=forced, reached=self.store.reached)
+            if planned is self.store.offset:
+                return planned
+            self.store.planned = planned
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
         return self.store.planned
 
@@ -239,11 +283,20 @@ class MiniCluster:
                 rows.extend(self._read_sources(self._enumerator.shares(self.store.offset, planned), of_sources))
             else:
                 rows = self._run_level(vertices, rows, stamp, written)
+        self._check_wanted()
         return rows, written
+
+    def _check_wanted(self) -> None:
+        """Raise if the epoch was given up: some of its tasks may have left out records."""
+        if self._stopping:
+            raise EpochTimeoutError(
+                "the epoch is given up, because the job is being stopped", where=f"job '{self.job.name}'"
+            )
 
     def _read_sources(self, shares: Iterable[SourceShare], stamp: EpochStamp) -> list[Row]:
         rows: list[Row] = []
         for share in shares:
+            self._check_wanted()
             for part in self._task_manager.run_source(share.vertex, share.subtask, share, stamp):
                 rows.extend(part)
         return rows
@@ -264,6 +317,7 @@ class MiniCluster:
         for descriptor in vertices:
             for subtask in range(descriptor.parallelism):
                 identity = (descriptor.id, subtask)
+                self._check_wanted()
                 if identity in inputs:
                     result.extend(self._run_task(identity, inputs[identity], stamp, written))
         return result

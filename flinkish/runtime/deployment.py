@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
@@ -14,6 +15,7 @@ from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source, SourceLimits
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.partitioners import Partitioner
+from flinkish.runtime.pickling import own_copy, unserializable
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
@@ -140,9 +142,50 @@ class VertexDescriptor:
         """Whether its tasks keep keyed state or operator state."""
         return self.keyed or any(operator.factory.has_operator_state for operator in self.operators)
 
+    def with_own_functions(self, job: str = "", share: bool = False) -> VertexDescriptor:
+        """This vertex for one subtask: operators, partitioners and key selectors have functions of their own each, as
+        from pickles of their own (`own_copy`), so that they share no memory with each other, with other subtasks and
+        with the program, and so that a failed task is recreated from functions that have not run.
+
+        Args:
+            job: name of the job, for errors.
+            share: functions, and what they capture, stay those of the program; only instances of classes are copied.
+
+        Raises:
+            UnserializableFunctionError: a function cannot be copied; the error names the operator.
+        """
+        within = f"job '{job}', " if job else ""
+
+        def own(descriptor: OperatorDescriptor) -> OperatorDescriptor:
+            where = f"{within}operator '{descriptor.name}' (uid {descriptor.uid})"
+            if share:
+                return replace(descriptor, factory=_shallow_copy(descriptor.factory, where))
+            edges = (replace(edge, partitioner=own_copy(edge.partitioner, where)) for edge in descriptor.edges)
+            return replace(descriptor, factory=own_copy(descriptor.factory, where), edges=tuple(edges))
+
+        operators = tuple(map(own, self.operators))
+        if share or not self.key_selectors:
+            return replace(self, operators=operators)
+        where = f"{within}key selectors of '{self.head.name}' (uid {self.head.uid})"
+        return replace(self, operators=operators, key_selectors=own_copy(self.key_selectors, where))
+
+    def own_source(self, share: bool = False) -> Source | RecordDecoder | None:
+        """A copy of the source, for one subtask or for planning, with functions of its own; `share` as for
+        `with_own_functions`: the source itself."""
+        if share or self.source is None:
+            return self.source
+        return own_copy(self.source, f"source '{self.head.name}' (uid {self.head.uid})")
+
     def task_name(self, subtask: int) -> str:
         """The name of one subtask as Flink shows it, such as ``Map -> Sink (1/2)``."""
         return f"{self.name} ({subtask + 1}/{self.parallelism})"
+
+
+def _shallow_copy(factory: OperatorFactory, where: str) -> OperatorFactory:
+    try:
+        return copy.deepcopy(factory)
+    except Exception as error:
+        raise unserializable(error, where) from error
 
 
 @dataclass(frozen=True)
@@ -207,6 +250,8 @@ class JobSettings:
     state_packages: tuple[str, ...] = ()
     #: time after which a call of a function that has not returned is named; 0: never
     slow_call_warning_ms: int = 30_000
+    #: in the minicluster: operators and subtasks call the very functions of the program, and share what these capture
+    share_functions: bool = False
 
     def source_limits(self, parallelism: int) -> SourceLimits:
         """The most that an epoch reads of a source of this parallelism. By default it grows with the parallelism, so
@@ -235,6 +280,18 @@ class JobDescriptor:
     restored: bool = False
     #: the classes of the program, whose instances stored values may hold
     classes: ProgramClasses = field(default=NO_CLASSES, repr=False, compare=False)
+
+    def with_own_functions(self) -> JobDescriptor:
+        """This job with functions of its own, as if it had travelled: what the program does with its functions later on
+        does not change them. The same job if its settings say that functions are shared.
+
+        Raises:
+            UnserializableFunctionError: a function cannot be copied; the error names the operator.
+        """
+        if self.settings.share_functions:
+            return self
+        own = (replace(one.with_own_functions(self.name), source=one.own_source()) for one in self.vertices)
+        return replace(self, vertices=tuple(own))
 
     def vertex(self, vertex_id: int) -> VertexDescriptor:
         """The vertex of that number, which is its index in ``vertices``."""

@@ -12,7 +12,6 @@ in which everything fits never pay for that.
 
 from __future__ import annotations
 
-import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Any, Protocol
 from flinkish.common.detach import all_detached
 from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import UnserializableFunctionError, failures_of_user_code, message_of
+from flinkish.errors import failures_of_user_code
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.list_keys import OwnKeys, ReceivedKeys
@@ -142,20 +141,6 @@ class _HeardOutput(ChainOutput):
         super().emit_watermark(watermark_ms)
 
 
-def _own_copy(descriptor: OperatorDescriptor) -> OperatorFactory:
-    """A copy of an operator's factory, so that its functions belong to this task alone: one worker runs several
-    subtasks, and a failed task is recreated from functions that have not run."""
-    try:
-        return copy.deepcopy(descriptor.factory)
-    except Exception as error:
-        raise UnserializableFunctionError(
-            f"a function cannot be copied for its subtask: {message_of(error)}",
-            where=f"operator '{descriptor.name}' (uid {descriptor.uid})",
-            expected="functions that hold only what can be copied",
-            hint="create connections, locks, files and Spark objects in open(), not where the function is made",
-        ) from error
-
-
 def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
     """Pass a batch to all targets in order. All but the last get copies: an operator owns the lists it is given, and a
     function that changes its argument must not affect other operators (in Flink, a serializer copies records)."""
@@ -191,13 +176,13 @@ class OperatorChain:
         head_epoch: EpochInfo,
         listener: OperatorListener | None = None,
     ) -> None:
-        self.vertex = vertex
+        self.vertex = vertex = vertex.with_own_functions(share=settings.share_functions)
         frames = _FRAMES_OF_FUNCTIONS + _FRAMES_OF_OPERATOR * len(vertex.operators)
         sys.setrecursionlimit(max(sys.getrecursionlimit(), frames))
         self._subtask = subtask
         self._listener = listener
         self._head_epoch = head_epoch
-        factories = [_own_copy(descriptor) for descriptor in vertex.operators]
+        factories = [descriptor.factory for descriptor in vertex.operators]
         self.operators = [self._let_misfits_pass(index, factories).create() for index in range(len(factories))]
         self.outputs = [
             ChainOutput() if listener is None else _HeardOutput(listener, descriptor.uid, subtask)

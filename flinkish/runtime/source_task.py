@@ -103,7 +103,9 @@ class SourceTask(Task):
         batches: Iterable[SplitBatch] = ()
         if share.ranges and not share.ended:
             if self._reader is None:
-                self._reader = source.create_reader()
+                own = self.vertex.own_source(self.job.settings.share_functions)
+                assert isinstance(own, SplitSource)
+                self._reader = own.create_reader()
                 self._reader.max_record_bytes = self.job.settings.source_max_record_bytes
                 self._reader.with_timestamps = self._with_timestamps
             size = self.job.settings.source_batch_size
@@ -140,6 +142,7 @@ class SourceTask(Task):
             self.chain.mark_active()
             current = split
         for batch in given.batches:
+            self._check_wanted()
             if batch.split != current:
                 self._begin_split(batch.split, self._stream_of(batch.split), given.part)
                 current = batch.split

@@ -301,6 +301,7 @@ class StatefulTask(Task, TaskLife):
             share.steps = share.gate.steps()
         budget = max_num_records
         for step in share.steps:
+            self._check_wanted()
             if isinstance(step, Records):
                 self.records_in += len(step.values)
                 budget -= len(step.values)

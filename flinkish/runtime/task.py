@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.errors import EpochTimeoutError
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import (
     REPORT_VERTEX,
@@ -82,6 +83,8 @@ class Task:
         self._rows: list[Row] = []
         #: number of records of the epoch that the task has begun to process
         self.records_in = 0
+        #: the epoch was given up: the task fails with the batch in work
+        self.given_up = False
         #: the lines that user functions log
         self.log = TaskLog()
         self._sink_sequence = 0
@@ -113,6 +116,12 @@ class Task:
         for operator, descriptor in zip(self.chain.operators, vertex.operators):
             if isinstance(operator, SinkWriterOperator) and descriptor.sink is not None:
                 operator.emit = self._sink_emit(descriptor.sink)
+
+    def _check_wanted(self) -> None:
+        if self.given_up:
+            raise EpochTimeoutError(
+                "the epoch is given up, because the job is being stopped", where=f"task '{self.name}'"
+            )
 
     def _emit(self, vertex: int, subtask: int, data: bytes) -> None:
         self._rows.append((vertex, subtask, data))

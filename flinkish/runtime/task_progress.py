@@ -60,6 +60,8 @@ _SHOWN_LENGTH = 200
 _NAMES = NameForm(r"[0-9a-f]{32}\.json")
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
 _LIST_ITERATOR: type = type(iter([0]))
+#: iterators that can be moved to their end
+_ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,16 @@ class ProgressReporter:
                     self._thread = None
                     return
 
+    def give_up(self) -> None:
+        """Have the task that runs, if any, end with the record in work and fail with `EpochTimeoutError`. To be called
+        until the epoch has ended, since the records before that one go on to further loops, and to further tasks. The
+        epoch must not be committed: it has lost records."""
+        with self._lock:
+            run = self._running
+            if run is not None:
+                run.task.given_up = True
+                TaskStack(sys._current_frames().get(run.thread)).end_loops()
+
     def look(self) -> None:
         """Look at the task that runs, and publish the progress if it is time to. Called by a thread of this object."""
         with self._lock:
@@ -393,6 +405,14 @@ class TaskStack:
             if left or left is not None and index == self._operators[-1]:
                 return size - size * max(len(values) - left - 1, 0) // max(len(values), 1)
         return 0
+
+    def end_loops(self) -> None:
+        """Leave nothing for the engine's loops over records to take, so that they end with the record in work."""
+        for frame in self._frames:
+            variables = _variables(frame)
+            for loop in (variables.get("arriving"), variables.get("awaiting")):
+                if type(loop) in _ITERATORS:
+                    loop.__setstate__(sys.maxsize)  # type: ignore[union-attr]
 
     def call(self) -> tuple[Any, ...] | None:
         """What identifies the call that the innermost operator has made: if two looks at a task give the same, it has

@@ -21,12 +21,12 @@ from typing import Any
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import local_path
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
-from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError, message_of
+from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.failure import decode_error, encode_error
-from flinkish.runtime.pickling import use_fallback
+from flinkish.runtime.pickling import unserializable, use_fallback
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
 from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles, at_home
 from flinkish.runtime.task_log import forward_to_driver
@@ -349,12 +349,7 @@ def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunct
                 where = f"job '{job.name}', operator '{descriptor.name}' (uid {descriptor.uid})"
                 error = inner
                 break
-    return UnserializableFunctionError(
-        f"a function cannot be sent to the workers: {message_of(error)}",
-        where=where,
-        expected="functions that capture only what can be pickled",
-        hint="create connections, locks, files and Spark objects in open(), not where the function is defined",
-    )
+    return unserializable(error, where)
 
 
 def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:

@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, UnserializableFunctionError
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.pickling import own_copy
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
@@ -264,7 +266,7 @@ class StreamOperatorTestHarness:
         if self._pristine is None:
             raise ProgramError(
                 "the function of the operator cannot be copied, and has run",
-                expected="a function that copy.deepcopy can copy before it is opened",
+                expected="a function that can be pickled before it is opened",
                 hint="create connections, locks and files in open(), or make the second harness with restored=...",
             )
         return type(self)._of(
@@ -331,11 +333,13 @@ def _path_of(directory: StateDirectory | None) -> str | None:
 
 
 def _copy_of(factory: OperatorFactory) -> OperatorFactory | None:
-    try:
+    # functions stay those of the test, unless what they hold cannot be copied so; a function may hold anything, and
+    # that it cannot be copied at all matters only to a later `restore`
+    with suppress(Exception):
         return copy.deepcopy(factory)
-    except Exception:
-        # a function may hold anything; that it cannot be copied matters only to a later `restore`
-        return None
+    with suppress(UnserializableFunctionError):
+        return own_copy(factory, _UID)
+    return None
 
 
 def _times(timestamp: int | None) -> list[int] | None:

@@ -14,6 +14,7 @@ from typing import Any
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
+from flinkish.common.options.flinkish import MINICLUSTER_SHARE_FUNCTIONS
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
@@ -84,8 +85,10 @@ class ProgramTestHarness:
         max_records_per_epoch: the most records that each source reads in one epoch; None: as the program is configured.
         state_directory: directory for the files of large keyed state; "": keyed state stays in memory.
         pickle_functions: whether functions and sources are pickled and unpickled, as on their way to the workers of
-            Spark, so that what Spark would refuse fails here. Functions then cannot leave anything in variables of the
-            test. Needs PySpark, but neither a session nor Java.
+            Spark, and each operator and subtask has copies of its own, so that what Spark would refuse fails here.
+            Functions then cannot leave anything in variables of the test. Needs PySpark, but neither a session nor
+            Java. Otherwise functions are those of the test, and operators and subtasks share what they capture, unless
+            the program sets ``flinkish.minicluster.share-functions: false``.
 
     Raises:
         ProgramError: the program is wrong, or has no source or sink of a name in ``sources`` or ``sinks``.
@@ -110,6 +113,8 @@ class ProgramTestHarness:
         submitted.configuration.validate()
         _replace(submitted.graph, sources or {}, sinks or {})
         settings = job_settings(submitted.configuration)
+        if pickle_functions or not submitted.configuration.contains(MINICLUSTER_SHARE_FUNCTIONS):
+            settings = replace(settings, share_functions=not pickle_functions)
         generator = JobGraphGenerator(submitted.graph, settings, submitted.chaining)
         generator.with_shipped_files(files_here(dependencies_of(submitted.configuration)))
         job = generator.generate(JobID().to_hex_string(), submitted.name)

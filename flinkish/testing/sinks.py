@@ -29,8 +29,11 @@ class TestingSink(WriterSink):
         self.commits: dict[tuple[int, int], list[Any]] = {}
         self.contexts: list[CommitContext] = []
 
+    #: a task only writes, and need not have a copy of all that was committed before it
+    travels_by_reference = True
+
     def __deepcopy__(self, memo: dict[int, Any]) -> TestingSink:
-        """Itself: a task has a copy of its sink, but only writes, and would copy all that was committed before it."""
+        """Itself, for the same reason."""
         return self
 
     @property

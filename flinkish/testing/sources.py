@@ -15,6 +15,7 @@ The marks are part of the data, so that they take effect at the same position in
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -32,6 +33,10 @@ class Pause(NamedTuple):
     epochs: int = 1
 
 
+#: the marks that have crashed in this process
+_crashed: set[str] = set()
+
+
 class CrashOnce:
     """A mark at which reading fails with `SimulatedCrash`, the first time.
 
@@ -43,13 +48,14 @@ class CrashOnce:
 
     def __init__(self, marker: str | os.PathLike[str] | None = None) -> None:
         self._marker = None if marker is None else os.fspath(marker)
-        self._crashed = False
+        #: tells the mark apart from others: each subtask has a copy of it
+        self._id = uuid.uuid4().hex
 
     def crash(self) -> None:
         """Raise `SimulatedCrash`, unless this mark has crashed before."""
-        if self._crashed or self._marker is not None and os.path.exists(self._marker):
+        if self._id in _crashed or self._marker is not None and os.path.exists(self._marker):
             return
-        self._crashed = True
+        _crashed.add(self._id)
         if self._marker is not None:
             with open(self._marker, "x"):
                 pass

@@ -195,7 +195,9 @@ def change_all(value: Any) -> None:
 
 def in_minicluster(source: str) -> Results:
     """What each sink gets from flinkish in this process."""
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    # functions are those of single operators and subtasks, as on Spark
+    configuration = Configuration().set_string("flinkish.minicluster.share-functions", "false")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
     sinks: dict[str, TestingSink] = {}
     with tempfile.TemporaryDirectory() as folder:
         kinds = {False: TestingSink, True: ChangingSink}

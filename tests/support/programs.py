@@ -18,9 +18,9 @@ def new_environment(parallelism: int = 1, **settings: str) -> StreamExecutionEnv
     return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
 
 
-def job_of(env: StreamExecutionEnvironment) -> JobDescriptor:
-    """The job graph of the program so far."""
-    return JobGraphGenerator(env._graph, JobSettings(), env.is_chaining_enabled()).generate("job", "test")
+def job_of(env: StreamExecutionEnvironment, **settings: Any) -> JobDescriptor:
+    """The job graph of the program so far. ``settings``: as for `JobSettings`."""
+    return JobGraphGenerator(env._graph, JobSettings(**settings), env.is_chaining_enabled()).generate("job", "test")
 
 
 def chains_of(env: StreamExecutionEnvironment) -> list[str]:

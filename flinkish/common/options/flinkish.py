@@ -240,3 +240,14 @@ RECOVERY_FALLBACK: ConfigOption[str] = (
     )
     .with_choices("exact", "replay", "never")
 )
+
+MINICLUSTER_SHARE_FUNCTIONS: ConfigOption[bool] = (
+    ConfigOptions.key("flinkish.minicluster.share-functions")
+    .boolean_type()
+    .default_value(False)
+    .with_description(
+        "true: in the minicluster, operators and subtasks call the very functions of the program, and share what these "
+        "capture with it, for tests and debuggers that look into them; instances of classes are copied for each all "
+        "the same. false: each has a copy of everything, as on Spark, and what Spark would refuse is refused."
+    )
+)

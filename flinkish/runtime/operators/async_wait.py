@@ -17,6 +17,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import length_hint
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -197,14 +199,14 @@ class AsyncWaitOperator(UserFunctionOperator):
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         assert self._loop is not None
-        begin = 0
-        while begin < len(values):
+        begin, awaiting = 0, iter(values)
+        while length_hint(awaiting):
             free = self._capacity - self._queue.held
             if free <= 0:
                 self._wait()
                 continue
             times = [None] * free if timestamps is None else timestamps[begin : begin + free]
-            calls = [Call(value, time) for value, time in zip(values[begin : begin + free], times, strict=False)]
+            calls = [Call(value, time) for value, time in zip(islice(awaiting, free), times, strict=False)]
             for call in calls:
                 self._queue.add(call)
             self._loop.start(self._call, calls)

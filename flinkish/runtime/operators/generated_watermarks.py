@@ -111,7 +111,8 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         stamps = [MIN_TIMESTAMP_MS] * len(values) if assigned is None else assigned
         self._used = True
         start, pending_ms = 0, self._emitted_ms
-        for position, (value, timestamp) in enumerate(zip(values, stamps, strict=True)):
+        arriving = iter(values)
+        for position, (value, timestamp) in enumerate(zip(arriving, stamps, strict=True)):
             if self._must_emit_before(timestamp, pending_ms):
                 self._hand_on(values, assigned, start, position)
                 start = position

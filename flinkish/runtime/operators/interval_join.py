@@ -104,7 +104,8 @@ class IntervalJoinOperator(UserFunctionOperator):
         kept: tuple[dict[int, dict[Any, None]], ...] = ({}, {})
         # they may hold side outputs of a call that failed and was undone
         self._pair.sides.clear()
-        for (side, value), timestamp_ms, key in zip(values, timestamps or repeat(MIN_TIMESTAMP_MS), keys, strict=False):
+        arriving, stamps = iter(values), timestamps or repeat(MIN_TIMESTAMP_MS)
+        for (side, value), timestamp_ms, key in zip(arriving, stamps, keys, strict=False):
             if timestamp_ms <= MIN_TIMESTAMP_MS:
                 raise self._no_timestamp(value)
             if timestamp_ms < watermark_ms:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream import KeyedProcessFunction, MapFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -184,3 +186,35 @@ def test_several_hundred_operators_run_in_one_chain_of_a_worker(spark: SparkSess
         stream.sink_to(collected.sink())
         env.execute("a long chain")
     assert sorted(collected.rows["out"]) == list(range(9))
+
+
+class HoldsModule(MapFunction):
+    """Holds what only a pickler of functions can copy."""
+
+    def __init__(self) -> None:
+        self.json, self.names, self.keys = json, MappingProxyType({7: "seven"}), {7: "seven"}.keys()
+
+    def map(self, value: int) -> Any:
+        return self.json.dumps([self.names[value], value in self.keys])
+
+
+def first_time() -> Callable[[Any], bool]:
+    seen: set[Any] = set()
+    return lambda value: value not in seen and not seen.add(value)  # type: ignore[func-returns-value]
+
+
+def test_operators_and_subtasks_of_one_worker_that_are_given_one_function_share_no_memory(spark: SparkSession) -> None:
+    check = first_time()
+    # both subtasks run in one Spark task
+    env = environment(flinkish__spark__partitions=1)
+    numbers = env.from_collection([7, 7]).rebalance()
+    with collecting() as collected:
+        numbers.filter(check).map(HoldsModule()).sink_to(collected.sink("chained"))
+        numbers.filter(check).sink_to(collected.sink("beside"))
+        numbers.filter(lambda number: number == 7 and check(number)).sink_to(collected.sink("in another closure"))
+        env.execute()
+    assert collected.rows == {
+        "chained": ['["seven", true]'] * 2,
+        "beside": [7, 7],
+        "in another closure": [7, 7],
+    }

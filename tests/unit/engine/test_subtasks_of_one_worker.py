@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import bdb
+import colorsys
+import json
+import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +17,10 @@ from flinkish.common import Configuration, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream import DataStream, FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.errors import UnserializableFunctionError
+from flinkish.errors import UnserializableFunctionError, UserCodeError
 
 
 def environment(parallelism: int = 2) -> StreamExecutionEnvironment:
@@ -55,6 +61,248 @@ def test_each_subtask_has_a_function_of_its_own() -> None:
     assert sum(per_subtask.values()) == 40
 
 
+class OnceByAttribute(FilterFunction):
+    def __init__(self) -> None:
+        self.seen: set[Any] = set()
+
+    def filter(self, value: Any) -> bool:
+        return value not in self.seen and not self.seen.add(value)  # type: ignore[func-returns-value]
+
+
+class OnceByMap(MapFunction):
+    """Emits a value the first time, None afterwards. ``module``: may be held like anything else."""
+
+    def __init__(self, module: Any) -> None:
+        self.check, self.module = first_time(), module
+
+    def map(self, value: Any) -> Any:
+        return value if self.check(value) else None
+
+
+def first_time() -> Callable[[Any], bool]:
+    seen: set[Any] = set()
+    return lambda value: value not in seen and not seen.add(value)  # type: ignore[func-returns-value]
+
+
+def by_default() -> Callable[[Any], bool]:
+    def check(value: Any, seen: list[Any] = []) -> bool:  # noqa: B006
+        seen.append(value)
+        return seen.count(value) == 1
+
+    return check
+
+
+#: how a function remembers -> makes from a stream one with the values that the function has not had before
+ONCE: dict[str, Callable[[], Callable[[DataStream], DataStream]]] = {
+    "closure": lambda: partial(_filtered, first_time()),
+    "default argument": lambda: partial(_filtered, by_default()),
+    "attribute": lambda: partial(_filtered, OnceByAttribute()),
+    "method": lambda: partial(_filtered, OnceByAttribute().filter),
+    "map that holds a module": lambda: partial(_mapped, OnceByMap(json)),
+    "flat_map": lambda: partial(_flat, first_time()),
+    "key selector": lambda: partial(_keyed, first_time()),
+    "partitioner": lambda: partial(_partitioned, first_time()),
+}
+
+
+def _filtered(check: Any, stream: DataStream) -> DataStream:
+    return stream.filter(check)
+
+
+def _mapped(once: OnceByMap, stream: DataStream) -> DataStream:
+    return stream.map(once).filter(lambda value: value is not None)
+
+
+def _flat(check: Any, stream: DataStream) -> DataStream:
+    return stream.flat_map(lambda value: [value] if check(value) else [])
+
+
+def _keyed(check: Any, stream: DataStream) -> DataStream:
+    return stream.key_by(lambda value: check(value)).map(Keyed()).filter(lambda value: value is not None)
+
+
+def _partitioned(check: Any, stream: DataStream) -> DataStream:
+    routed = stream.partition_custom(lambda key, n: 0 if check(key) else 1, lambda value: value)
+    return routed.map(Placed()).filter(lambda value: value is not None)
+
+
+class Keyed(MapFunction):
+    """Emits the values of the first key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._key = runtime_context.get_state(ValueStateDescriptor("key", Types.LONG()))
+
+    def map(self, value: Any) -> Any:
+        before = self._key.value()
+        self._key.update(value)
+        return value if before is None else None
+
+
+class Placed(MapFunction):
+    """Emits the values that come to the first subtask."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._here = runtime_context.get_index_of_this_subtask() == 0
+
+    def map(self, value: Any) -> Any:
+        return value if self._here else None
+
+
+@pytest.mark.parametrize("make", ONCE.values(), ids=ONCE)
+def test_operators_and_later_jobs_that_are_given_one_function_share_no_memory(make: Any) -> None:
+    once = make()
+    for _ in range(2):
+        stream = environment().from_collection([7])
+        branches = [once(stream).map(partial(_named, name)) for name in "ab"]
+        assert sorted(branches[0].union(branches[1]).execute_and_collect()) == [("a", 7), ("b", 7)]
+
+
+def _named(name: str, value: Any) -> Any:
+    return name, value
+
+
+@pytest.mark.parametrize("make", [ONCE[name] for name in ("closure", "default argument", "attribute", "flat_map")])
+def test_subtasks_that_are_given_one_function_share_no_memory(make: Any) -> None:
+    stream = environment().from_collection([7, 7]).rebalance()
+    assert list(make()(stream).execute_and_collect()) == [7, 7]
+
+
+def test_sources_that_are_given_one_function_share_no_memory() -> None:
+    check, env = first_time(), environment()
+    streams = [
+        env.from_source(
+            DataGeneratorSource(lambda index: check(index), 2), WatermarkStrategy.no_watermarks(), f"source {number}"
+        )
+        for number in range(2)
+    ]
+    assert list(streams[0].union(streams[1]).execute_and_collect()) == [True] * 4
+
+
+def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> None:
+    factor = [10]
+    env = environment()
+    with env.from_collection([1, 2]).map(lambda value: value * factor[0]).execute_and_collect() as results:
+        factor[0] = 0
+        assert list(results) == [10, 20]
+
+
+def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
+    env = environment(1)
+    env._configuration.set_string("restart-strategy.type", "fixed-delay")
+    env._configuration.set_string("restart-strategy.fixed-delay.attempts", "2")
+    env._configuration.set_string("restart-strategy.fixed-delay.delay", "1 ms")
+    left = [1]
+
+    def fails_once(value: int) -> int:
+        if left:
+            left.pop()
+            raise ValueError("once for each instance")
+        return value
+
+    env.from_collection([1]).map(fails_once).print()
+    with pytest.raises(UserCodeError, match="after 2 restarts"):
+        env.execute()
+    assert left == [1]
+
+
+def test_functions_are_those_of_the_program_if_it_is_asked_for() -> None:
+    seen, lock = list[int](), threading.Lock()
+
+    def see(value: int) -> int:
+        with lock:
+            seen.append(value)
+        return value
+
+    env = environment()
+    env._configuration.set_string("flinkish.minicluster.share-functions", "true")
+    env.from_collection([1, 2]).map(see).print()
+    env.execute()
+    assert seen == [1, 2]
+
+
+#: A program as the main script: what of it must stay what it is.
+MAIN = """
+import enum, json
+from flinkish.datastream import MapFunction
+
+class Colour(enum.Enum):
+    RED = 1
+    GREEN = 2
+
+class Click:
+    made = 0
+
+    def __init__(self, colour):
+        type(self).made += 1
+        self.colour = colour
+
+class Base(MapFunction):
+    def map(self, value):
+        return Click(Colour.RED)
+
+class Function(Base):
+    def map(self, value):
+        click = super().map(value)
+        assert type(click) is Click
+        return click
+
+seen, helper_calls = [], []
+
+def helper(click):
+    helper_calls.append(click)
+    return isinstance(click, Click) and click.colour is Colour.RED
+
+def check(click):
+    seen.append(click)
+    return helper(click) and len(seen) == 1
+
+def build(stream):
+    return stream.map(Function()).filter(check).map(lambda click: (click.colour is Colour.RED, json.dumps(len(seen))))
+"""
+
+
+def test_classes_of_the_main_script_are_themselves_and_its_globals_are_copied() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(MAIN, names)  # noqa: S102
+    stream = environment(1).from_collection([1])
+    one, other = names["build"](stream), names["build"](stream)
+    assert list(one.union(other).execute_and_collect()) == [(True, "0")] * 2
+    assert (names["seen"], names["helper_calls"], names["Click"].made) == ([], [], 2)
+
+
+def test_functions_of_modules_are_called_as_the_program_has_replaced_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(colorsys, "rgb_to_hsv", lambda value: f"replaced {value}")
+    monkeypatch.setitem(globals(), "_named", lambda name, value: (name, "replaced"))
+    stream = environment(1).from_collection([1]).map(lambda value: (colorsys.rgb_to_hsv(value), _named("a", value)))
+    assert list(stream.execute_and_collect()) == [("replaced 1", ("a", "replaced"))]
+
+
+def test_a_debugger_stops_in_a_copied_function() -> None:
+    stops: list[Any] = []
+
+    class Debugger(bdb.Bdb):
+        def user_line(self, frame: Any) -> None:
+            if self.break_here(frame):
+                stops.append(frame.f_locals["value"])
+            self.set_continue()
+
+    def traced(value: int) -> int:
+        return value + 1
+
+    debugger = Debugger()
+    debugger.set_break(__file__, traced.__code__.co_firstlineno + 1)
+
+    stream = environment(1).from_collection([1, 2]).map(traced)
+    threading.settrace(debugger.trace_dispatch)
+    try:
+        debugger.reset()
+        assert list(stream.execute_and_collect()) == [2, 3]
+    finally:
+        threading.settrace(None)  # type: ignore[arg-type]
+        debugger.clear_all_breaks()
+    assert stops == [1, 2]
+
+
 class WithLock(MapFunction):
     """Cannot be copied."""
 
@@ -65,11 +313,69 @@ class WithLock(MapFunction):
         return value
 
 
-def test_a_function_that_cannot_be_copied_is_named() -> None:
-    env = environment()
-    env.from_collection([1]).map(WithLock()).uid("locked").print()
-    with pytest.raises(UnserializableFunctionError, match=r"uid locked.*in open\(\)"):
-        env.execute()
+def lock_of_main_script(base: str) -> Any:
+    """A function of the main script whose class or method refers to a lock."""
+    names: dict[str, Any] = {"__name__": "__main__", "MapFunction": MapFunction, "threading": threading}
+    exec(base, names)  # noqa: S102
+    return names["Function"]()
+
+
+IN_CLASS = """
+class Function(MapFunction):
+    lock = threading.Lock()
+
+    def map(self, value):
+        return value
+"""
+IN_METHOD = """
+lock = threading.Lock()
+
+class Function(MapFunction):
+    def map(self, value):
+        with lock:
+            return value
+"""
+
+
+def with_lock(stream: DataStream) -> DataStream:
+    lock = threading.Lock()
+    return stream.filter(lambda value: lock.locked())
+
+
+def with_environment(stream: DataStream) -> DataStream:
+    env = stream.get_execution_environment()
+    return stream.filter(lambda value: value < env.get_parallelism())
+
+
+@pytest.mark.parametrize("with_pyspark", [True, False])
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (lambda stream: stream.map(WithLock()), "_thread.lock"),
+        (with_lock, "_thread.lock"),
+        (with_environment, "StreamExecutionEnvironment"),
+        (None, None),
+        (lambda stream: stream.map(lock_of_main_script(IN_CLASS)), "_thread.lock"),
+        (lambda stream: stream.map(lock_of_main_script(IN_METHOD)), "_thread.lock"),
+    ],
+    ids=["attribute", "closure", "environment", "nothing", "class of the main script", "method of the main script"],
+)
+def test_what_spark_would_refuse_is_refused_before_the_job_runs(
+    build: Any, what: str | None, with_pyspark: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    stream = environment().from_collection([1])
+    build(stream).uid("refused").print() if what else stream.map(str).uid("refused").print()
+    if not with_pyspark:
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+        if "main script" in request.node.callspec.id:
+            # only PySpark's pickler looks into classes
+            what = None
+    if what is None:
+        stream.get_execution_environment().execute()
+        return
+    expected = rf"cannot be sent to the workers: cannot pickle '{what}' object \[.*uid refused.*in open\(\)"
+    with pytest.raises(UnserializableFunctionError, match=expected):
+        stream.get_execution_environment().execute_async()
 
 
 class _Itself(TimestampAssigner):

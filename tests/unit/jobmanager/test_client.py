@@ -396,6 +396,42 @@ def test_a_job_that_fails_while_it_is_stopped_is_restarted_as_without_the_stop(t
     assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 1, 1)
 
 
+class FailsAtOnce(Run):
+    """Its first attempt fails without being asked to end."""
+
+    def _run_attempt(self, again: bool) -> None:
+        if not again:
+            self.query_started()
+            raise OperationError("the source is away")
+        super()._run_attempt(again)
+
+
+def test_a_stop_that_comes_while_a_restart_is_awaited_is_refused_and_the_wait_goes_on(tmp_path: Path) -> None:
+    run = FailsAtOnce(tmp_path, restarts=Restarts(FixedDelay(1, 3_600_000)))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    wait_until(lambda: run.status is JobStatus.RESTARTING, TIMEOUT_S, "the failure")
+    for ask in (
+        lambda: client.stop_with_savepoint(False, target(run)),
+        lambda: client.stop_from_outside(True, target(run)),
+        lambda: client.cancel_with_savepoint(target(run)),
+    ):
+        with pytest.raises(OperationError, match="has failed and waits for its restart.*ask again when it runs"):
+            ask().result(TIMEOUT_S)
+    assert (run.status, run.has_run, (tmp_path / "savepoints").exists()) == (JobStatus.RESTARTING, False, False)
+    client.cancel().result(TIMEOUT_S)
+    assert (run.status, run.has_run) == (JobStatus.CANCELED, False)
+
+
+def test_a_stop_after_the_restart_is_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+    run = FailsAtOnce(tmp_path, restarts=Restarts(FixedDelay(1, 0)))
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    wait_until(lambda: run.has_run, TIMEOUT_S, "the restart")
+    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+
+
 def test_a_job_that_fails_while_it_is_cancelled_keeps_its_checkpoints(tmp_path: Path) -> None:
     run = Run(tmp_path, OperationError("the source is gone"))
     run.watched_directory.watch(CompletableFuture.completed(""))

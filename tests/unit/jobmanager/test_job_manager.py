@@ -47,6 +47,7 @@ def submit(name: str, function: Any = lambda v: v, **more: str) -> RunClient:
         "execution.target": "minicluster",
         "parallelism.default": "2",
         "flinkish.progress": "never",
+        "flinkish.minicluster.share-functions": "true",
         **{key.replace("__", ".").replace("_", "-"): value for key, value in more.items()},
     }.items():
         configuration.set_string(key, value)

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common import JobStatus, RestartStrategies
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from flinkish.errors import InvalidKeyError, UserCodeError
+from flinkish.errors import InvalidKeyError, OperationError, UserCodeError
 from flinkish.jobmanager import live_jobs
 from tests.support.programs import new_environment
 
@@ -121,6 +121,9 @@ def test_a_stop_during_the_delay_ends_the_job(monkeypatch: pytest.MonkeyPatch) -
     restarting = threading.Event()
     while client.get_job_status().result() is not JobStatus.RESTARTING:
         restarting.wait(0.01)
+    with pytest.raises(OperationError, match="the minicluster has no savepoints"):
+        client.stop_with_savepoint(False).result()
+    assert client.get_job_status().result() is JobStatus.RESTARTING
     client.cancel().result()
     client.get_job_execution_result().result()
     assert client.get_job_status().result() is JobStatus.CANCELED

@@ -138,6 +138,32 @@ def test_a_job_that_fails_after_a_signal_ends_the_program_with_its_failure() -> 
         raise OSError("the disk is full")
 
 
+#: a job whose first epoch does not end, which gets a signal in it
+LONG_EPOCH = (
+    PROGRAM.replace(", records_per_epoch=2", "")
+    .replace("            time.sleep(0.3)", "        time.sleep({pause_s} if value >= 3 else 0)")
+    .replace("env = ", 'configuration.set_string("flinkish.shutdown.timeout", "{timeout}")\nenv = ', 1)
+)
+
+
+@pytest.mark.parametrize(
+    ("timeout", "pause_s", "code", "output", "said"),
+    [
+        ("2 s", 0.01, 143, "disposed of\ncleaned up\n", "job 'endless' ends after the running epoch"),
+        ("100 ms", 60, 75, "", "within 0.1 s (flinkish.shutdown.timeout): its first epoch was not finished"),
+    ],
+    ids=["between two records", "in a call that does not return"],
+)
+def test_the_shutdown_timeout_ends_an_epoch_of_the_minicluster(
+    timeout: str, pause_s: float, code: int, output: str, said: str, tmp_path: Path
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(LONG_EPOCH.format(timeout_s=None, timeout=timeout, pause_s=pause_s))
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (code, output), ended.stderr
+    assert said in ended.stderr
+
+
 @pytest.mark.parametrize("timeout_s", [None, 0.05])
 @pytest.mark.parametrize("launcher", [[], ["-m", "flinkish.launch.driver"]])
 def test_however_a_program_is_started_nothing_behind_execute_runs_after_a_signal(

@@ -300,7 +300,7 @@ def test_records_of_a_collection_that_are_changed_are_the_same_when_the_epoch_is
 
     env, sink = environment(1), TestingSink()
     env.from_collection([{"n": 1}, {"n": 2}]).map(changed_once).sink_to(sink)
-    cluster = MiniCluster(job_of(env), ManualClock())
+    cluster = MiniCluster(job_of(env, share_functions=True), ManualClock())
     with pytest.raises(UserCodeError):
         cluster.run()
     cluster.run()

@@ -347,7 +347,7 @@ def test_a_listener_that_has_seen_an_epoch_fail_elsewhere_hears_of_it() -> None:
     env = environment(1)
     stream = env.from_source(list_source([1, 2, 3]), WatermarkStrategy.no_watermarks(), "source")
     stream.map(Listens()).rebalance().map(failing).sink_to(TestingSink())
-    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 1)
+    cluster = MiniCluster(job_of(env, share_functions=True), ManualClock(), StateStore(), 1)
     # the task of the source outlives the failure of the other one
     cluster.dispose = lambda: None  # type: ignore[method-assign]
     cluster.run_epoch()

@@ -49,7 +49,7 @@ def test_the_documented_api_is_read_exactly_once_although_tasks_and_drivers_fail
         return order
 
     env.add_source(source).map(fails_the_first_time).sink_to(sink)
-    job = job_of(env)
+    job = job_of(env, share_functions=True)
     failures = epochs = 0
     while len(sink.values) < server.count:
         assert failures + epochs < 100

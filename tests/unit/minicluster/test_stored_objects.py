@@ -60,7 +60,7 @@ def counting(make: Any, key: Any, values: list[Any], results: list[Any]) -> Any:
         return value
 
     env.from_collection(values).key_by(key).process(Count(make)).uid("counts").map(keep).print()
-    return job_of(env)
+    return job_of(env, share_functions=True)
 
 
 def test_objects_as_keys_and_values_are_found_again_by_another_cluster() -> None:

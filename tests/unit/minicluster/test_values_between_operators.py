@@ -55,7 +55,7 @@ def test_none_of_a_map_without_a_type_travels_to_other_tasks_and_sinks() -> None
 def test_a_map_may_serve_as_a_sink() -> None:
     env, seen = environment(1), list[int]()
     env.add_source(list_source([1, 2, 3])).map(lambda n: seen.append(n), Types.STRING())
-    run(job_of(env))
+    run(job_of(env, share_functions=True))
     assert seen == [1, 2, 3]
 
 

@@ -13,6 +13,7 @@ from flinkish.runtime.deployment import (
     EdgeDescriptor,
     InputDescriptor,
     JobDescriptor,
+    JobSettings,
     OperatorDescriptor,
     VertexDescriptor,
 )
@@ -146,7 +147,7 @@ class Worker:
 
     def __post_init__(self) -> None:
         filler = VertexDescriptor(0, "source", 0, (), 1, 1)
-        self.job = JobDescriptor("job", "a job", (filler, self.vertex), ())
+        self.job = JobDescriptor("job", "a job", (filler, self.vertex), (), JobSettings(share_functions=True))
         self.manager = TaskManager(self.job)
 
     def run(self, subtask: int, *elements: Any, commit: bool = True, time_ms: int = 0) -> list[Row]:

@@ -137,13 +137,13 @@ class AlignedEventTimeOperator(WindowOperator):
         scope = self.scope
         window = TimeWindow(start_ms, start_ms + self._size_ms)
         namespace = (window.start, window.end)
-        remaining = iter(keys)
+        arriving = iter(keys)
         scope.backend.prefetch(keys, namespace)
         try:
-            new_keys = self.contents.add_all(scope.table.namespace(namespace), remaining, values)
+            new_keys = self.contents.add_all(scope.table.namespace(namespace), arriving, values)
         except BaseException:
             # the error names the current key: the last key that the loop has taken
-            scope.backend.current_key = keys[len(keys) - length_hint(remaining) - 1]
+            scope.backend.current_key = keys[len(keys) - length_hint(arriving) - 1]
             raise
         scope.table.mark_grown(namespace, keys)
         if not new_keys:

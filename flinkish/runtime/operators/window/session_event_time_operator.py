@@ -82,7 +82,8 @@ class SessionEventTimeOperator(MergingWindowOperator):
             self.fetch_open(keys, zip(keys, zip(timestamps, ends, strict=True), strict=True))
         add, gone = self.contents.add, list[tuple[Any, tuple[int, int]]]()
         sessions: dict[Any, list[_Session]] = {}
-        for place, (key, value, start_ms, end_ms) in enumerate(zip(keys, values, timestamps, ends, strict=True)):
+        arriving = iter(values)
+        for place, (key, value, start_ms, end_ms) in enumerate(zip(keys, arriving, timestamps, ends, strict=True)):
             backend.current_key = key
             of_key = sessions.get(key)
             if of_key is None:

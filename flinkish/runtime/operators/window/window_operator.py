@@ -101,7 +101,8 @@ class WindowOperator(StreamOperator):
         windows = self._assign_all(values, timestamps, keys)
         if self.scope.backend.in_files:
             self.fetch_windows(keys, windows)
-        for value, timestamp_ms, key, of_element in zip(values, timestamps, keys, windows, strict=True):
+        arriving = iter(values)
+        for value, timestamp_ms, key, of_element in zip(arriving, timestamps, keys, windows, strict=True):
             self.process_element(value, timestamp_ms, key, of_element)
         self.results.flush()
 
@@ -113,7 +114,8 @@ class WindowOperator(StreamOperator):
         """The windows of each element."""
         assign, backend, context = self.assigner.assign_windows, self.scope.backend, self.assigner_context
         windows: list[Collection[Window]] = []
-        for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
+        arriving = iter(values)
+        for value, timestamp_ms, key in zip(arriving, timestamps, keys, strict=True):
             backend.current_key = key
             of_element = assign(value, timestamp_ms, context)
             if of_element.__class__ is not list and not isinstance(of_element, Collection):
