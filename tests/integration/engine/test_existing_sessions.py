@@ -91,3 +91,20 @@ def test_a_session_whose_settings_nobody_may_change_is_refused_in_one_line_befor
     (line,) = str(refused.value).splitlines()
     assert "CONFIG_NOT_AVAILABLE" in line and "job 'clicks'" in line and "classic compute" in line
     assert not (tmp_path / "job").exists()
+
+
+def test_a_session_whose_spark_runs_tasks_twice_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    setting = "spark.speculation"
+    in_force = spark.sparkContext._jsc.sc().conf()
+    in_force.set(setting, "true")
+    try:
+        env = environment(tmp_path / "job")
+        env.from_collection([1, 2, 3], Types.LONG()).print()
+        with pytest.raises(FinalOperationError, match=rf"job 'clicks'.*{setting}=false.*start Spark with") as refused:
+            env.execute("clicks")
+    finally:
+        in_force.remove(setting)
+    assert len(str(refused.value).splitlines()) == 1
+    assert not (tmp_path / "job").exists()
