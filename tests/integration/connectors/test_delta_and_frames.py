@@ -163,7 +163,7 @@ def test_what_a_delta_table_refuses_at_its_commit_is_one_line_and_not_tried_agai
             r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint positive \(n > 0\) violated.*n : -1",
         ),
         (("a", 1, 7), r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\].*Generated Column .*twice : 7"),
-        (("abcd", 1, 2), r"\[DELTA_EXCEED_CHAR_VARCHAR_LIMIT\]"),
+        (("abcd", 1, 2), r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\]"),
     )
     for number, (row, said) in enumerate(refusals):
         env = environment(

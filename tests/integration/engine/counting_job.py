@@ -111,6 +111,7 @@ def executors(job: JobDescription) -> dict[str, dict[str, list[Any]]]:
 def main(options: dict[str, Any]) -> None:
     """One run of the program."""
     from tests.support.local_cluster import start_cluster_session
+    from tests.support.processes import wait_until
     from tests.support.spark_session import start_session
 
     folder = Path(options["folder"])
@@ -128,6 +129,7 @@ def main(options: dict[str, Any]) -> None:
         while client.run.last_epoch is None:
             time.sleep(0.05)
         if "go_on" in options:
+            wait_until(lambda: (client.run.last_epoch or 0) >= 1, 60, "a commit of Spark's")
             print("savepoint", client.trigger_savepoint(options["savepoint"]).result(), flush=True)
         else:
             stopped = client.stop_with_savepoint("drain" in options, options["savepoint"])
