@@ -279,6 +279,18 @@ _BAD_CONTENT = (
     r"org\.rocksdb\.RocksDBException: (?:Corruption|Checksum mismatch|.*checksum)"
 )
 
+#: What is raised where a file of a table is missing, or is not what was written.
+_BAD_TABLE = (
+    _BAD_CONTENT,
+    _NAMED[0],
+    *_NO_STATE_FILES,
+    r"java\.io\.FileNotFoundException|org\.apache\.parquet\.[\w.$]+|"
+    r"(?:java\.lang\.RuntimeException: )?\S+ is not a Parquet file",
+    r"\[(?:CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.(?:FILE_NOT_EXIST|CANNOT_READ_FILE_FOOTER|PARQUET_\w+))\]",
+    r"\[DELTA_(?:TRUNCATED_TRANSACTION_LOG|STATE_RECOVER_ERROR|LOG_FILE_\w+|\w*CHECKPOINT_\w+|VERSIONS_NOT_CONTIGUOUS|"
+    r"PATH_DOES_NOT_EXIST|TABLE_NOT_FOUND|MISSING_\w+|\w+_FILE_NOT_FOUND\w*)\]",
+)
+
 #: Reasons for which a good file could not be read: with one of them, a message of `_UNNAMED` is no sign of damage.
 _PASSING = re.compile(
     r"ConnectException|SocketTimeoutException|UnknownHostException|Connection (?:refused|reset)|No space left|"
@@ -307,17 +319,18 @@ def translate(error: BaseException, where: str, secret: bytes | None = None) -> 
     return _located(translated, where)
 
 
-def failure_of_frame_sink(error: BaseException, hint: str = "") -> BaseException:
+def failure_of_frame_sink(error: BaseException, secret: bytes, hint: str) -> BaseException:
     """The typed error for what the ``write_frame`` of a sink has raised, in one line; as it is if neither Spark nor
     Delta has raised it. If it tells nothing of who must act, it is that of the user code which has called Spark.
 
     Args:
+        secret: as for `translate`.
         hint: says what to do about user code that fails.
     """
     if isinstance(error, FlinkishError) or not (raised_by_spark(error) or _jvm_is_gone(error)):
         return error
     text, heads = f"{type(error).__name__}: {error}", heads_of(error)
-    typed = typed_failure(text, own_secret()) or _known(error, text, heads, "")
+    typed = typed_failure(text, secret) or _known(error, text, heads, "")
     if typed is None and _called_by_user_code(error):
         said = f"{type(error).__name__}: {_first_lines(text)}"
         typed = UserCodeError(f"{said} in user code", user_traceback=user_traceback(error, said), hint=hint)
@@ -382,6 +395,15 @@ def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateEr
         return None
     innermost = [head for head in heads if head.strip()][-1]
     return _damaged("", innermost.splitlines()[0])
+
+
+def tells_of_bad_table(error: BaseException) -> bool:
+    """Whether an exception of a query says that a file of the table that it reads is missing, or is not what was
+    written. Whatever else keeps Spark from reading a table is no damage."""
+    heads = heads_of(error)
+    if _PASSING.search(" ".join(heads)):
+        return False
+    return any(re.match(pattern, head) for pattern in _BAD_TABLE for head in heads)
 
 
 def _damaged(file: str, gist: str = "") -> CorruptStateError:

@@ -263,7 +263,7 @@ class _SparkEpoch(EpochSteps):
                 if tries_left and sink.sink.repeats_conflicts and is_conflict(error):
                     time.sleep(_PAUSE_S)
                     continue
-                failure = failure_of_frame_sink(error, COMMIT_HINT)
+                failure = failure_of_frame_sink(error, self._deployment.secret, COMMIT_HINT)
                 if type(failure) is ProgramError and failure is not error:
                     failure.hint = f"{failure.hint}; {how_to_skip(context)}"
                 raise commit_failure(failure, f"sink '{sink.name}'", commit.epoch) from error

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any
 
-from flinkish.connectors.kafka.client import Cluster, check_reachable, driver, new_consumer
+from flinkish.connectors.kafka.client import Cluster, driver, new_consumer
 from flinkish.connectors.kafka.continuation import gone
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
@@ -328,7 +328,5 @@ class KafkaSplitEnumerator(SplitEnumerator):
     @property
     def _cluster(self) -> Cluster:
         if self._opened is None:
-            # it says at once, and in more words, what the client says after its timeout
-            check_reachable(self._settings.bootstrap_servers, self._settings.label)
             self._opened = self._settings.cluster("KafkaSource")
         return self._opened

@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import UnknownException
 
 from flinkish.errors import CorruptStateError, OperationError
-from flinkish.spark.failures import translate
+from flinkish.spark.failures import tells_of_bad_table, translate
 
 QUERY = "file:/data/job/spark"
 
@@ -150,6 +150,27 @@ def test_state_whose_content_is_not_what_was_written_is_damaged(cause: str) -> N
 )
 def test_a_record_does_not_report_damage(cell: str, message: str) -> None:
     assert damage_in(message.format(cell)) is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "damaged"),
+    [
+        ("java.net.ConnectException: refused", False),
+        ("java.io.IOException: Input/output error", False),
+        ("org.apache.spark.SparkException: Cannot find endpoint: spark://MapOutputTracker@127.0.0.1:33825", False),
+        ("java.lang.OutOfMemoryError: Java heap space", False),
+        ("org.apache.parquet.io.ParquetDecodingException: could not verify page integrity, CRC failed", True),
+        ("java.io.FileNotFoundException: File file:/data/table/part-0.parquet does not exist", True),
+        ("java.io.EOFException: Reached the end of stream", True),
+        (f"org.apache.hadoop.fs.ChecksumException: Checksum error: {QUERY}/part-0.parquet at 0 exp: -1 got: 2", True),
+    ],
+)
+def test_a_table_is_damaged_only_if_its_files_are(cause: str, damaged: bool) -> None:
+    text = (
+        "Job aborted due to stage failure: Task 0.0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        f"stage 1.0 (TID 1) (host executor driver): {cause}"
+    )
+    assert tells_of_bad_table(PySparkException(text)) is damaged
 
 
 def test_damage_that_only_a_trace_of_a_spark_server_tells_of_is_seen_in_its_first_frames() -> None:
