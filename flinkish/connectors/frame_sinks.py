@@ -113,6 +113,7 @@ class DeltaSink(DataFrameSink):
     """
 
     guarantee = Guarantee.EXACTLY_ONCE
+    repeats_conflicts = True
 
     def __init__(
         self,
@@ -222,6 +223,7 @@ class DeltaMergeSink(DataFrameSink):
 
     guarantee = Guarantee.EXACTLY_ONCE
     takes_changes = True
+    repeats_conflicts = True
 
     def __init__(
         self, table: DeltaTable, key_columns: Sequence[str], delete_when: str | None, partition_by: Sequence[str]

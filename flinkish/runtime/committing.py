@@ -118,13 +118,16 @@ def check_sinks(job: JobDescriptor, last_epoch: int, session: Any = None) -> Non
             raise ahead_of(context, found)
 
 
+#: What to do about a sink that fails in its commit.
+COMMIT_HINT = (
+    "the epoch is prepared: the job, started again, commits what is left of it without running it again; what the "
+    "sink refuses for good can be skipped (flinkish prepared JOB_DIR)"
+)
+
+
 def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:
     """The typed error for an error that a sink has raised in its commit."""
-    hint = (
-        "the epoch is prepared: the job, started again, commits what is left of it without running it again; what the "
-        "sink refuses for good can be skipped (flinkish prepared JOB_DIR)"
-    )
-    return describe_failure(error, where, epoch, hint)
+    return describe_failure(error, where, epoch, COMMIT_HINT)
 
 
 def commits_on_driver(sink: SinkDescriptor) -> bool:

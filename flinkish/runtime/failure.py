@@ -133,14 +133,14 @@ def _key(operator: StreamOperator, variables: dict[str, Any]) -> str:
     return f", key {abbreviated(key, _KEY_LENGTH)}"
 
 
-def user_traceback(error: BaseException) -> str:
+def user_traceback(error: BaseException, said: str | None = None) -> str:
     """The traceback from the first frame on that is not in flinkish; later frames of flinkish were called by user
-    code. What the exception says is `indented`, since it may quote a record."""
+    code. What the exception says is `indented`, since it may quote a record. ``said``: in place of its own text."""
     entries = traceback.extract_tb(error.__traceback__)
     foreign = (index for index, entry in enumerate(entries) if not entry.filename.startswith(OWN_ROOT))
     start = next(foreign, 0)
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(entries[start:])]
-    said = "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")
+    said = said or "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")
     return "".join([*lines, indented(shortened(said)), "\n"])
 
 

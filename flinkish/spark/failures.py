@@ -7,7 +7,8 @@ chooses the words of the error.
 
 A damaged file of the query (its checkpoint) is found out by the messages of Spark 4.0 and 4.2, tried for each kind of
 file: files with flipped bits and truncated files fail their checksum (local file systems and HDFS keep one), emptied
-files are incomplete logs or end too early, deleted files do not exist.
+files are incomplete logs or end too early, deleted files do not exist. Rule: damage is what says so. That state cannot
+be loaded is none by itself, since the reason may be anything that Spark needs for it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from flinkish.errors import (
     ProgramError,
     RetryableError,
     SparkLostError,
+    UserCodeError,
 )
+from flinkish.runtime.failure import user_traceback
 from flinkish.spark.causes import heads_of, raised_within
 from flinkish.spark.worker import own_secret, typed_failure
 
@@ -37,6 +40,15 @@ _LENGTH = 600
 #: What Python raises when its code is wrong. In the driver that is flinkish's code: errors of user code are wrapped
 #: before they get here.
 _BUGS = (AssertionError, AttributeError, LookupError, NameError, TypeError)
+
+#: What Spark's own words begin with where somebody else has changed a Delta table while it was written.
+_CONFLICT = (
+    r"\[DELTA_(?:CONCURRENT_\w+|METADATA_CHANGED|PROTOCOL_CHANGED|SCHEMA_CHANGED\w*)\]|"
+    r"io\.delta\.exceptions\.(?:Concurrent\w+|MetadataChanged|ProtocolChanged)Exception"
+)
+
+_REFUSED = "the Delta table refuses the rows"
+_REFUSED_HINT = "mend or filter such records before the sink, or alter the table"
 
 #: What Spark's own words begin with (`heads_of`) -> class, what happened, what to do; the first pattern that matches
 #: counts.
@@ -129,6 +141,23 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "let flinkish make the session, or add Delta's package for this Spark to yours (spark.jars.packages)",
     ),
     (
+        # what its constraints, generated columns and types say of rows, and what it lets be done with those it has
+        r"\[DELTA_(?:VIOLATE_\w+|\w*NOT_NULL_\w+|EXCEED_CHAR_VARCHAR_LIMIT|CANNOT_MODIFY_APPEND_ONLY|FAILED_TO_MERGE_\w+|"
+        r"MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE|METADATA_MISMATCH|\w*GENERATED_\w+|\w*IDENTITY_\w+|"
+        r"REPLACE_WHERE_MISMATCH|\w*COLUMN_NOT_FOUND\w*|MERGE_\w+)\]",
+        ProgramError,
+        _REFUSED,
+        _REFUSED_HINT,
+    ),
+    (
+        r"\[DELTA_(?:UNSUPPORTED_FEATURES\w*|INVALID_PROTOCOL_VERSION|UNRECOGNIZED_\w*FEATURE\w*)\]",
+        EnvironmentVersionError,
+        "a Delta table has features that the Delta Lake of this Spark does not know",
+        "run the job with a newer Delta Lake, or let the table's owner take the features out (ALTER TABLE ... DROP "
+        "FEATURE)",
+    ),
+    (_CONFLICT, RetryableError, "a Delta table was changed by somebody else meanwhile", "start the same job again"),
+    (
         r"\[(?:DELTA_SOURCE_TABLE_IGNORE_CHANGES|DELTA_SOURCE_IGNORE_DELETE|DELTA_VERSIONS_NOT_CONTIGUOUS|"
         r"DELTA_STREAMING_INCOMPATIBLE_SCHEMA_CHANGE)",
         FinalOperationError,
@@ -136,6 +165,10 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         "start a new job from the table as it is now",
     ),
 )
+
+#: What Spark's own words begin with where the table of a sink cannot hold a value of the rows. Elsewhere the same may
+#: be said of a query that a program reads.
+_MISFIT = r"\[(?:CAST_OVERFLOW|CAST_INVALID_INPUT|NUMERIC_VALUE_OUT_OF_RANGE|EXCEED_LIMIT_LENGTH|NOT_NULL_ASSERT)\w*\b"
 
 #: What the text of a failure holds somewhere -> class, what happened, what to do. All are worth a retry, as failures
 #: are of which nothing is known: a record that is quoted in the text can only change the words.
@@ -218,20 +251,45 @@ _NAMED = (
 
 #: What says that the state of the query cannot be loaded, and the reason for it that names the file.
 _NO_STATE = r"\[CANNOT_LOAD_STATE_STORE\b"
-_NO_STATE_FILE = rf"[Ff]ile {_FILE} does not exist"
+_NO_STATE_FILES = (rf"[Ff]ile {_FILE} does not exist", rf"No such file or directory: {_FILE}")
 
 #: The message that names only the query's directory: its metadata file is missing.
 _NO_METADATA = rf"Checkpoint location {_FILE} is in an inconsistent state: the metadata file is missing"
 
 #: Messages of damage that name no file.
 _UNNAMED = (
-    rf"{_NO_STATE}|(?:The )?[Ss]tate store [^\n]*(?:corrupt|does not exist)|\[STATE_STORE_\w*CHECKSUM|"
+    r"\[CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ_\w+|CANNOT_FIND_BASE_SNAPSHOT_CHECKPOINT|INVALID_CHECKPOINT_LINEAGE|"
+    r"SNAPSHOT_PARTITION_ID_NOT_FOUND|UNEXPECTED_FILE_SIZE|(?:KEY|VALUE)_ROW_FORMAT_VALIDATION_FAILURE)\]|"
+    r"(?:The )?[Ss]tate store [^\n]*(?:corrupt|does not exist)|\[STATE_STORE_\w*CHECKSUM|"
     r"\[CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED\]|\[STREAMING_CHECKPOINT_MISSING_METADATA_FILE\]|"
     r"(?:\[\w+\] )?Log file was malformed|batch \d+ doesn't exist|\[BATCH_METADATA_NOT_FOUND\]"
 )
 
 #: The method that reads the metadata file of a query: no message says what is wrong with the file.
 _READS_METADATA = ".StreamMetadata$.read"
+
+#: What is raised where the content of a file is not what was written. Whatever else keeps Spark from reading a file is
+#: no damage: a server that is away, an endpoint of Spark's that does not exist, too little memory.
+_BAD_CONTENT = (
+    r"\(?(?:java\.io\.(?:EOF|StreamCorrupted|UTFDataFormat|CharConversion)Exception|java\.nio\.charset\.\w+|"
+    r"java\.util\.zip\.\w+|java\.lang\.NegativeArraySizeException|org\.apache\.hadoop\.fs\.ChecksumException|"
+    r"net\.jpountz\.lz4\.\w+|com\.github\.luben\.zstd\.\w+|org\.xerial\.snappy\.\w+|com\.ning\.compress\.\w+|"
+    r"com\.fasterxml\.jackson\.[\w.]+|org\.json4s\.[\w.]+)(?!\w)|"
+    r"(?:java\.io\.IOException: )?Stream (?:is corrupted|ended prematurely)|"
+    r"org\.rocksdb\.RocksDBException: (?:Corruption|Checksum mismatch|.*checksum)"
+)
+
+#: What is raised where a file of a table is missing, or is not what was written.
+_BAD_TABLE = (
+    _BAD_CONTENT,
+    _NAMED[0],
+    *_NO_STATE_FILES,
+    r"java\.io\.FileNotFoundException|org\.apache\.parquet\.[\w.$]+|"
+    r"(?:java\.lang\.RuntimeException: )?\S+ is not a Parquet file",
+    r"\[(?:CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.(?:FILE_NOT_EXIST|CANNOT_READ_FILE_FOOTER|PARQUET_\w+))\]",
+    r"\[DELTA_(?:TRUNCATED_TRANSACTION_LOG|STATE_RECOVER_ERROR|LOG_FILE_\w+|\w*CHECKPOINT_\w+|VERSIONS_NOT_CONTIGUOUS|"
+    r"PATH_DOES_NOT_EXIST|TABLE_NOT_FOUND|MISSING_\w+|\w+_FILE_NOT_FOUND\w*)\]",
+)
 
 #: Reasons for which a good file could not be read: with one of them, a message of `_UNNAMED` is no sign of damage.
 _PASSING = re.compile(
@@ -256,20 +314,58 @@ def translate(error: BaseException, where: str, secret: bytes | None = None) -> 
     if typed is not None:
         return _located(typed, where)
     heads = heads_of(error)
-    translated = _damage(error, text, heads) or _known(error, text, heads, where)
+    translated = _damage(error, text, heads) or _known(error, text, heads, where) or _unknown(error, text, where)
     translated.__cause__ = error
     return _located(translated, where)
 
 
-def _known(error: BaseException, text: str, heads: list[str], where: str) -> FlinkishError:
+def failure_of_frame_sink(error: BaseException, secret: bytes, hint: str) -> BaseException:
+    """The typed error for what the ``write_frame`` of a sink has raised, in one line; as it is if neither Spark nor
+    Delta has raised it. If it tells nothing of who must act, it is that of the user code which has called Spark.
+
+    Args:
+        secret: as for `translate`.
+        hint: says what to do about user code that fails.
+    """
+    if isinstance(error, FlinkishError) or not (raised_by_spark(error) or _jvm_is_gone(error)):
+        return error
+    text, heads = f"{type(error).__name__}: {error}", heads_of(error)
+    typed = typed_failure(text, secret) or _known(error, text, heads, "")
+    if typed is None and _called_by_user_code(error):
+        said = f"{type(error).__name__}: {_first_lines(text)}"
+        typed = UserCodeError(f"{said} in user code", user_traceback=user_traceback(error, said), hint=hint)
+    elif typed is None:
+        misfit = next((head for head in heads if re.match(_MISFIT, head)), None)
+        typed = _unknown(error, text, "") if misfit is None else _refusal(_first_lines(misfit))
+    typed.__cause__ = error
+    return typed
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether a write has failed only since somebody else has changed the table meanwhile."""
+    return raised_by_spark(error) and any(re.match(_CONFLICT, head) for head in heads_of(error))
+
+
+def _refusal(gist: str) -> ProgramError:
+    return ProgramError(f"{_REFUSED}: {gist}", hint=_REFUSED_HINT)
+
+
+def _known(error: BaseException, text: str, heads: list[str], where: str) -> FlinkishError | None:
     if _jvm_is_gone(error):
         heads = ["py4j.protocol.Py4JNetworkError"]
-    causes = (row for row in _BEGINS if any(re.match(row[0], head) for head in heads))
-    found = next(causes, None) or next((row for row in _HOLDS if re.search(row[0], text, re.DOTALL)), None)
+    for pattern, kind, what, hint in _BEGINS:
+        begins = next((head for head in heads if re.match(pattern, head)), None)
+        if begins is not None:
+            gist = _first_lines(begins if begins.startswith("[DELTA_") else text)
+            return kind(f"{what}: {gist}", where=where, hint=hint)
+    for pattern, kind, what, hint in _HOLDS:
+        if re.search(pattern, text, re.DOTALL):
+            return kind(f"{what}: {_first_lines(text)}", where=where, hint=hint)
+    return None
+
+
+def _unknown(error: BaseException, text: str, where: str) -> FlinkishError:
     gist = _first_lines(text)
-    if found is not None:
-        _, kind, what, hint = found
-        return kind(f"{what}: {gist}", where=where, hint=hint)
     if type(error).__name__ in ("AnalysisException", "ParseException"):
         return ProgramError(
             f"Spark refuses the query: {gist}", where=where, hint="correct the program's DataFrames and their schemas"
@@ -285,7 +381,8 @@ def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateEr
     def begins(pattern: str) -> re.Match[str] | None:
         return next(filter(None, (re.match(pattern, head) for head in heads)), None)
 
-    named = next(filter(None, map(begins, _NAMED)), None) or (begins(_NO_STATE) and begins(_NO_STATE_FILE))
+    patterns = (*_NAMED, *_NO_STATE_FILES) if begins(_NO_STATE) else _NAMED
+    named = next(filter(None, map(begins, patterns)), None)
     if named:
         return _damaged(_plain(named.group("file")))
     found = begins(_NO_METADATA)
@@ -293,10 +390,20 @@ def _damage(error: BaseException, text: str, heads: list[str]) -> CorruptStateEr
         return _damaged(_plain(found.group("file")) + "/metadata")
     if _PASSING.search(" ".join(heads)):
         return None
-    if not begins(_UNNAMED) and not raised_within(error, _READS_METADATA):
+    reads = begins(_NO_STATE) or raised_within(error, _READS_METADATA)
+    if not begins(_UNNAMED) and not (reads and begins(_BAD_CONTENT)):
         return None
     innermost = [head for head in heads if head.strip()][-1]
     return _damaged("", innermost.splitlines()[0])
+
+
+def tells_of_bad_table(error: BaseException) -> bool:
+    """Whether an exception of a query says that a file of the table that it reads is missing, or is not what was
+    written. Whatever else keeps Spark from reading a table is no damage."""
+    heads = heads_of(error)
+    if _PASSING.search(" ".join(heads)):
+        return False
+    return any(re.match(pattern, head) for pattern in _BAD_TABLE for head in heads)
 
 
 def _damaged(file: str, gist: str = "") -> CorruptStateError:
@@ -314,6 +421,16 @@ def _plain(file: str) -> str:
 def raised_by_spark(error: BaseException) -> bool:
     """Whether Spark has raised the exception, and not flinkish or user code in the driver."""
     return type(error).__module__.startswith(("pyspark.", "py4j."))
+
+
+def _called_by_user_code(error: BaseException) -> bool:
+    """Whether a function of the user has called what has raised the exception."""
+    trace, ours = error.__traceback__, ("flinkish.", "pyspark.", "py4j.", "delta.", "contextlib")
+    while trace is not None:
+        if not trace.tb_frame.f_globals.get("__name__", "").startswith(ours):
+            return True
+        trace = trace.tb_next
+    return False
 
 
 def _located(error: FlinkishError, where: str) -> FlinkishError:

@@ -68,7 +68,7 @@ class LevelFunction:
         if self.deployment.files is not None:
             # Spark numbers the stateful operators of a plan from its end
             operator = manager.job.levels - self.level
-            delete_state_of_failed_try(self.deployment.files.query, operator, epoch - self.deployment.first_epoch)
+            delete_state_of_failed_try(self.deployment.files, operator, epoch - self.deployment.first_epoch, epoch)
         book, partition = self.deployment.book(), current_partition()
         replicas = manager.job.settings.standby_replicas
         standby = book.standby_tasks(self.level, partition, replicas) if replicas else set()

@@ -47,6 +47,8 @@ from flinkish.spark.driver_jvm import (
 )
 from flinkish.spark.object_stores import use_object_stores_of
 
+_LOG = logging.getLogger("flinkish.Session")
+
 MIN_PYTHON = (3, 10)
 MIN_JAVA = 17
 
@@ -285,6 +287,13 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
         for key, value in chosen.items():
             if not submitted.contains(key):
                 builder = builder.config(key, value)
+        if _is_on(submitted.get(SPECULATION)) and SPECULATION not in own:
+            _LOG.warning(
+                "Spark's configuration switches speculative execution on, and it is switched off in this session "
+                "(%s=false): state and output of different tries of a task would be stored together",
+                SPECULATION,
+            )
+            builder = builder.config(SPECULATION, "false")
         for key, value in own.items():
             if key not in ("spark.master", *MERGED_SETTINGS):
                 builder = builder.config(key, value)
@@ -341,6 +350,23 @@ def settings_of_long_lived_sessions() -> dict[str, str]:
         "spark.scheduler.allocation.file": for_spark(data_file("flinkish.spark", "scheduler.xml")),
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
+
+
+#: Spark's setting by which it runs a slow task a second time beside the first, on another machine. Spark reads it when
+#: it starts, and not again.
+SPECULATION = "spark.speculation"
+
+
+def speculates(spark: Any) -> bool:
+    """Whether the Spark of a session runs slow tasks twice, where there are several machines."""
+    if is_remote(spark):
+        return _is_on(spark.conf.get(SPECULATION, None))
+    # the context has the setting in force, of which the session may say something else
+    return _is_on(spark.sparkContext.getConf().get(SPECULATION))
+
+
+def _is_on(value: str | None) -> bool:
+    return value is not None and value.strip().lower() == "true"
 
 
 def is_remote(spark: Any) -> bool:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from flinkish.errors import FinalOperationError, message_of
-from flinkish.spark.session import is_remote
+from flinkish.spark.session import SPECULATION, is_remote, speculates
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
@@ -83,11 +83,21 @@ def epochs_that_do_not_run(spark: Any) -> Iterator[None]:
 
 
 def check_session(spark: Any, where: str) -> None:
-    """Refuse a session in which the settings of a query cannot be made.
+    """Refuse a session in which the settings of a query cannot be made, or whose Spark runs tasks twice.
 
     Raises:
-        FinalOperationError: the session refuses them, as that of a serverless platform does.
+        FinalOperationError: the session refuses them, as that of a serverless platform does; or speculative execution
+            is on, which Spark reads when it starts and not again.
     """
+    if speculates(spark):
+        raise FinalOperationError(
+            f"Spark's speculative execution is on ({SPECULATION}=true): two tries of a task would run side by side, "
+            "and the state of the one would be stored with the output of the other",
+            where=where,
+            expected=f"{SPECULATION}=false, which Spark reads only when it starts",
+            hint=f"start Spark with --conf {SPECULATION}=false (in a notebook: stop the session and make it anew; on a "
+            "platform: take the setting out of the cluster's configuration), or let flinkish make the session",
+        )
     try:
         with settings_in_force(spark, {_VALIDATION: "false"}):
             pass

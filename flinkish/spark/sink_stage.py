@@ -7,6 +7,7 @@ committed: its plan does not run, and its state is what the run that prepared it
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,12 +15,13 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.sink import DataFrameSink
-from flinkish.errors import InternalError, failures_of_user_code
+from flinkish.core.sink import DataFrameSink, how_to_skip
+from flinkish.errors import InternalError, ProgramError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.buffer import decode
 from flinkish.runtime.changelog_files import FEW_BYTES, has_list, write_changes, write_parts
 from flinkish.runtime.committing import (
+    COMMIT_HINT,
     CommitReport,
     EpochCommit,
     batches_in_order,
@@ -37,6 +39,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.spark.failures import failure_of_frame_sink, is_conflict
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked
 
@@ -50,6 +53,9 @@ DriverCommit = Callable[[EpochCommit, list[Target]], list[CommitReport]]
 _MAX_DESCRIPTION = 300
 #: The most Spark tasks that commit an epoch: a commit takes less time than a task, and each task gets all targets.
 _MAX_COMMIT_TASKS = 64
+#: How often a frame sink writes an epoch whose write others come in between, and the seconds between two of them.
+_TRIES = 4
+_PAUSE_S = 0.5
 #: Directory of prepared epochs -> the attempt and the epoch that this process has begun there last. In an attempt, only
 #: the first epoch, or one that is delivered again, can have been prepared.
 _begun: dict[str, tuple[int, int]] = {}
@@ -248,12 +254,21 @@ class _SparkEpoch(EpochSteps):
         function = ReadFunction(self._files, tuple(subtasks), self._deployment.secret)
         records = _numbers(session, len(subtasks), len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
-        commit.fence.check()
-        try:
-            with described_jobs(session, self._description_of_commit(commit.epoch, [sink.name])):
-                sink.sink.write_frame(records, commit.context(sink, 0))
-        except failures_of_user_code() as error:
-            raise commit_failure(error, f"sink '{sink.name}'", commit.epoch) from error
+        context = commit.context(sink, 0)
+        for tries_left in reversed(range(_TRIES)):
+            commit.fence.check()
+            try:
+                with described_jobs(session, self._description_of_commit(commit.epoch, [sink.name])):
+                    sink.sink.write_frame(records, context)
+                break
+            except failures_of_user_code() as error:
+                if tries_left and sink.sink.repeats_conflicts and is_conflict(error):
+                    time.sleep(_PAUSE_S)
+                    continue
+                failure = failure_of_frame_sink(error, self._deployment.secret, COMMIT_HINT)
+                if type(failure) is ProgramError and failure is not error:
+                    failure.hint = f"{failure.hint}; {how_to_skip(context)}"
+                raise commit_failure(failure, f"sink '{sink.name}'", commit.epoch) from error
         passed(Phase.SINK_COMMITTED, sink=sink.uid, subtask=0, epoch=commit.epoch)
 
     def _description_of_commit(self, epoch: int, sinks: Sequence[str]) -> str:

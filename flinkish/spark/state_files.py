@@ -6,13 +6,14 @@ and, where each file that Spark deletes costs several requests, what no start of
     <query>/offsets/17, <query>/commits/17           batch 17 is planned, is committed
     <query>/prepared/17.json, <query>/prepared/17/   what epoch 17 gives to sinks (runtime/prepared_epoch.py)
 
-Rule: the state after an epoch is that of the run which prepares the epoch. Spark's file manager never replaces a file
-of state that is there already: the state of a failed run would stay, beside the output of the run that took its place.
-So the files of the failed run are deleted before the epoch runs again.
+Rule: the state after an epoch is that of the run which prepares the epoch, and is not deleted from then on. Spark's
+file manager never replaces a file of state that is there already: the state of a failed run would stay, beside the
+output of the run that took its place. So the files of the failed run are deleted before the epoch runs again.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
@@ -25,8 +26,12 @@ from flinkish.common.storage import is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
+from flinkish.errors import RetryableError
+from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.object_stores import delete_objects
+from flinkish.spark.task_place import DRIVER, executor_id
 
 #: The number of partitions whose files are deleted at the same time.
 _THREADS = 64
@@ -58,28 +63,53 @@ def delete_state_from(query: str, version: int) -> None:
             pass
 
 
-def delete_state_of_failed_try(query: str, operator: int, batch: int) -> None:
-    """Delete what an earlier try of the running Spark task has written as the state after a batch, or a later one.
+def delete_state_of_failed_try(files: EpochFiles, operator: int, batch: int, epoch: int) -> None:
+    """Delete what an earlier try of the running Spark task has written as the state after a batch.
 
     To be called in a Spark task of a level before it hands anything to the state store. Each task looks for such a
-    file, since Spark does not say so when a whole stage is run again; where a look is a request, for the one file that
-    each commit of the state store writes.
+    file; where a look is a request, for the one file that each commit of the state store writes.
+
+    Rule: only a try that Spark has begun because the one before it has failed deletes. The first try of a task cannot
+    know whether what is there is left of a stage that is run again, or is the state of a later try which Spark has
+    accepted meanwhile: a stage that is run again leaves tasks of its first run at work, and so does an executor that is
+    cut off. It fails, and Spark begins another try of it if, and only if, the task is still wanted. A local master
+    repeats nothing; there, what is found is left of an earlier query.
 
     Args:
-        query: directory of the query.
+        files: the files of the running query.
         operator: Spark's number of the level's stateful operator.
         batch: the running batch.
+        epoch: its number among the epochs of the job.
+
+    Raises:
+        RetryableError: the state that is there may be that of another try, or of an epoch that is prepared.
     """
     context = TaskContext.get()
     if context is None:
         return
-    folder, version = posixpath.join(query, "state", str(operator), str(context.partitionId())), batch + 1
+    folder, version = posixpath.join(files.query, "state", str(operator), str(context.partitionId())), batch + 1
     kinds: tuple[str, ...] = _KINDS
     if not is_local(folder):
         provider = context.getLocalProperty("spark.sql.streaming.stateStore.providerClass") or ""
         kinds = ("changelog",) if "RocksDB" in provider else ("delta",)
-    if any(storage_of(folder).exists(posixpath.join(folder, f"{version}.{kind}")) for kind in kinds):
-        _delete(folder, version)
+    if not any(storage_of(folder).exists(posixpath.join(folder, f"{version}.{kind}")) for kind in kinds):
+        return
+    first_of_many = context.attemptNumber() == 0 and executor_id(os.getpid()) != DRIVER
+    if first_of_many or _is_decided(PreparedEpochs(files.prepared).file(epoch), folder, version):
+        raise RetryableError(
+            f"the state after epoch {epoch} is there already",
+            where=folder,
+            hint="another try of this Spark task has written it; Spark tries the task once more if it is still needed",
+        )
+    _delete(folder, version)
+
+
+def _is_decided(prepared: str, folder: str, version: int) -> bool:
+    """Whether the epoch is prepared, or a later one has run: then a task of it is one that nobody waits for."""
+    found = (_FILE.fullmatch(entry.name) for entry in storage_of(folder).list(folder))
+    return any(name is not None and int(name.group(1)) > version for name in found) or storage_of(prepared).exists(
+        prepared
+    )
 
 
 #: How many epochs pass between two deletions by `OldFiles`.

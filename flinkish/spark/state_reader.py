@@ -84,6 +84,9 @@ def stored_tasks(spark: Any, checkpoint: str, batch: int, operator: int) -> Any:
     Args:
         operator: Spark's number of the level's stateful operator, from 0.
     """
+    # Spark's state stores report to a coordinator, which Spark starts with the session's query manager: a driver that
+    # has run no query yet has none of both until it asks for its queries
+    _ = spark.streams.active
     stored = (
         spark.read.format("statestore")
         .option("operatorId", operator)

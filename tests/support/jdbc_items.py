@@ -50,3 +50,16 @@ def item(n: int) -> Row:
         at=Instant(1709200800, 0),
         raw=b"\x00\xff",
     )
+
+
+#: What a query may end and begin with, and be made of.
+QUERIES = [
+    "SELECT * FROM items -- all of them",
+    "SELECT * FROM items; -- all of them?\n",
+    "\n\tSELECT * FROM items /* all; of 'them */ ;\n ; \n",
+    "-- all of them;\nSELECT * FROM items",
+    "SELECT * FROM items WHERE name <> ';--' -- ;",
+    "WITH few AS (SELECT * FROM items) SELECT * FROM few ORDER BY id DESC --",
+    "SELECT q.* FROM items AS q",
+    "SELECT q.* FROM items q LIMIT 100;--",
+]

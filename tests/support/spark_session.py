@@ -59,9 +59,6 @@ def session_settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.unsupportedOperationCheck": "false",
         "spark.sql.streaming.checkpointFileManagerClass": file_manager_of(pyspark.__version__),
-        # the one without the other is refused by the coordinator of the state stores
-        "spark.sql.streaming.stateStore.coordinatorReportSnapshotUploadLag": "false",
-        "spark.sql.streaming.stateStore.forceSnapshotUploadOnLag": "false",
         "spark.ui.enabled": "false",
         **_INTERPRETED,
         **settings_of_long_lived_sessions(),

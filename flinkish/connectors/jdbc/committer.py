@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from flinkish.connectors.jdbc.catalogue import Column
-from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, open_database
+from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, no_connection, open_database
 from flinkish.connectors.jdbc.location import DatabaseLocation
 from flinkish.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement
@@ -82,7 +82,7 @@ class JdbcCommitter(Committer):
                 if failure is None:
                     raise
                 last = attempt == self._options.max_retries
-                if last or failure not in (Failure.CONNECTION_LOST, Failure.CONFLICT):
+                if last or failure not in (Failure.CONNECTION_LOST, Failure.UNKNOWN_NAME, Failure.CONFLICT):
                     raise self._error(failure, error, rows, context, attempt + 1) from error
             time.sleep(min(0.1 * 2**attempt, RETRY_DELAY_MAX_S))
         raise AssertionError("unreachable: the last attempt returns or raises")
@@ -126,6 +126,9 @@ class JdbcCommitter(Committer):
             f"{self._location.label}"
         )
         said = " ".join(str(error).split())
+        refused_to_connect = no_connection(failure, error, where)
+        if refused_to_connect is not None:
+            return refused_to_connect
         if failure is Failure.CONNECTION_LOST:
             return ConnectionFailedError(
                 f"the database cannot be reached ({attempts} attempts): {said}",

@@ -19,6 +19,7 @@ from flinkish.connectors.jdbc.catalogue import Column
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import CommitContext
+from flinkish.errors import ConnectionFailedError, FinalOperationError, OperationError
 
 MARKER_TABLE = "flinkish_epochs"
 CREATE_MARKER_TABLE = (
@@ -41,11 +42,45 @@ class Failure(Enum):
     """The kinds of database errors, by what must happen next."""
 
     CONNECTION_LOST = "the connection is lost"
+    UNKNOWN_NAME = "the name of the server cannot be resolved"
+    NOT_LET_IN = "the server does not let this user into this database"
+    OTHER_SETTINGS = "the settings of the connection do not fit the server"
     CONFLICT = "another transaction was in the way"
     OPERATOR = "the database must be mended"
     STATEMENT = "the statement is wrong, whatever the row"
     ROW = "a row is wrong"
     OTHER_ROWS = "a row does not go with the rows that are there"
+
+
+#: What fails a connection before it is open, and not by itself for a while: class, what happened, expected, what to do.
+_NO_CONNECTION: dict[Failure, tuple[type[OperationError], str, str, str]] = {
+    Failure.UNKNOWN_NAME: (
+        ConnectionFailedError,
+        "the name of the database's server cannot be resolved",
+        "a host that this machine finds",
+        "correct the host in the URL, or this machine's name service, and start the job again",
+    ),
+    Failure.NOT_LET_IN: (
+        FinalOperationError,
+        "the database does not let the job in",
+        "a user, a password and a database that the server knows",
+        "correct the URL, the user or the password, or have the access granted, and start the job again",
+    ),
+    Failure.OTHER_SETTINGS: (
+        FinalOperationError,
+        "the database cannot be connected to in this way",
+        "host, port and TLS settings (sslmode, sslrootcert) that fit the server",
+        "correct them in the URL, and start the job again",
+    ),
+}
+
+
+def no_connection(failure: Failure, error: Exception, where: str) -> OperationError | None:
+    """The error for a connection that the server refuses, or that has the wrong settings; None for other failures."""
+    if failure not in _NO_CONNECTION:
+        return None
+    kind, what, expected, hint = _NO_CONNECTION[failure]
+    return kind(f"{what}: {' '.join(str(error).split())}", where=where, expected=expected, hint=hint)
 
 
 class Database(ABC):

@@ -8,6 +8,7 @@ for few rows as well, so that the same rules decide what fits a column, however 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -144,6 +145,31 @@ def _copy_rows(cursor: Any, target: str, rows: Sequence[Any]) -> None:
             copy.write_row(row)
 
 
+#: What the client library and the server say of a connection that is not opened: it has no SQLSTATE. The first pattern
+#: that is found counts; what passes by itself comes first, since there may be several servers. What a server says in
+#: another language is taken for a connection that is lost.
+_NOT_OPENED = (
+    (
+        r"refused|timeout expired|timed out|starting up|shutting down|too many|closed the connection|unreachable|"
+        r"terminating connection|Temporary failure in name resolution|recovery|SYSCALL error",
+        Failure.CONNECTION_LOST,
+    ),
+    (r"failed to resolve host|could not translate host name", Failure.UNKNOWN_NAME),
+    (
+        r"(?:password|peer|ident|LDAP|PAM|RADIUS|GSSAPI|SSPI|SCRAM|certificate|OAuth\w*)\S* authentication failed|"
+        r"pg_hba\.conf|no password supplied|role .* does not exist|database .* does not exist|"
+        r"no such (?:user|database)|permission denied for database|not permitted to log ?in|"
+        r"is not currently accepting connections|requires a valid client certificate|authentication method .* not",
+        Failure.NOT_LET_IN,
+    ),
+    (
+        r"does not support SSL|SSL negotiation|SSL was required|SSL error|sslmode|certificate|private key file|"
+        r"^connection is bad: invalid|invalid (?:port|integer|connection option)",
+        Failure.OTHER_SETTINGS,
+    ),
+)
+
+
 def classify(error: Exception) -> Failure | None:
     """The kind of failure of an error of psycopg; None if it is none of psycopg's."""
     psycopg = driver()
@@ -163,7 +189,10 @@ def classify(error: Exception) -> Failure | None:
         return Failure.ROW if by_itself else Failure.OTHER_ROWS
     if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
         return Failure.ROW
+    if code is not None and code.startswith(("28", "3D")):
+        return Failure.NOT_LET_IN
     # classes 08 (connection) and 57P (shutdown); errors that the client library detects itself have no SQLSTATE
-    if code is None or code.startswith(("08", "57P")):
-        return Failure.CONNECTION_LOST
-    return Failure.OPERATOR
+    if code is None:
+        text = str(error)
+        return next((kind for said, kind in _NOT_OPENED if re.search(said, text)), Failure.CONNECTION_LOST)
+    return Failure.CONNECTION_LOST if code.startswith(("08", "57P")) else Failure.OPERATOR

@@ -23,10 +23,10 @@ from flinkish.common.time import Duration, Instant
 from flinkish.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
-from flinkish.connectors.jdbc.database import Failure, failure_of
+from flinkish.connectors.jdbc.database import Failure, failure_of, no_connection
 from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.statement import psycopg_placeholders, quoted
+from flinkish.connectors.jdbc.statement import psycopg_placeholders, quoted, without_end
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.errors import (
     ConnectionFailedError,
@@ -88,7 +88,8 @@ class JdbcSource(PagedSource):
         if discovery_interval is not None:
             self.poll_interval_ms = discovery_interval.to_millis()
         columns = ", ".join(f"q.{quoted(name)}" for name in [*type_info.get_field_names(), key_column])
-        self._query = f"SELECT {columns} FROM ({sql.strip().rstrip(';')}) q"
+        # its last line may be a comment
+        self._query = f"SELECT {columns} FROM (\n{without_end(sql)}\n) q"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_decoders"}
@@ -149,6 +150,9 @@ class JdbcSource(PagedSource):
             failure = failure_of(location, error)
             if failure is None:
                 raise
+            refused = no_connection(failure, error, f"JdbcSource, {location.label}")
+            if refused is not None:
+                raise refused from error
             kinds: dict[Failure, type[FlinkishError]] = {
                 Failure.CONNECTION_LOST: ConnectionFailedError,
                 Failure.CONFLICT: ConnectionFailedError,

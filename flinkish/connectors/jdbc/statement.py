@@ -17,11 +17,11 @@ from flinkish.errors import ProgramError
 
 _TOKEN = re.compile(
     r"""
-      '(?:[^']|'')*'                          # literal
+      (?<![\w$])[eE]'(?:[^'\\]|\\.|'')*'      # literal with escapes
+    | '(?:[^']|'')*'                          # literal
     | "(?:[^"]|"")*"                          # quoted identifier
     | (?P<tag>\$(?:[A-Za-z_]\w*)?\$).*?(?P=tag)   # dollar-quoted text
-    | --[^\n]*
-    | /\*.*?\*/
+    | (?P<comment>--[^\n]*|/\*.*?\*/)
     | \?\?
     | \?
     """,
@@ -159,6 +159,26 @@ def count_placeholders(sql: str) -> int:
     2
     """
     return sum(match[0] == "?" for match in _TOKEN.finditer(sql))
+
+
+def without_end(sql: str) -> str:
+    """A query without the semicolons at its end, and without the blanks and comments between and behind them.
+
+    >>> without_end("SELECT ';' AS a -- all;\\n; /* done; */ ;")
+    "SELECT ';' AS a -- all;"
+    """
+    tokens = list(_TOKEN.finditer(sql))
+    end = cut = len(sql.rstrip())
+    while end:
+        if tokens and tokens[-1].end() >= end and tokens[-1].start() < end:
+            if tokens[-1]["comment"] is None:
+                break
+            end = len(sql[: tokens.pop().start()].rstrip())
+        elif sql[end - 1] == ";":
+            end = cut = len(sql[: end - 1].rstrip())
+        else:
+            break
+    return sql[:cut].strip()
 
 
 def psycopg_placeholders(sql: str) -> str:

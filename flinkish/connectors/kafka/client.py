@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from flinkish.connectors.kafka.properties import DEFAULT_ISOLATION, security_settings
-from flinkish.errors import ConfigurationError, ConnectionFailedError, EnvironmentVersionError, OperationError
+from flinkish.errors import (
+    ConfigurationError,
+    ConnectionFailedError,
+    EnvironmentVersionError,
+    FinalOperationError,
+    OperationError,
+)
 
 #: seconds to wait for a connection to one server, and for one answer
 CONNECT_TIMEOUT_S = 5.0
 REQUEST_TIMEOUT_S = 15.0
 _FIRST_TRY_S = 1.0
+#: how often a server is asked whether it speaks TLS, and the seconds between
+_PROBES, _PROBE_PAUSE_S = 3, 0.3
 
 # how librdkafka shows the id of a topic without an id
 _NO_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
@@ -41,16 +50,36 @@ def check_reachable(servers: str, where: str) -> None:
     """Check that at least one server accepts a connection. Takes at most ``CONNECT_TIMEOUT_S`` per server.
 
     Raises:
+        ConfigurationError: a server is not written as host:port, and no other one accepts a connection.
         ConnectionFailedError: none of the servers accepts a connection.
     """
-    failures = []
+    failures, unresolved = [], 0
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
         try:
+            if not 0 < int(port) < 65_536:
+                raise ValueError
             with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S):
                 return
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            unresolved += isinstance(error, socket.gaierror)
             failures.append(f"{server.strip()}: {error}")
+        except ValueError:
+            failures.append(f"'{server.strip()}' is no server")
+    if any(failure.endswith(" is no server") for failure in failures):
+        raise ConfigurationError(
+            f"Kafka's servers are given as {servers!r} ({'; '.join(failures)})",
+            where=where,
+            expected="host:port, several of them separated by commas",
+            hint="correct set_bootstrap_servers(...)",
+        )
+    if unresolved == len(failures):
+        raise ConnectionFailedError(
+            f"the names of Kafka's servers cannot be resolved ({'; '.join(failures)})",
+            where=where,
+            expected="hosts that this machine finds",
+            hint="correct set_bootstrap_servers(...), or this machine's name service",
+        )
     raise ConnectionFailedError(
         f"Kafka cannot be reached at {servers} ({'; '.join(failures)})",
         where=where,
@@ -124,8 +153,8 @@ class Cluster:
     """Queries the metadata and offsets of a Kafka cluster. A context manager: it holds one consumer, which never joins
     its group, and an admin client if one is needed.
 
-    Every query raises ConnectionFailedError if the cluster does not answer, and OperationError if it refuses access or
-    a topic or partition does not exist.
+    Every query raises ConnectionFailedError if the cluster does not answer, FinalOperationError if it refuses access or
+    speaks another protocol, and OperationError if a topic or partition does not exist (any more).
 
     Args:
         servers: the bootstrap servers.
@@ -142,7 +171,9 @@ class Cluster:
         self._servers = servers
         self._settings = client_settings(servers, properties)
         self._admin_client: Any = None
-        self._refusal = ""
+        #: the error with which the brokers have refused access, and what the client said of the last other error
+        self._refusal: Any = None
+        self._last_error = ""
         # librdkafka waits for offsets to be settled if it is to read committed records only
         isolation = {} if settled else DEFAULT_ISOLATION
         self._consumer = new_consumer(
@@ -166,14 +197,14 @@ class Cluster:
         without Kafka's own topics.
 
         Raises:
-            OperationError: a topic does not exist.
+            FinalOperationError: a topic does not exist.
         """
         found = self._topics()
         if pattern is not None:
             topics = sorted(name for name in found if re.fullmatch(pattern, name) and name not in _INTERNAL_TOPICS)
         for topic in topics:
             if topic not in found or found[topic].error is not None:
-                raise OperationError(
+                raise FinalOperationError(
                     f"the topic '{topic}' does not exist",
                     where=f"Kafka {self._servers}",
                     expected="a topic that is there before the job starts",
@@ -269,11 +300,11 @@ class Cluster:
             found = self._consumer.list_topics(timeout=_FIRST_TRY_S)
         except self._kafka.KafkaException as error:
             failed = self._failed(error)
-            if self._refusal:
+            if not failed.retryable:
                 raise failed from error
             found = self._ask(lambda: self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S))
         # the cluster has answered: an earlier refusal counts no more
-        self._refusal = ""
+        self._refusal = None
         return dict(found.topics)
 
     def _ask(self, question: Any) -> Any:
@@ -305,19 +336,96 @@ class Cluster:
             )
         with suppress(self._kafka.KafkaException):
             self._consumer.poll(0)  # calls _on_error
-        if self._refusal:
-            return OperationError(
-                f"Kafka at {self._servers} does not let the job in: {self._refusal}",
-                where="Kafka",
-                expected="credentials and certificates that the brokers and the job accept",
-                hint="correct the properties security.protocol, sasl.* and ssl.* of the source or sink",
-            )
+        if self._refusal is None and not_allowed(error.args[0]):
+            self._refusal = error.args[0]
+        where = f"Kafka {self._servers}"
+        if self._refusal is not None:
+            return refusal(self._refusal, where)
+        other_protocol = _other_protocol(str(self._settings.get("security.protocol", "")), self._servers, where)
+        if other_protocol is not None:
+            return other_protocol
         return ConnectionFailedError(
-            f"Kafka does not answer at {self._servers}: {error}",
+            f"Kafka does not answer at {self._servers}: {error}"
+            + (f" ({self._last_error})" if self._last_error else ""),
             where="Kafka",
-            hint="see the broker's log; check servers, protocol and credentials",
+            hint="see the broker's log; check servers, the brokers' advertised.listeners, protocol and credentials",
         )
 
     def _on_error(self, error: Any) -> None:
-        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
-            self._refusal = error.str()
+        if not_allowed(error):
+            self._refusal = error
+        elif error.code() != self._kafka.KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error.str()
+
+
+#: What librdkafka supposes of a server that ends a connection in which TLS begins, as a broker that stops does as well.
+_NO_TLS = r"PLAINTEXT broker listener|wrong version number|packet length too long|unknown protocol"
+
+
+def not_allowed(error: Any) -> bool:
+    """Whether an error of librdkafka says that the brokers do not let the client in, which does not pass by itself."""
+    codes = driver("Kafka").KafkaError
+    if error.code() == codes._SSL:
+        return re.search(_NO_TLS, error.str()) is None
+    refused = error.code() in (codes._AUTHENTICATION, codes.SASL_AUTHENTICATION_FAILED)
+    return refused or error.name().endswith("AUTHORIZATION_FAILED")
+
+
+def refusal(error: Any, where: str) -> FinalOperationError:
+    """The error for one that is `not_allowed`: what the brokers refuse, and which properties to correct."""
+    if error.code() == driver("Kafka").KafkaError._SSL:
+        what, expected = "Kafka and the job do not accept each other's certificates", "certificates that both accept"
+        hint = "correct the properties ssl.* of the source or sink"
+    elif error.name().endswith("AUTHORIZATION_FAILED"):
+        what, expected = "Kafka does not allow the job what it needs", "the rights to what the job reads and writes"
+        hint = "have them granted (ACLs of topics, groups and transactional ids), or name another topic or group"
+    else:
+        what = "Kafka does not let the job in"
+        expected = "a user and a password, or another proof, that the brokers know, by a mechanism that they offer"
+        hint = "correct the properties sasl.mechanism and sasl.jaas.config (or sasl.*) of the source or sink"
+    return FinalOperationError(
+        f"{what}: {error.str()}", where=where, expected=expected, hint=f"{hint}; then start the job again"
+    )
+
+
+def _other_protocol(protocol: str, servers: str, where: str) -> FinalOperationError | None:
+    """The error for a client with TLS whose servers speak none, or the other way round; None if that is not the reason.
+    The servers are asked, since librdkafka does not know more than that a connection has ended.
+
+    Args:
+        protocol: the client's ``security.protocol``; "" for Kafka's default.
+    """
+    wanted = protocol.upper() in ("SSL", "SASL_SSL")
+    found = [speaks for server in servers.split(",") if (speaks := _speaks_tls(server.strip())) is not None]
+    if not found or any(speaks is wanted for speaks in found):
+        return None
+    protocol, other = ("PLAINTEXT or SASL_PLAINTEXT", "with") if wanted else ("SSL or SASL_SSL", "without")
+    return FinalOperationError(
+        f"Kafka {'does not speak' if wanted else 'speaks only'} TLS at {servers}",
+        where=where,
+        expected="the protocol of the listener at this port",
+        hint=f"set the property security.protocol to {protocol}, or name the port of a listener {other} TLS; then "
+        "start the job again",
+    )
+
+
+def _speaks_tls(server: str) -> bool | None:
+    """Whether a server answers as TLS does; None if it takes no connection or does not answer. One that ends the
+    connection is asked again, since it may be about to stop."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    host, _, port = server.rpartition(":")
+    for _ in range(_PROBES):
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S) as connection:
+                context.wrap_socket(connection).close()
+                return True
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionResetError, BrokenPipeError):
+            time.sleep(_PROBE_PAUSE_S)
+        except ssl.SSLError as error:
+            # an alert is an answer
+            return "ALERT" in str(error.reason)
+        except (OSError, ValueError, OverflowError):
+            # no server, or one that is no better written: others say so
+            return None
+    return False

@@ -27,11 +27,25 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, Cluster, check_reachable, driver, new_producer
+from flinkish.connectors.kafka.client import (
+    REQUEST_TIMEOUT_S,
+    Cluster,
+    check_reachable,
+    driver,
+    new_producer,
+    not_allowed,
+    refusal,
+)
 from flinkish.connectors.kafka.properties import writing_settings
 from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer, ahead_of, how_to_skip
-from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError
+from flinkish.errors import (
+    ConnectionFailedError,
+    FinalOperationError,
+    OperationError,
+    ProgramError,
+    RetryableError,
+)
 
 _log = logging.getLogger("flinkish.KafkaCommitter")
 
@@ -350,4 +364,8 @@ def _classified(error: Any, where: str, context: CommitContext) -> Exception:
         return ConnectionFailedError(
             f"Kafka does not answer: {found.str()}", where=where, hint="nothing of this epoch is lost; start the broker"
         )
-    return OperationError(said, where=where, hint="create the topic, or grant the right to write")
+    if not_allowed(found):
+        return refusal(found, where)
+    unknown = (kafka.KafkaError._UNKNOWN_TOPIC, kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+    kind = FinalOperationError if found.code() in unknown else OperationError
+    return kind(said, where=where, hint="create the topic, or correct its name, and start the job again")

@@ -30,7 +30,7 @@ from itertools import accumulate, groupby
 from operator import methodcaller
 from typing import Any
 
-from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, driver, new_consumer
+from flinkish.connectors.kafka.client import REQUEST_TIMEOUT_S, driver, new_consumer, not_allowed, refusal
 from flinkish.connectors.kafka.continuation import gone
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
@@ -262,11 +262,15 @@ class KeptConsumer:
         elif error.retriable() or error.code() in (codes._TRANSPORT, codes._ALL_BROKERS_DOWN, codes._TIMED_OUT):
             self._on_error(error)
         else:
-            failure = OperationError(
-                f"Kafka refuses to deliver records: {error.str()} ({error.name()})",
-                where=f"{self._where}, {_partition_text(event)}",
-                expected="a topic that is there and may be read",
-                hint="create the topic, or grant the right to read",
+            failure = (
+                refusal(error, self._where)
+                if not_allowed(error)
+                else OperationError(
+                    f"Kafka refuses to deliver records: {error.str()} ({error.name()})",
+                    where=f"{self._where}, {_partition_text(event)}",
+                    expected="a topic that is there and may be read",
+                    hint="create the topic, or grant the right to read",
+                )
             )
             for concerned in [buffer] if buffer is not None else list(self._buffers.values()):
                 concerned.failure = failure

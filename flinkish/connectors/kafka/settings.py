@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.connectors.kafka.client import Cluster
+from flinkish.connectors.kafka.client import Cluster, check_reachable
 from flinkish.connectors.kafka.decoding import Schema
 from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition, Partition
 from flinkish.connectors.kafka.properties import (
@@ -90,14 +90,20 @@ class KafkaSourceSettings:
         }
 
     def cluster(self, purpose: str) -> Cluster:
-        """A connection for queries to the cluster; ``purpose`` is named if confluent-kafka is missing."""
+        """A connection for queries to the cluster; ``purpose`` is named if confluent-kafka is missing.
+
+        Raises:
+            ConfigurationError, ConnectionFailedError: `check_reachable` says at once, and in more words, what the
+                client says after its timeout.
+        """
+        check_reachable(self.bootstrap_servers, self.label)
         return Cluster(self.bootstrap_servers, self.properties, self.group_id, purpose)
 
     def partitions_of(self, cluster: Cluster) -> list[Partition]:
         """All partitions that the source reads: sorted, or as ``partitions`` lists them.
 
         Raises:
-            OperationError: a topic does not exist.
+            FinalOperationError: a topic does not exist.
         """
         if self.partitions:
             return [(entry.topic, entry.partition) for entry in self.partitions]

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka import continuation, group_offsets
-from flinkish.connectors.kafka.client import check_reachable
 from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
 from flinkish.connectors.kafka.reader import KafkaSplitReader
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
@@ -51,7 +50,6 @@ class KafkaPartitionsSource(SplitSource):
             unnamed = {topic for topic, _ in offsets if not settings.names(topic)}
             continuation.check_named(unnamed, all(map(settings.leaves_out, unnamed)), settings.label)
             offsets = {partition: at for partition, at in offsets.items() if partition[0] not in unnamed}
-        check_reachable(settings.bootstrap_servers, settings.label)
         with settings.cluster("KafkaSource") as cluster:
             topics = {topic for topic, _ in settings.partitions_of(cluster)}
             if settings.only_topics is False:
@@ -60,7 +58,6 @@ class KafkaPartitionsSource(SplitSource):
 
     def declared_splits(self) -> tuple[str, ...]:
         """The ids of all partitions that exist now."""
-        check_reachable(self._settings.bootstrap_servers, self._settings.label)
         with self._settings.cluster("KafkaSource") as cluster:
             return tuple(map(split_id, self._settings.partitions_of(cluster)))
 

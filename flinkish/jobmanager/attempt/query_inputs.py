@@ -14,7 +14,8 @@ sinks would take new records for those that they have.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from flinkish.core.sink import DataFrameSink
@@ -29,6 +30,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
 from flinkish.runtime.sources.positions import StoreIds, encode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
+from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.plan import PlanOptions, frame_sources
 
 _FILE = "query.json"
@@ -142,9 +144,10 @@ def _text(offset: Any) -> str | None:
 
 def prepare_sinks(spark: Any, job: JobDescriptor) -> None:
     """Let the sinks that take DataFrames find out what their tasks must know, before the job is sent to the tasks."""
-    for sink in job.sinks:
-        if isinstance(sink.sink, DataFrameSink):
-            sink.sink.prepare(spark)
+    with _typed_errors(job):
+        for sink in job.sinks:
+            if isinstance(sink.sink, DataFrameSink):
+                sink.sink.prepare(spark)
 
 
 def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> None:
@@ -159,8 +162,20 @@ def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> 
         return
     location = directory.query_location()
     delivered = read_traces(location).last_delivered
-    check_sinks(job, max(location.first_epoch - 1, -1 if delivered is None else delivered), spark)
+    with _typed_errors(job):
+        check_sinks(job, max(location.first_epoch - 1, -1 if delivered is None else delivered), spark)
     directory.sinks_checked = True
+
+
+@contextmanager
+def _typed_errors(job: JobDescriptor) -> Iterator[None]:
+    """Inside this context, what Spark raises becomes a typed error: sinks ask their destinations by Spark."""
+    try:
+        yield
+    except Exception as error:
+        if not raised_by_spark(error):
+            raise
+        raise translate(error, f"job '{job.name}', a sink's destination") from error
 
 
 def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:

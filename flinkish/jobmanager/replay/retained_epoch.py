@@ -107,9 +107,6 @@ def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> Sto
     from flinkish.spark.state_reader import stored_tasks
 
     found: StoredTasks = {}
-    if retained.batch and job.levels:
-        # Spark starts the coordinator of its state stores with the session's query manager, which may not exist yet
-        _ = spark.streams.active
     for operator in range(job.levels) if retained.batch else ():
         try:
             rows = stored_tasks(spark, retained.location.path, retained.batch - 1, operator).collect()

@@ -24,7 +24,7 @@ from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
 from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
-from flinkish.spark.failures import translate
+from flinkish.spark.failures import tells_of_bad_table, translate
 from flinkish.spark.settings import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 
@@ -55,7 +55,8 @@ def reading(spark: Any, where: str) -> Iterator[None]:
         raise
     except Exception as error:
         typed = translate(error, where)
-        if type(typed) not in (OperationError, CorruptStateError):
+        damaged = isinstance(typed, CorruptStateError) or type(typed) is OperationError and tells_of_bad_table(error)
+        if not damaged:
             raise typed from error
         raise SavepointError(
             f"the state of the savepoint cannot be read: {typed.what}",

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -19,16 +20,24 @@ from pyspark.sql import DataFrame, SparkSession
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
-from flinkish.connectors.delta_source import DeltaSource
-from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
+from flinkish.connectors.delta_source import DeltaSource, DeltaTable
+from flinkish.connectors.frame_sinks import DeltaMergeSink, DeltaSink, FunctionSink
 from flinkish.connectors.spark_source import SparkSource
 from flinkish.connectors.spark_types import ddl_of, type_of_schema
 from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
-from flinkish.errors import FlinkishError, OperationError, ProgramError, SavepointError, TypeMismatchError
+from flinkish.errors import (
+    FlinkishError,
+    OperationError,
+    ProgramError,
+    SavepointError,
+    TypeMismatchError,
+    UserCodeError,
+)
 from flinkish.table import DataTypes
 from tests.integration.connectors.reading import read
 from tests.integration.engine.collecting import environment
+from tests.support.processes import wait_until
 
 BIG = Types.ROW_NAMED(["n"], [Types.BIG_INT()])
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
@@ -133,6 +142,96 @@ def test_a_delta_table_that_refuses_the_rows_is_the_programs_fault(spark: SparkS
     with pytest.raises(ProgramError, match="the column 'n' is bigint in the table and array<bigint> in the rows"):
         DeltaSink(str(tmp_path / "out")).write_frame(spark.sql("SELECT 'a' AS user, array(1L) AS n"), context(1))
     assert table(spark, tmp_path / "out") == [("a", 1)]
+
+
+CHECKED = (
+    "CREATE TABLE delta.`{}` (user VARCHAR(3), n INT, twice BIGINT GENERATED ALWAYS AS (n * 2L)) USING delta",
+    "ALTER TABLE delta.`{}` ADD CONSTRAINT positive CHECK (n > 0)",
+)
+
+
+@pytest.mark.parametrize("merges", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_a_delta_table_refuses_at_its_commit_is_one_line_and_not_tried_again(
+    spark: SparkSession, tmp_path: Path, merges: bool
+) -> None:
+    out = str(tmp_path / "out")
+    for statement in CHECKED:
+        spark.sql(statement.format(out))
+    type_info = Types.ROW_NAMED(["user", "n", "twice"], [Types.STRING(), Types.INT(), Types.LONG()])
+    sink = DeltaSink.merge(out, ["user"]) if merges else DeltaSink(out)
+    refusals = (
+        (
+            ("a", -1, -2),
+            r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\] CHECK constraint positive \(n > 0\) violated.*n : -1",
+        ),
+        (("a", 1, 7), r"\[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES\].*Generated Column .*twice : 7"),
+        (("abcd", 1, 2), r"\[(?:DELTA_EXCEED_CHAR_VARCHAR_LIMIT|EXCEED_LIMIT_LENGTH)\]"),
+    )
+    for number, (row, said) in enumerate(refusals):
+        env = environment(
+            tmp_path / f"job-{number}", restart_strategy__type="fixed-delay", restart_strategy__fixed_delay__delay="1 h"
+        )
+        env.from_collection([Row(*row)], type_info=type_info).sink_to(sink).uid("out")
+        with pytest.raises(
+            ProgramError, match=f"refuses the rows: {said}.*mend or filter.*prepared JOB_DIR"
+        ) as refused:
+            env.execute("refused")
+        assert type(refused.value) is ProgramError and not refused.value.retryable
+        assert len(str(refused.value).splitlines()) == 1 and len(str(refused.value)) < 1_000
+    assert table(spark, tmp_path / "out") == []
+
+
+class Interrupted(DeltaMergeSink):
+    """Somebody else inserts a row while the first try of an epoch's merge runs."""
+
+    table, tries = "", 0
+
+    def write_frame(self, frame: Any, context: CommitContext) -> None:
+        """Merge the rows, the first time slowly."""
+        begun, go_on = f"{self.table}.begun", f"{self.table}.go-on"
+
+        def slowly(batches: Iterator[Any]) -> Iterator[Any]:
+            Path(begun).touch()
+            wait_until(Path(go_on).exists, 120, "the other one's row")
+            yield from batches
+
+        def insert() -> None:
+            wait_until(Path(begun).exists, 120, "the merge")
+            frame.sparkSession.newSession().sql(f"INSERT INTO delta.`{self.table}` VALUES ('a', 7)")
+            Path(go_on).touch()
+
+        Interrupted.tries += 1
+        other = threading.Thread(target=insert)
+        if Interrupted.tries == 1:
+            other.start()
+        # one task, which leaves a slot to the other one
+        super().write_frame(frame.coalesce(1).mapInArrow(slowly, frame.schema), context)
+
+
+def test_a_merge_that_meets_an_insert_is_tried_again_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    frame_of(spark, ("a", 1)).write.format("delta").save(out)
+    sink = Interrupted(DeltaTable(out, ""), ["user"], None, [])
+    sink.table = out
+    env = environment(tmp_path / "job", restart_strategy__type="none")
+    env.from_collection([Row("a", 5), Row("b", 2)], type_info=ROW).sink_to(sink).uid("out")
+    env.execute("merge")
+    assert Interrupted.tries == 2
+    assert table(spark, tmp_path / "out") == [("a", 5), ("a", 5), ("b", 2)]
+
+
+def test_what_spark_says_in_a_function_of_the_user_is_short_and_names_the_functions_line(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def write(frame: DataFrame, epoch: int) -> None:
+        frame.selectExpr("CAST(user AS INT) AS no_number").collect()
+
+    env = environment(tmp_path / "job", restart_strategy__type="none")
+    env.from_collection([Row("a", 5)], type_info=ROW).sink_to(write).uid("out")
+    with pytest.raises(UserCodeError, match=r"CAST_INVALID_INPUT") as failed:
+        env.execute("casts")
+    said = str(failed.value)
+    assert 'frame.selectExpr("CAST(user AS INT)' in said and "\n\tat " not in said and len(said) < 6_000
 
 
 @pytest.fixture

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common import Row
 from flinkish.common.typeinfo import Types
-from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
+from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink, JdbcSource
 from flinkish.datastream.functions import MapFunction
-from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.testing import TestingSink
 from tests.integration.engine.collecting import collecting
 from tests.integration.engine.collecting import environment as spark_environment
-from tests.support.jdbc_items import CREATE, ITEM, insert, item
+from tests.support.jdbc_items import CREATE, ITEM, QUERIES, insert, item
 from tests.support.postgres import PostgresServer
 from tests.unit.minicluster.programs import environment, job_of
 
@@ -53,12 +56,73 @@ def test_rows_of_all_kinds_are_read_in_the_order_of_any_key(postgres: PostgresSe
     assert read(uri, "name") == items
     assert read(uri, "price") == items
     assert read(uri, sql="SELECT *, 'a%' LIKE 'a%%' AS more FROM items WHERE id % 2 = 0") == items[1::2]
+    for sql in QUERIES:
+        assert read(uri, sql=sql) == items, sql
     with pytest.raises(ProgramError, match="key column 'day' has the value .* twice"):
         read(uri, "day")
     with pytest.raises(ProgramError, match='the query failed: relation "nowhere" does not exist'):
         read(uri, sql="SELECT * FROM nowhere")
     with pytest.raises(ConnectionFailedError, match="the query failed: .*refused"):
         read("postgresql://localhost:1/none")
+
+
+@pytest.fixture
+def guarded(postgres: PostgresServer) -> Iterator[str]:
+    """A database that asks the user `ann` for a password, lets `eve` nowhere, and does not know others."""
+    uri = postgres.create_database()
+    postgres.query(uri, CREATE.format(bytes="BYTEA"))
+    (hba,) = postgres.folder.rglob("pg_hba.conf")
+    before = hba.read_text()
+    rules = "host all ann 127.0.0.1/32 scram-sha-256\nhost all eve 127.0.0.1/32 reject\n"
+    hba.write_text(rules + before)
+    for statement in ("CREATE ROLE ann LOGIN PASSWORD 'right'", "CREATE ROLE eve LOGIN", "SELECT pg_reload_conf()"):
+        postgres.query(uri, statement)
+    yield uri
+    hba.write_text(before)
+    for statement in ("DROP ROLE ann", "DROP ROLE eve", "SELECT pg_reload_conf()"):
+        postgres.query(uri, statement)
+
+
+NOT_LET_IN, OTHER_SETTINGS = "does not let the job in: ", "cannot be connected to in this way: "
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "said"),
+    [
+        ({"user": "ann:wrong"}, FinalOperationError, f"{NOT_LET_IN}.*password authentication failed"),
+        ({"user": "ann"}, FinalOperationError, f"{NOT_LET_IN}.*no password supplied"),
+        ({"user": "eve"}, FinalOperationError, f"{NOT_LET_IN}.*pg_hba.conf"),
+        ({"user": "nobody"}, FinalOperationError, f'{NOT_LET_IN}.*role "nobody" does not exist'),
+        ({"database": "/nowhere"}, FinalOperationError, f'{NOT_LET_IN}.*database "nowhere" does not exist'),
+        ({"query": "?sslmode=require"}, FinalOperationError, f"{OTHER_SETTINGS}.*does not support SSL"),
+        ({"query": "?sslmode=maybe"}, FinalOperationError, f"{OTHER_SETTINGS}.*sslmode"),
+        ({"port": ":99999"}, FinalOperationError, f"{OTHER_SETTINGS}.*port"),
+        ({"host": "no-such-host.invalid"}, ConnectionFailedError, "cannot be resolved: .*no-such-host.invalid"),
+        ({"port": ":1"}, ConnectionFailedError, "refused"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_why_a_database_cannot_be_connected_to_is_told_apart_for_source_and_sink(
+    guarded: str, changed: dict[str, str], kind: type[FlinkishError], said: str
+) -> None:
+    found = urlsplit(guarded)
+    parts = {"user": str(found.username), "host": "127.0.0.1", "port": f":{found.port}", "database": found.path}
+    parts = {**parts, "query": "", **changed}
+    uri = "postgresql://{user}@{host}{port}{database}{query}".format(**parts)
+    with pytest.raises(FlinkishError, match=said) as of_source:
+        read(uri)
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(uri).build()
+    env = environment(1)
+    names = Types.ROW_NAMED(["name"], [Types.STRING()])
+    sink = JdbcSink.sink("INSERT INTO items (name) VALUES (?)", names, options)
+    env.from_collection([Row("a")], names).add_sink(sink)
+    with pytest.raises(FlinkishError, match=said) as of_sink:
+        MiniCluster(job_of(env), ManualClock()).run(20)
+    for caught in (of_source, of_sink):
+        assert type(caught.value) is kind
+        assert len(str(caught.value).splitlines()) == 1
+        assert ("4 attempts" in str(caught.value)) is (caught is of_sink and said == "refused")
+        assert "wrong" not in str(caught.value)
 
 
 def test_keys_of_bytes_nan_and_operators_with_question_marks_are_as_in_the_database(postgres: PostgresServer) -> None:

@@ -15,7 +15,7 @@ from flinkish.connectors.kafka.record_serializer import KafkaRecordSerialization
 from flinkish.connectors.kafka.sink import KafkaSink
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import FlinkishError
+from flinkish.errors import ConfigurationError, ConnectionFailedError, FinalOperationError, FlinkishError
 from tests.support.kafka_broker import KafkaBroker, SecuredListener
 
 WORDS = ["to", "be", "or", "not"]
@@ -36,16 +36,24 @@ def listener_of(broker: KafkaBroker) -> SecuredListener:
 
 
 def shout(
-    broker: KafkaBroker, reading: dict[str, str], writing: dict[str, str] | None = None, job_dir: Path | None = None
+    broker: KafkaBroker,
+    reading: dict[str, str],
+    writing: dict[str, str] | None = None,
+    job_dir: Path | None = None,
+    reading_from: str | None = None,
+    topic: str = "words",
+    writing_to: str = "shouted",
 ) -> None:
     """A job from one topic to the other, through the secured listener; without ``job_dir`` in the minicluster.
-    ``reading`` and ``writing``: the properties of source and sink, the same by default."""
+    ``reading`` and ``writing``: the properties of source and sink, the same by default. ``reading_from``: other servers
+    for the source."""
     servers = listener_of(broker).bootstrap_servers
-    source = KafkaSource.builder().set_bootstrap_servers(servers).set_topics("words").set_group_id("shouting")
+    source = KafkaSource.builder().set_bootstrap_servers(reading_from or servers).set_topics(topic)
+    source = source.set_group_id("shouting")
     source = source.set_starting_offsets(KafkaOffsetsInitializer.earliest())
     source = source.set_bounded(KafkaOffsetsInitializer.latest())
     source = source.set_value_only_deserializer(SimpleStringSchema())
-    serializer = KafkaRecordSerializationSchema.builder().set_topic("shouted")
+    serializer = KafkaRecordSerializationSchema.builder().set_topic(writing_to)
     serializer.set_value_serialization_schema(SimpleStringSchema())
     sink = KafkaSink.builder().set_bootstrap_servers(servers).set_record_serializer(serializer.build())
     sink.set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).set_transactional_id_prefix("shouting")
@@ -93,4 +101,53 @@ def test_who_is_not_let_in_is_told_why(
     with pytest.raises(FlinkishError, match=said) as caught:
         shout(broker, *((changed, right) if whose == "source" else (right, changed)))
     assert "guessed" not in str(caught.value)
+    assert not caught.value.retryable
     assert shouted(broker) == before
+
+
+@pytest.mark.parametrize(
+    ("server", "properties", "kind", "said"),
+    [
+        ("plain", {"security.protocol": "SSL"}, FinalOperationError, "does not speak TLS.*security.protocol to PLAIN"),
+        ("plain", None, FinalOperationError, "does not speak TLS.*security.protocol to PLAIN"),
+        ("secured", {}, FinalOperationError, "speaks only TLS.*security.protocol to SSL"),
+        (
+            "secured",
+            {"sasl.jaas.config": SecuredListener.login("guessed")},
+            FinalOperationError,
+            "does not let the job in: .*Authentication failed.*sasl.mechanism",
+        ),
+        (
+            "secured",
+            {"sasl.mechanism": "SCRAM-SHA-256"},
+            FinalOperationError,
+            "does not let the job in: .*SCRAM-SHA-256.*sasl.mechanism",
+        ),
+        ("no-such-host.invalid:9092", {}, ConnectionFailedError, "cannot be resolved .no-such-host.invalid:9092: "),
+        ("localhost", {}, ConfigurationError, "'localhost' is no server.*host:port"),
+        ("127.0.0.1:99999", {}, ConfigurationError, "'127.0.0.1:99999' is no server.*host:port"),
+        ("127.0.0.1:1", {}, ConnectionFailedError, "cannot be reached at 127.0.0.1:1"),
+    ],
+    ids=["TLS", "TLS and login", "no TLS", "password", "mechanism", "name", "no port", "port", "nobody"],
+)
+def test_why_a_client_does_not_get_in_is_told_apart(
+    broker: KafkaBroker, server: str, properties: dict[str, str] | None, kind: type[FlinkishError], said: str
+) -> None:
+    right = listener_of(broker).client_properties()
+    servers = {"plain": broker.bootstrap_servers, "secured": listener_of(broker).bootstrap_servers}.get(server, server)
+    if properties is None or any(key.startswith("sasl") for key in properties):
+        properties = {**right, **(properties or {})}
+    with pytest.raises(FlinkishError, match=said) as caught:
+        shout(broker, properties, right, reading_from=servers)
+    assert type(caught.value) is kind, repr(caught.value)
+    assert len(str(caught.value).splitlines()) == 1 and "guessed" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "mistyped", [{"topic": "wrods"}, pytest.param({"writing_to": "shuoted"}, marks=pytest.mark.slow)], ids=str
+)
+def test_a_mistyped_topic_is_named_and_does_not_go_away_by_itself(
+    broker: KafkaBroker, mistyped: dict[str, str]
+) -> None:
+    with pytest.raises(FinalOperationError, match="topic.*correct"):
+        shout(broker, listener_of(broker).client_properties(), **mistyped)  # type: ignore[arg-type]

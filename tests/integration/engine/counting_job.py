@@ -3,8 +3,8 @@
     python counting_job.py '{"folder": ..., "master": "local[2]", ...}'
 
 ``folder`` holds everything: job directory, database, Delta table. ``savepoint``: take one after some epochs into that
-directory and end, with ``drain``. ``restore``: begin with a savepoint, in another job directory. ``executors``: a local
-cluster.
+directory and end, with ``drain``; with ``go_on`` the job is not ended. ``restore``: begin with a savepoint, in another
+job directory. ``executors``: a local cluster.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ def executors(job: JobDescription) -> dict[str, dict[str, list[Any]]]:
 def main(options: dict[str, Any]) -> None:
     """One run of the program."""
     from tests.support.local_cluster import start_cluster_session
+    from tests.support.processes import wait_until
     from tests.support.spark_session import start_session
 
     folder = Path(options["folder"])
@@ -127,8 +128,13 @@ def main(options: dict[str, Any]) -> None:
     if "savepoint" in options:
         while client.run.last_epoch is None:
             time.sleep(0.05)
-        print("savepoint", client.stop_with_savepoint("drain" in options, options["savepoint"]).result(), flush=True)
-        return
+        if "go_on" in options:
+            wait_until(lambda: (client.run.last_epoch or 0) >= 1, 60, "a commit of Spark's")
+            print("savepoint", client.trigger_savepoint(options["savepoint"]).result(), flush=True)
+        else:
+            stopped = client.stop_with_savepoint("drain" in options, options["savepoint"])
+            print("savepoint", stopped.result(), flush=True)
+            return
     while not client.get_job_execution_result().done():
         time.sleep(0.1)
         if "executors" in options and client.run.last_epoch is not None:

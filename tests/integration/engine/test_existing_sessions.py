@@ -16,6 +16,7 @@ from flinkish.errors import FinalOperationError
 from flinkish.spark import session
 from flinkish.spark.settings import epochs_that_do_not_run
 from tests.integration.engine.collecting import collecting, environment
+from tests.support.processes import start_driver
 
 VALIDATION = "spark.sql.streaming.stateStore.commitValidation.enabled"
 
@@ -91,3 +92,57 @@ def test_a_session_whose_settings_nobody_may_change_is_refused_in_one_line_befor
     (line,) = str(refused.value).splitlines()
     assert "CONFIG_NOT_AVAILABLE" in line and "job 'clicks'" in line and "classic compute" in line
     assert not (tmp_path / "job").exists()
+
+
+def test_a_session_whose_spark_runs_tasks_twice_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    setting = "spark.speculation"
+    in_force = spark.sparkContext._jsc.sc().conf()
+    in_force.set(setting, "true")
+    try:
+        env = environment(tmp_path / "job")
+        env.from_collection([1, 2, 3], Types.LONG()).print()
+        with pytest.raises(FinalOperationError, match=rf"job 'clicks'.*{setting}=false.*start Spark with") as refused:
+            env.execute("clicks")
+    finally:
+        in_force.remove(setting)
+    assert len(str(refused.value).splitlines()) == 1
+    assert not (tmp_path / "job").exists()
+
+
+JOB = """
+import sys
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+
+settings = Configuration()
+settings.set_string("spark.master", "local[1]")
+if sys.argv[1:]:
+    settings.set_string("spark.speculation", sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment(settings)
+env.from_collection([1, 2, 3]).map(lambda n: n * 100).print()
+env.execute("clicks")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("of_program", "code", "said"),
+    [
+        ((), 0, "switches speculative execution on, and it is switched off in this session"),
+        (("true",), 1, "FinalOperationError: Spark's speculative execution is on"),
+    ],
+    ids=["by the platform", "by the program"],
+)
+def test_where_flinkish_makes_the_session_no_task_runs_twice(
+    tmp_path: Path, of_program: tuple[str, ...], code: int, said: str
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/spark-defaults.conf").write_text("spark.jars.packages\nspark.speculation true\n")
+    (tmp_path / "job.py").write_text(JOB)
+    env = {"FLINKISH_HOME": str(tmp_path)}
+    with start_driver(tmp_path / "job.py", *of_program, log_file=tmp_path / "log", env=env) as driver:
+        output = driver.end_with(code, 300)
+    assert said in output
+    assert ("300" in output) is (code == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus
+from flinkish.runtime.phases import Phase
 from tests.integration.engine.counting_job import (
     RECORDS,
     build,
@@ -21,6 +23,7 @@ from tests.integration.engine.counting_job import (
 from tests.integration.engine.test_faults import (
     KILLED_DRAINS,
     KILLED_FALLBACKS,
+    KILLED_SAVEPOINTS,
     OF_DRAINS,
     OF_FALLBACKS,
     TIMEOUT_S,
@@ -61,20 +64,70 @@ def test_a_drain_that_fails_at_each_of_its_phases_is_ended_by_the_next_start(
     assert len(list((tmp_path / "savepoints").glob("*/manifest.json"))) == 1
 
 
-@pytest.mark.slow
-def test_drivers_that_are_killed_in_a_drain_leave_it_to_the_next_one(
-    spark: SparkSession, tmp_path: Path, fault_plan: Path
+#: What each driver of a row is killed at. Behind a phase, the next one has a JVM in which no query has run.
+OF_ENDS = {case.phase: case for case in (*KILLED_DRAINS, *KILLED_SAVEPOINTS)}
+IN_EPOCHS = (Phase.SOURCES_READ, Phase.STATE_WRITTEN, Phase.EPOCH_PREPARED, Phase.SINK_COMMITTED, Phase.CLEANED_UP)
+
+
+@dataclass(frozen=True)
+class KilledEnd:
+    """``how``: what the first driver was asked for; ``phases``: at which ones drivers are killed, one after the
+    other."""
+
+    how: str
+    phases: tuple[Phase, ...]
+
+    def __str__(self) -> str:
+        return f"{self.how}, killed at {' then '.join(phase.value for phase in self.phases)}"
+
+    def options(self, folder: Path) -> dict[str, Any]:
+        """Those of the first driver."""
+        return {
+            "savepoint": str(folder / "savepoints"),
+            "slow_s": 1,
+            **({} if self.how == "stop" else {self.how: True}),
+        }
+
+
+def killed_ends() -> list[Any]:
+    """All phases of a savepoint, a stop and a drain; those of a drain at which a second driver can be killed as well
+    twice."""
+    ordinary = KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))
+    rows = [KilledEnd("drain", (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
+    rows += [KilledEnd("drain", (Phase.DRAIN_PREPARED, phase, Phase.DRAIN_DONE)) for phase in IN_EPOCHS]
+    savepoints = [case.phase for case in KILLED_SAVEPOINTS]
+    rows += [KilledEnd("drain", (Phase.DRAIN_DONE, phase, phase)) for phase in savepoints]
+    rows += [KilledEnd(how, (phase,)) for how in ("stop", "go_on") for phase in savepoints]
+    return [ordinary, *(pytest.param(row, marks=pytest.mark.slow) for row in rows)]
+
+
+def test_each_phase_of_savepoint_stop_and_drain_is_one_at_which_drivers_are_killed() -> None:
+    rows = [row if isinstance(row, KilledEnd) else row.values[0] for row in killed_ends()]
+    assert {phase for row in rows for phase in row.phases} == {*OF_ENDS, *IN_EPOCHS}
+
+
+@pytest.mark.parametrize("row", killed_ends(), ids=str)
+def test_what_a_killed_driver_has_begun_is_ended_by_the_next_one_in_a_new_process(
+    tmp_path: Path, fault_plan: Path, row: KilledEnd
 ) -> None:
     make_tables(tmp_path)
-    for number, case in enumerate(KILLED_DRAINS):
-        faults.plan_fault(fault_plan, case.phase, case.how)
-        options: dict[str, Any] = (
-            {"savepoint": str(tmp_path / "savepoints"), "drain": True, "slow_s": 1} if number == 0 else {}
-        )
-        assert_killed(drive(tmp_path, **options), fault_plan)
+    for number, phase in enumerate(row.phases):
+        faults.plan_fault(fault_plan, phase, "kill")
+        options = row.options(tmp_path) if number == 0 else {}
+        with drive(tmp_path, **options) as driver:
+            # at a phase of a worker, the driver outlives it and fails
+            driver.wait(TIMEOUT_S)
+        assert faults.happened(fault_plan), driver.output()
     faults.no_fault(fault_plan)
-    build(tmp_path).execute("counting")
-    assert_drained(tmp_path)
+    with drive(tmp_path) as driver:
+        driver.succeed(TIMEOUT_S)
+    if row.how == "drain":
+        assert_drained(tmp_path)
+    else:
+        assert_right(tmp_path)
+    written = list((tmp_path / "savepoints").glob("*/manifest.json"))
+    whole = row.phases.count(Phase.SAVEPOINT_COMPLETED) + (row.how == "drain")
+    assert len(written) == whole
 
 
 def damaged(folder: Path) -> None:

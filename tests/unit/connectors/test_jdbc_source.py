@@ -18,7 +18,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.table import DataTypes
 from flinkish.testing import TestingSink
-from tests.support.jdbc_items import CREATE, ITEM, insert, item
+from tests.support.jdbc_items import CREATE, ITEM, QUERIES, insert, item
 from tests.unit.minicluster.programs import environment, job_of
 
 BLOB = "x'00ff'"
@@ -50,6 +50,14 @@ def test_all_rows_are_read_in_the_order_of_the_key(count: int, database: sqlite3
     sink = TestingSink()
     cluster_of(source(tmp_path), sink).run()
     assert sink.values == [item(n) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_a_query_may_end_in_comments_and_semicolons(sql: str, database: sqlite3.Connection, tmp_path: Path) -> None:
+    database.execute(insert(1, 5, BLOB))
+    sink = TestingSink()
+    cluster_of(source(tmp_path, sql), sink).run()
+    assert sink.values == [item(n) for n in range(1, 6)]
 
 
 @pytest.mark.parametrize("cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}]], ids=repr)

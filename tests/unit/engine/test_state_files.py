@@ -4,16 +4,21 @@ a query go that no start needs any more."""
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import TaskContext
 
+from flinkish.errors import RetryableError
+from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark import state_files
-from flinkish.spark.state_files import delete_state_from, old_files
+from flinkish.spark.state_files import delete_state_from, delete_state_of_failed_try, old_files
+from flinkish.spark.task_place import executor_id
 
 KEPT = ("1.delta", ".1.delta.crc", "2.delta", "2.snapshot", "2.changelog", "2_6f-1a.zip", "SSTs")
 DELETED = ("3.delta", ".3.delta.crc", "3.snapshot", "3.changelog", "3_6f-1a.zip", "4.delta", "..3.delta.a.TID5.tmp.crc")
@@ -64,6 +69,67 @@ def test_partition_that_cannot_be_cleaned_up_is_an_error(tmp_path: Path, monkeyp
     monkeypatch.setattr(state_files, "storage_of", storage_at)
     with pytest.raises(OSError, match="on purpose"):
         delete_state_from(str(tmp_path), 3)
+
+
+@dataclass(frozen=True)
+class Try:
+    """A try of a Spark task, and the state that it finds after its batch, 7, which is epoch 9."""
+
+    attempt: int
+    executor: str
+    #: files of its partition, and whether the epoch is prepared
+    there: tuple[str, ...]
+    prepared: bool = False
+
+
+WROTE = ("7.delta", "8.delta", ".8.delta.crc")
+
+
+@pytest.mark.parametrize(
+    ("one", "left"),
+    [
+        # nothing is there, however often Spark has tried
+        (Try(0, "1", ("7.delta",)), ["7.delta"]),
+        (Try(2, "1", ("7.delta",)), ["7.delta"]),
+        # the try before has failed
+        (Try(1, "1", WROTE), ["7.delta"]),
+        # a local master, where nothing runs beside
+        (Try(0, "driver", WROTE), ["7.delta"]),
+        # whose state it is, a first try cannot know: the stage may run again, or a later try may have ended before
+        (Try(0, "1", WROTE), None),
+        # the epoch is prepared, or others have followed
+        (Try(0, "1", WROTE, prepared=True), None),
+        (Try(1, "1", WROTE, prepared=True), None),
+        (Try(0, "driver", WROTE, prepared=True), None),
+        (Try(1, "1", (*WROTE, "9.delta")), None),
+        (Try(1, "1", (*WROTE, "9.snapshot"), prepared=True), None),
+    ],
+    ids=str,
+)
+def test_only_a_try_that_follows_a_failed_one_deletes_state_and_none_of_a_prepared_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Try, left: list[str] | None
+) -> None:
+    folder, files = tmp_path / "state/1/3", EpochFiles(str(tmp_path / "prepared"), "")
+    folder.mkdir(parents=True)
+    for name in one.there:
+        (folder / name).touch()
+    if one.prepared:
+        (tmp_path / "prepared").mkdir()
+        (tmp_path / "prepared/9.json").touch()
+    context = TaskContext()
+    context._attemptNumber, context._partitionId = one.attempt, 3
+    monkeypatch.setattr(TaskContext, "_taskContext", context)
+    monkeypatch.setenv("SPARK_EXECUTOR_ID", one.executor)
+    executor_id.cache_clear()
+    try:
+        if left is None:
+            with pytest.raises(RetryableError, match="epoch 9 is there already"):
+                delete_state_of_failed_try(files, 1, 7, 9)
+        else:
+            delete_state_of_failed_try(files, 1, 7, 9)
+    finally:
+        executor_id.cache_clear()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(one.there if left is None else left)
 
 
 def test_a_query_without_state_has_nothing_to_delete(tmp_path: Path) -> None:
