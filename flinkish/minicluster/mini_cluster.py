@@ -31,7 +31,7 @@ from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
@@ -57,8 +57,8 @@ class StateStore:
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
     #: the positions of the sources after the next epoch, once that is planned; a retry of the epoch has the same ones
     planned: dict[str, Any] | None = None
-    #: the watermarks that aligned sources have reached in the last epoch
-    reached: Watermarks = field(default_factory=dict)
+    #: what the tasks of the sources have reached in the last epoch
+    reached: Reached = field(default_factory=Reached)
     #: storage of long lists of splits
     segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once it is prepared, and the state that its tasks have written
@@ -313,8 +313,9 @@ class _MiniEpoch(EpochSteps):
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """The minicluster takes no checkpoints."""
 
-    def _keep_reached(self, reached: Watermarks) -> None:
-        self._store.reached = reached
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        # an epoch that runs again has the same plan, so it reads the same splits
+        self._store.reached = reached.behind(self._store.reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
         self._store.prepared = prepared, self.written

@@ -26,7 +26,7 @@ from flinkish.runtime.epoch_sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.alignment import Watermarks, watermarks_of
+from flinkish.runtime.sources.alignment import Reached, reached_in
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -80,9 +80,9 @@ class EpochSteps(ABC):
         if job.settings.changelog:
             self._list_changes(epoch, changes)
         tasks = tuple(map(TaskReport.decode, reports))
-        reached = watermarks_of(job, tasks)
+        reached = reached_in(job, tasks)
         if reached:
-            self._keep_reached(reached)
+            self._keep_reached(epoch, reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         end_of_input = sources_have_ended(job, tasks)
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
@@ -132,8 +132,8 @@ class EpochSteps(ABC):
         """Write down which changes of state belong to the epoch, for the next checkpoint."""
 
     @abstractmethod
-    def _keep_reached(self, reached: Watermarks) -> None:
-        """Keep the watermarks of the aligned sources for the plan of the next epoch."""
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        """Keep what the tasks of the sources have reached for the plan of the next epoch."""
 
     @abstractmethod
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:

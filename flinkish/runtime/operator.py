@@ -51,6 +51,10 @@ class Output(Protocol):
     def emit_watermark(self, watermark_ms: int) -> None:
         """Emit a watermark."""
 
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        """Emit a watermark at a place that depends on how records are cut into batches and epochs. The functions of the
+        chain do not see it, so that what they see depends on the records alone."""
+
     def emit_status(self, idle: bool) -> None:
         """Emit that this stream has become idle, or active again."""
 
@@ -142,6 +146,14 @@ class StreamOperator(ABC):
 
     def restore(self, saved: Any) -> None:  # noqa: B027
         """Restore the value that `save` has returned in the last epoch, or None."""
+
+    def save_split(self, split: str) -> Any:
+        """In source tasks only: what `save` says, of the generator of this split."""
+        return None
+
+    def restore_split(self, split: str, saved: Any, seen_ms: int) -> None:  # noqa: B027
+        """In source tasks only: restore what `save_split` has returned for this split in the last epoch that has read
+        it, after which the operator's consumers had seen the watermark ``seen_ms``."""
 
     def end_split(self) -> None:  # noqa: B027
         """In source tasks only: the next batches come from another split, so emit what is held back."""

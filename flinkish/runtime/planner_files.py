@@ -3,7 +3,8 @@
     <planner>/epoch-requested       the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
     <planner>/epoch-times           how long the last epoch that has run has taken (`EpochTimes`)
-    <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
+    <query>/reached-watermarks      what the sources' tasks had reached (`Reached`) after each of the last two epochs
+                                    that have run: [[epoch, {"watermarks": ..., "states": ...}], ...]
     <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
 
 Epochs are planned in a process beside the driver; under Spark Connect, it may be on another machine. ``<planner>`` is
@@ -25,13 +26,13 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from flinkish.common.sealed_json import json_as, sealed, unsealed_as
+from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
 from flinkish.common.storage import is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 
 
 @cache
@@ -80,21 +81,29 @@ class EpochRequest(_QueryFile):
 
 
 class ReachedWatermarks(_QueryFile):
-    """The file with the watermarks that the aligned sources of one query have reached."""
+    """The file with what the tasks of the sources of one query have reached. It holds two epochs: if the last one runs
+    again, it begins with what the one before it has left."""
 
     NAME = "reached-watermarks"
 
-    def write(self, reached: Watermarks) -> None:
-        """Write the watermarks of an epoch that has run. The epoch is prepared only after this."""
-        self._write(json.dumps(reached).encode())
+    def write(self, epoch: int, reached: Reached) -> None:
+        """Add what an epoch that has run has reached. The epoch is prepared only after this."""
+        before = [entry for entry in self._entries() if entry[0] < epoch][-1:]
+        known = before[0][1] if before else Reached()
+        entries = [*before, (epoch, reached.behind(known))]
+        self._storage.replace(self._path, json.dumps([(number, asdict(one)) for number, one in entries]).encode())
 
-    def read(self) -> dict[str, dict[str, int]]:
-        """The watermarks that were written last; {} if there are none, or if the driver has died while writing them, in
-        which case the epoch runs again and writes them anew."""
+    def read(self, before: int | None = None) -> Reached:
+        """What the last epoch has reached, or the last one before this epoch; nothing if there is none."""
+        entries = [one for number, one in self._entries() if before is None or number < before]
+        return entries[-1] if entries else Reached()
+
+    def _entries(self) -> list[tuple[int, Reached]]:
+        """The epochs of the file in their order; none if the file is of another version."""
         try:
-            return json_as(dict[str, dict[str, int]], self._read() or b"{}")
-        except ValueError:
-            return {}
+            return [(int(number), typed(Reached, one)) for number, one in json.loads(self._read() or b"[]")]
+        except (TypeError, ValueError):
+            return []
 
 
 class LastEpochTimes(_QueryFile):

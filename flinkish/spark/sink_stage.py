@@ -36,7 +36,7 @@ from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked
 
@@ -186,8 +186,8 @@ class _SparkEpoch(EpochSteps):
             self._fence.check()
             write_parts(changelog, epoch, names, inline)
 
-    def _keep_reached(self, reached: Watermarks) -> None:
-        ReachedWatermarks(self._files.query).write(reached)
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        ReachedWatermarks(self._files.query).write(epoch, reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
         self._before_commit()

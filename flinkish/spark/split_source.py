@@ -148,7 +148,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
             self._called = True
             announce = query.end_of_input and not start.get("announce", False)
             enumerator, files = self._enumerator(), query.deployment.files
-            reached = ReachedWatermarks(files.query).read() if enumerator.aligned and files is not None else {}
+            reached = ReachedWatermarks(files.query).read() if enumerator.learns and files is not None else None
             return enumerator.next_offset(start, forced, announce, reached, self._times_of(start))
 
     def _times_of(self, start: dict[str, Any]) -> EpochTimes | None:

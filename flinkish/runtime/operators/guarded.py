@@ -130,6 +130,10 @@ class HeldOutput:
         self.flush()
         self._output.emit_watermark(watermark_ms)
 
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        self.flush()
+        self._output.emit_interim_watermark(watermark_ms)
+
     def emit_status(self, idle: bool) -> None:
         self.flush()
         self._output.emit_status(idle)

@@ -6,7 +6,8 @@ computed again from the present state of a cluster, a directory or a broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitRange
@@ -144,6 +145,7 @@ class SourceShare:
         apart: whether a stage begins whose splits are read side by side: the splits have watermarks of their own from
             now on, and the watermark of the subtask does not count any more.
         backlog: in the first subtask, the estimated number of records that are there and that the epoch leaves.
+        states: what the tasks knew of the splits of the ranges before the epoch (`TaskReport.split_states`).
     """
 
     vertex: int
@@ -156,6 +158,7 @@ class SourceShare:
     together: bool | None = None
     apart: bool = False
     backlog: int = 0
+    states: Mapping[str, Any] = field(default_factory=dict)
 
 
 def ranges_between(

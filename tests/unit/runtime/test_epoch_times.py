@@ -15,7 +15,7 @@ from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 from tests.support.job_descriptors import job_of_levels
 
 
@@ -49,7 +49,7 @@ class Steps(EpochSteps):
         return []
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None: ...
-    def _keep_reached(self, reached: Watermarks) -> None: ...
+    def _keep_reached(self, epoch: int, reached: Reached) -> None: ...
     def _keep_prepared(self, prepared: PreparedEpoch) -> None: ...
     def _request_next(self, epoch: int) -> None: ...
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
