@@ -127,7 +127,7 @@ def _minicluster_run(
     restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
 
     def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
-        return MiniCluster(job, progress=ProgressReporter(job, publish))
+        return MiniCluster(job, progress=ProgressReporter(job, publish), sized=True)
 
     run = MiniClusterRun(job_id, name, make_cluster, restarts, settings.heartbeat_interval_ms)
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)

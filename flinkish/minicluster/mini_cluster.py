@@ -89,7 +89,9 @@ class MiniCluster:
     """Runs one job in this process, epoch by epoch.
 
     Epochs are as large as the limits per source permit, whatever they take: a test of a program must have the same
-    epochs on each machine.
+    epochs on each machine. With ``sized``, those of a job that may have processing-time timers are as short as on
+    Spark:
+    processing time stands still in an epoch.
 
     Args:
         job: the job graph.
@@ -98,6 +100,7 @@ class MiniCluster:
         max_records_per_epoch: the most records that each source reads in one epoch; None: as the job's settings say.
         listener: is notified of what each operator receives and emits.
         progress: reports what the tasks do while they run, from another thread.
+        sized: see above.
 
     Raises:
         ProgramError: Spark reads a source of the job, or a sink takes Spark DataFrames.
@@ -111,6 +114,7 @@ class MiniCluster:
         max_records_per_epoch: int | None = None,
         listener: OperatorListener | None = None,
         progress: ProgressReporter | None = None,
+        sized: bool = False,
     ) -> None:
         for vertex in job.vertices:
             if vertex.source is not None and not isinstance(vertex.source, SplitSource):
@@ -131,15 +135,18 @@ class MiniCluster:
         shipped = job.settings.shipped
         shipped.install("")
         job = replace(job, settings=replace(job.settings, cached_files=shipped.cached_files("")))
-        self.job = job
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
         #: the sinks of a job that begins have nothing of it
         self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
         most = max_records_per_epoch or job.settings.max_records_per_epoch
-        settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=0)
+        target_ms = job.settings.epoch_target_ms if sized and any(one.clocked for one in job.vertices) else 0
+        settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=target_ms)
+        self.job = job = replace(job, settings=settings)
+        #: how long the last epoch has taken, where that decides on the size of the next one
+        self.times: EpochTimes | None = None
         self._enumerator = JobEnumerator(
-            replace(job, settings=settings),
+            job,
             self.store.segments,
             self._clock,
             self.store.positions,
@@ -193,8 +200,9 @@ class MiniCluster:
         """The positions of the sources after the next epoch; the same at each call until that epoch is committed."""
         if self.store.planned is None:
             self.store.planned = self._enumerator.next_offset(
-                self.store.offset, forced=True, reached=self.store.reached
+                self.store.offset, forced=True, reached=self.store.reached, times=self.times
             )
+            self.times = None
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
         return self.store.planned
 
@@ -305,10 +313,13 @@ class _MiniEpoch(EpochSteps):
         return [(vertex, data) for vertex, _, data in rows]
 
     def _forget_times(self) -> None:
-        """The minicluster does not size epochs (see `MiniCluster`)."""
+        """Times count for one plan."""
 
     def _keep_times(self, times: EpochTimes) -> None:
-        """The minicluster does not size epochs (see `MiniCluster`)."""
+        self._cluster.times = times
+
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        """The minicluster calls all tasks in each epoch, and has epochs without data in any case."""
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """The minicluster takes no checkpoints."""

@@ -43,6 +43,9 @@ class EpochSteps(ABC):
 
     def __init__(self, job: JobDescriptor) -> None:
         self.job = job
+        behind = [one for one in job.vertices if one.level > 0]
+        #: the vertices for whose processing-time timers epochs are planned: none if these are planned in any case
+        self._timed = set() if any(one.regular for one in behind) else {one.id for one in behind if one.clocked}
 
     def run(self, epoch: int) -> EpochReport:
         """Run one epoch until its sinks have committed it; if it is already prepared, it is only committed."""
@@ -101,6 +104,9 @@ class EpochSteps(ABC):
 
     def _commit(self, prepared: PreparedEpoch, tasks: tuple[TaskReport, ...]) -> EpochReport:
         commits = self._commit_sinks(prepared)
+        called = [task for task in tasks if task.vertex in self._timed]
+        if called:
+            self._keep_timers({f"{task.vertex}/{task.subtask}": task.timer_ms for task in called})
         report = sum_up(self.job, prepared.epoch, prepared.time_ms, tasks, commits)
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if not added:
@@ -126,6 +132,10 @@ class EpochSteps(ABC):
     @abstractmethod
     def _keep_times(self, times: EpochTimes) -> None:
         """Keep the times of the epoch, whose sinks have committed, for the plan of the next one."""
+
+    @abstractmethod
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        """Keep when the first processing-time timers of these tasks are due, for the plan of later epochs."""
 
     @abstractmethod
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:

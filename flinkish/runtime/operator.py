@@ -216,7 +216,12 @@ class OperatorFactory(Protocol):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether processing time must advance even without data, because of processing-time timers."""
+        """Whether processing time must advance even without data, whether or not there are timers: epochs are planned
+        at regular intervals."""
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether user code may register processing-time timers: epochs without data are planned when one is due."""
 
     @property
     def takes_misfits(self) -> bool:
@@ -244,6 +249,7 @@ class OperatorFactoryBase:
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False
+    has_timers: bool = False
     takes_misfits: bool = True
     forwards_records: bool = False
     reads_timestamps: bool = True

@@ -3,6 +3,7 @@
     <planner>/epoch-requested       the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
     <planner>/epoch-times           how long the last epoch that has run has taken (`EpochTimes`)
+    <planner>/pending-timers        {"vertex/subtask": timestamp in ms of its first processing-time timer}
     <query>/reached-watermarks      what the sources' tasks had reached (`Reached`) after each of the last two epochs
                                     that have run: [[epoch, {"watermarks": ..., "states": ...}], ...]
     <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
@@ -21,6 +22,7 @@ import json
 import posixpath
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -104,6 +106,30 @@ class ReachedWatermarks(_QueryFile):
             return [(int(number), typed(Reached, one)) for number, one in json.loads(self._read() or b"[]")]
         except (TypeError, ValueError):
             return []
+
+
+class PendingTimers(_QueryFile):
+    """The file that says which subtasks have processing-time timers, so that epochs are planned for them. A driver that
+    begins does not trust it: the one before may have died before it has written it."""
+
+    NAME = "pending-timers"
+
+    #: path of a file -> its content, if this process has written it
+    _written: ClassVar[dict[str, dict[str, int]]] = {}
+
+    def update(self, timers: Mapping[str, int | None]) -> None:
+        """Write the timestamps of the first timers of the subtasks that an epoch has run; None: it has none. Those of
+        other subtasks stay as this process has written them."""
+        before = self._written.get(self._path)
+        both = sorted({**(before or {}), **timers}.items())
+        after = {task: time_ms for task, time_ms in both if time_ms is not None}
+        if after != before:
+            self._storage.replace(self._path, json.dumps(after).encode())
+            self._written[self._path] = after
+
+    def earliest(self) -> int | None:
+        """The timestamp of the first timer of all; None if there is none."""
+        return min(json_as(dict[str, int], self._read() or b"{}").values(), default=None)
 
 
 class LastEpochTimes(_QueryFile):

@@ -34,7 +34,7 @@ from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.spark.settings import described_jobs
@@ -172,6 +172,9 @@ class _SparkEpoch(EpochSteps):
 
     def _keep_times(self, times: EpochTimes) -> None:
         LastEpochTimes(self._files.planner).write(times)
+
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        PendingTimers(self._files.planner).update(timers)
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         # changes that came inline become a file here, or stay in the list if they are few
