@@ -101,7 +101,8 @@ class JobGraphGenerator:
         self._before_merges = self._upstream_of(lambda node: node.factory.merges_windows)
         # a dead letter has the timestamp of its record
         self._timed = self._upstream_of(lambda node: node.factory.reads_timestamps or node.on_error is not None)
-        self._clocked = self._clocked_nodes()
+        self._regular = self._regular_nodes()
+        self._clocked = self._regular | self._upstream_of(lambda node: node.factory.has_timers)
         self._waits = waiting_sources(graph.nodes, self._in)
         self._chains = self._make_chains()
         self._heads = {node.id: chain[0] for chain in self._chains for node in chain}
@@ -157,9 +158,10 @@ class JobGraphGenerator:
                 stack.extend(edge.source for edge in self._in[node.id])
         return found
 
-    def _clocked_nodes(self) -> set[int]:
-        """The ids of the nodes that must be called in epochs without data: those upstream of processing-time timers, or
-        all nodes if idleness is detected anywhere, since it matters to everything downstream of the source."""
+    def _regular_nodes(self) -> set[int]:
+        """The ids of the nodes for which epochs without data are planned at regular intervals: those upstream of
+        processing-time windows, or all nodes if idleness is detected anywhere, since it matters to everything
+        downstream of the source."""
         if any(_detects_idleness(node) for node in self._graph.nodes):
             return {node.id for node in self._graph.nodes}
         return self._upstream_of(lambda node: node.factory.uses_processing_time)
@@ -224,6 +226,7 @@ class JobGraphGenerator:
             source=_in_worker(head.source),
             bounded=head.source is not None and head.source.bounded,
             clocked=any(node.id in self._clocked for node in chain),
+            regular=any(node.id in self._regular for node in chain),
             with_timestamps=head.id in self._timed,
             waits_for=tuple(sorted(self._vertex_ids[source] for source in self._waits.get(head.id, ()))),
         )

@@ -130,7 +130,7 @@ def _minicluster_run(
     restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
 
     def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
-        return MiniCluster(job, progress=ProgressReporter(job, publish))
+        return MiniCluster(job, progress=ProgressReporter(job, publish), sized=True)
 
     interval_ms = settings.heartbeat_interval_ms
     run = MiniClusterRun(job_id, name, make_cluster, restarts, interval_ms, settings.available_now)

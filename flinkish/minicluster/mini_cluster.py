@@ -32,7 +32,7 @@ from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
@@ -58,8 +58,8 @@ class StateStore:
     offset: dict[str, Any] = field(default_factory=lambda: NOTHING_READ)
     #: the positions of the sources after the next epoch, once that is planned; a retry of the epoch has the same ones
     planned: dict[str, Any] | None = None
-    #: the watermarks that aligned sources have reached in the last epoch
-    reached: Watermarks = field(default_factory=dict)
+    #: what the tasks of the sources have reached in the last epoch
+    reached: Reached = field(default_factory=Reached)
     #: storage of long lists of splits
     segments: SegmentStore = field(default_factory=SegmentsInMemory)
     #: the next epoch, once it is prepared, and the state that its tasks have written
@@ -90,7 +90,9 @@ class MiniCluster:
     """Runs one job in this process, epoch by epoch.
 
     Epochs are as large as the limits per source permit, whatever they take: a test of a program must have the same
-    epochs on each machine.
+    epochs on each machine. With ``sized``, those of a job that may have processing-time timers are as short as on
+    Spark:
+    processing time stands still in an epoch.
 
     Args:
         job: the job graph.
@@ -99,6 +101,7 @@ class MiniCluster:
         max_records_per_epoch: the most records that each source reads in one epoch; None: as the job's settings say.
         listener: is notified of what each operator receives and emits.
         progress: reports what the tasks do while they run, from another thread.
+        sized: see above.
 
     Raises:
         ProgramError: Spark reads a source of the job, or a sink takes Spark DataFrames.
@@ -112,6 +115,7 @@ class MiniCluster:
         max_records_per_epoch: int | None = None,
         listener: OperatorListener | None = None,
         progress: ProgressReporter | None = None,
+        sized: bool = False,
     ) -> None:
         for vertex in job.vertices:
             if vertex.source is not None and not isinstance(vertex.source, SplitSource):
@@ -132,18 +136,21 @@ class MiniCluster:
         shipped = job.settings.shipped
         shipped.install("")
         job = replace(job, settings=replace(job.settings, cached_files=shipped.cached_files("")))
-        self.job = job
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
         #: the sinks of a job that begins have nothing of it
         self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
         most = max_records_per_epoch or job.settings.max_records_per_epoch
-        settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=0)
+        target_ms = job.settings.epoch_target_ms if sized and any(one.clocked for one in job.vertices) else 0
+        settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=target_ms)
+        self.job = job = replace(job, settings=settings)
+        #: how long the last epoch has taken, where that decides on the size of the next one
+        self.times: EpochTimes | None = None
         # on Spark, planning runs in a process of its own
         share = job.settings.share_functions
         planned = tuple(replace(vertex, source=vertex.own_source(share)) for vertex in job.vertices)
         self._enumerator = JobEnumerator(
-            replace(job, vertices=planned, settings=settings),
+            replace(job, vertices=planned),
             self.store.segments,
             self._clock,
             self.store.positions,
@@ -235,10 +242,12 @@ class MiniCluster:
             # what depends on the clock is called once, as on Spark
             forced = not self._frozen or (not self._planned_frozen and bool(heartbeats(self.job)))
             self._planned_frozen = self._frozen
-            planned = self._enumerator.next_offset(self.store.offset, forced=forced, reached=self.store.reached)
+            planned = self._enumerator.next_offset(
+                self.store.offset, forced=forced, reached=self.store.reached, times=self.times
+            )
             if planned is self.store.offset:
                 return planned
-            self.store.planned = planned
+            self.store.planned, self.times = planned, None
         passed(Phase.PLANNED, epoch=self.store.next_epoch)
         return self.store.planned
 
@@ -359,16 +368,20 @@ class _MiniEpoch(EpochSteps):
         return [(vertex, data) for vertex, _, data in rows]
 
     def _forget_times(self) -> None:
-        """The minicluster does not size epochs (see `MiniCluster`)."""
+        """Times count for one plan."""
 
     def _keep_times(self, times: EpochTimes) -> None:
-        """The minicluster does not size epochs (see `MiniCluster`)."""
+        self._cluster.times = times
+
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        """The minicluster calls all tasks in each epoch, and has epochs without data in any case."""
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """The minicluster takes no checkpoints."""
 
-    def _keep_reached(self, reached: Watermarks) -> None:
-        self._store.reached = reached
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        # an epoch that runs again has the same plan, so it reads the same splits
+        self._store.reached = reached.behind(self._store.reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
         self._store.prepared = prepared, self.written

@@ -1,8 +1,6 @@
-"""Reads the code of user functions, including the code of their helpers, for three questions. Where a scan cannot tell,
+"""Reads the code of user functions, including the code of their helpers, for two questions. Where a scan cannot tell,
 the answer is the safe one.
 
-* Which names a function mentions: this tells whether it registers processing-time timers, in which case epochs must run
-  even without data.
 * Whether a function only reads fields of its argument: it gives the same result each time, so the receiver of a record
   can call it again.
 * Whether a function keeps nothing: what it returns is then handed over without a look at it.
@@ -24,11 +22,6 @@ from typing import Any, NamedTuple
 
 from flinkish.common.detach import SHARED
 from flinkish.common.types import Row
-
-#: The scan visits at most this many functions and classes.
-MAX_FUNCTIONS = 500
-
-_OWN = "flinkish"
 
 #: The instructions of a function that returns its argument, fields of it, constants, or tuples of these. The names are
 #: those of all supported versions of Python.
@@ -84,52 +77,6 @@ def only_reads_fields(function: Any) -> FieldsRead | None:
 def _is_argument(instruction: dis.Instruction | None, argument: str) -> bool:
     """Whether an instruction loads the argument."""
     return instruction is not None and instruction.opname in _READING_ARGUMENT and instruction.argval == argument
-
-
-def mentioned_names(user_object: Any) -> set[str]:
-    """All attribute and global names in the methods of an object's class and in the functions that they refer to.
-
-    >>> def helper(ctx): ctx.timer_service().register_event_time_timer(5)
-    >>> def function(ctx): helper(ctx)
-    >>> "register_event_time_timer" in mentioned_names(function)
-    True
-    """
-    names: set[str] = set()
-    seen: set[int] = set()
-    stack: list[Any] = [user_object if isinstance(user_object, types.FunctionType) else type(user_object)]
-    while stack and len(seen) < MAX_FUNCTIONS:
-        item = stack.pop()
-        if id(item) in seen or (getattr(item, "__module__", None) or "").split(".")[0] == _OWN:
-            continue
-        seen.add(id(item))
-        if isinstance(item, type):
-            stack.extend(base for base in item.__mro__[1:] if base is not object)
-            stack.extend(vars(item).values())
-        elif isinstance(item, (staticmethod, classmethod)):
-            stack.append(item.__func__)
-        elif isinstance(item, types.FunctionType):
-            stack.extend(_referenced(item, names))
-    return names
-
-
-def _referenced(function: types.FunctionType, names: set[str]) -> list[Any]:
-    """Add the names in a function's code to ``names``, and return the functions and classes that it refers to."""
-    codes = [function.__code__]
-    for code in codes:  # the list grows during the iteration
-        names.update(code.co_names)
-        codes.extend(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
-    globals_ = function.__globals__
-    found = [globals_[name] for code in codes for name in code.co_names if name in globals_]
-    found.extend(cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell))
-    return [item for item in found if isinstance(item, (types.FunctionType, type))]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 - an empty cell raises
-    except ValueError:
-        return False
-    return True
 
 
 # --- functions that keep nothing ----------------------------------------------------------------------------------

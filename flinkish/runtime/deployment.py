@@ -124,9 +124,11 @@ class VertexDescriptor:
     #: in a source vertex: the source, or the decoder that makes its records in the worker
     source: Source | RecordDecoder | None = None
     bounded: bool = False
-    #: must be called in every epoch, even without data: this vertex or one downstream of it has processing-time timers
-    #: or idleness detection
+    #: must be called in every epoch, even without data: this vertex or one downstream of it may have processing-time
+    #: timers, or idleness detection
     clocked: bool = False
+    #: the same, unless only functions of the program may have such timers
+    regular: bool = False
     #: in a source vertex: whether any operator reads the timestamps of its records
     with_timestamps: bool = True
     #: in a source vertex: the numbers of the sources that must have ended before this one is read

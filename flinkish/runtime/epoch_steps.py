@@ -26,7 +26,7 @@ from flinkish.runtime.epoch_sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch, identities_of
 from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.alignment import Watermarks, watermarks_of
+from flinkish.runtime.sources.alignment import Reached, reached_in
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -43,6 +43,9 @@ class EpochSteps(ABC):
 
     def __init__(self, job: JobDescriptor) -> None:
         self.job = job
+        behind = [one for one in job.vertices if one.level > 0]
+        #: the vertices for whose processing-time timers epochs are planned: none if these are planned in any case
+        self._timed = set() if any(one.regular for one in behind) else {one.id for one in behind if one.clocked}
 
     def run(self, epoch: int) -> EpochReport:
         """Run one epoch until its sinks have committed it; if it is already prepared, it is only committed."""
@@ -80,9 +83,9 @@ class EpochSteps(ABC):
         if job.settings.changelog:
             self._list_changes(epoch, changes)
         tasks = tuple(map(TaskReport.decode, reports))
-        reached = watermarks_of(job, tasks)
+        reached = reached_in(job, tasks)
         if reached:
-            self._keep_reached(reached)
+            self._keep_reached(epoch, reached)
         time_ms = max((task.processing_time_ms for task in tasks), default=0)
         end_of_input = sources_have_ended(job, tasks)
         prepared = PreparedEpoch(epoch, time_ms, end_of_input, tuple(reports), tuple(committables), identities_of(job))
@@ -101,6 +104,9 @@ class EpochSteps(ABC):
 
     def _commit(self, prepared: PreparedEpoch, tasks: tuple[TaskReport, ...]) -> EpochReport:
         commits = self._commit_sinks(prepared)
+        called = [task for task in tasks if task.vertex in self._timed]
+        if called:
+            self._keep_timers({f"{task.vertex}/{task.subtask}": task.timer_ms for task in called})
         report = sum_up(self.job, prepared.epoch, prepared.time_ms, tasks, commits)
         added = [task.accumulators for task in report.tasks if task.accumulators]
         if not added:
@@ -128,12 +134,16 @@ class EpochSteps(ABC):
         """Keep the times of the epoch, whose sinks have committed, for the plan of the next one."""
 
     @abstractmethod
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        """Keep when the first processing-time timers of these tasks are due, for the plan of later epochs."""
+
+    @abstractmethod
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         """Write down which changes of state belong to the epoch, for the next checkpoint."""
 
     @abstractmethod
-    def _keep_reached(self, reached: Watermarks) -> None:
-        """Keep the watermarks of the aligned sources for the plan of the next epoch."""
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        """Keep what the tasks of the sources have reached for the plan of the next epoch."""
 
     @abstractmethod
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:

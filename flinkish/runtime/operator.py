@@ -51,6 +51,10 @@ class Output(Protocol):
     def emit_watermark(self, watermark_ms: int) -> None:
         """Emit a watermark."""
 
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        """Emit a watermark at a place that depends on how records are cut into batches and epochs. The functions of the
+        chain do not see it, so that what they see depends on the records alone."""
+
     def emit_status(self, idle: bool) -> None:
         """Emit that this stream has become idle, or active again."""
 
@@ -143,11 +147,23 @@ class StreamOperator(ABC):
     def restore(self, saved: Any) -> None:  # noqa: B027
         """Restore the value that `save` has returned in the last epoch, or None."""
 
+    def save_split(self, split: str) -> Any:
+        """In source tasks only: what `save` says, of the generator of this split."""
+        return None
+
+    def restore_split(self, split: str, saved: Any, seen_ms: int) -> None:  # noqa: B027
+        """In source tasks only: restore what `save_split` has returned for this split in the last epoch that has read
+        it, after which the operator's consumers had seen the watermark ``seen_ms``."""
+
     def end_split(self) -> None:  # noqa: B027
         """In source tasks only: the next batches come from another split, so emit what is held back."""
 
-    def begin_split(self, split: str) -> None:  # noqa: B027
-        """In source tasks only: the next batches come from this split."""
+    def split_ended(self) -> None:  # noqa: B027
+        """In source tasks only: the split has ended, and another one may continue the same stream."""
+
+    def begin_split(self, split: str, seen_ms: int) -> None:  # noqa: B027
+        """In source tasks only: the next batches come from this split. The operator's consumers have seen the watermark
+        ``seen_ms``, if the split continues the same stream."""
 
     @abstractmethod
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
@@ -208,7 +224,12 @@ class OperatorFactory(Protocol):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether processing time must advance even without data, because of processing-time timers."""
+        """Whether processing time must advance even without data, whether or not there are timers: epochs are planned
+        at regular intervals."""
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether user code may register processing-time timers: epochs without data are planned when one is due."""
 
     @property
     def takes_misfits(self) -> bool:
@@ -236,6 +257,7 @@ class OperatorFactoryBase:
     watermark_sensitive: bool = False
     merges_windows: bool = False
     uses_processing_time: bool = False
+    has_timers: bool = False
     takes_misfits: bool = True
     forwards_records: bool = False
     reads_timestamps: bool = True

@@ -13,8 +13,8 @@ in which everything fits never pay for that.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -34,6 +34,10 @@ from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.steps import Records, WatermarkStep
 
+#: What a source task keeps of a split between epochs: operator uid -> the value of `StreamOperator.save_split`, and the
+#: watermark that the operator's consumers have seen.
+SplitState = Mapping[str, tuple[Any, int]]
+
 Collect = Callable[[list[Any], list[int] | None], None]
 
 #: Python's own limit of recursion, which is meant for functions.
@@ -49,15 +53,24 @@ class ProcessBatch(Protocol):
     def __call__(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None: ...
 
 
-class ChainOutput:
-    """The output of one operator of a chain."""
+@dataclass
+class _Interim:
+    """Whether the watermark that passes through a chain is one that its functions do not see."""
 
-    def __init__(self) -> None:
+    passes: bool = False
+
+
+class ChainOutput:
+    """The output of one operator of a chain; ``interim`` is common to all outputs of the chain."""
+
+    def __init__(self, interim: _Interim | None = None) -> None:
+        self._interim = interim or _Interim()
         self._children: list[StreamOperator] = []
         self._writers: list[RecordWriter] = []
         self._main: list[Collect] = []
         self._sides: dict[str, list[Collect]] = {}
-        self.watermark_ms = MIN_TIMESTAMP_MS
+        #: the last watermark, and the last one that the functions of the chain have seen
+        self.watermark_ms = self.seen_ms = MIN_TIMESTAMP_MS
 
     def add_child(self, child: StreamOperator, tag: str | None, target: Collect) -> None:
         """Connect an operator of the chain to the main output, or to the side output of ``tag``. ``target`` receives
@@ -103,11 +116,23 @@ class ChainOutput:
     def emit_watermark(self, watermark_ms: int) -> None:
         """Emit a watermark to all consumers, including those of side outputs."""
         self.watermark_ms = watermark_ms
+        seen = not self._interim.passes
+        if seen:
+            self.seen_ms = watermark_ms
         for child in self._children:
-            child.context.epoch.watermark_ms = watermark_ms
+            if seen:
+                child.context.epoch.watermark_ms = watermark_ms
             child.process_watermark(watermark_ms)
         for writer in self._writers:
             writer.emit_watermark(watermark_ms)
+
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        """Emit a watermark that the functions of the chain do not see."""
+        self._interim.passes = True
+        try:
+            self.emit_watermark(watermark_ms)
+        finally:
+            self._interim.passes = False
 
     def emit_status(self, idle: bool) -> None:
         """Emit to all consumers that the stream has become idle, or active again."""
@@ -120,8 +145,8 @@ class ChainOutput:
 class _HeardOutput(ChainOutput):
     """An output that reports all that is emitted to a listener. The listener gets its own copies of the lists."""
 
-    def __init__(self, listener: OperatorListener, uid: str, subtask: int) -> None:
-        super().__init__()
+    def __init__(self, interim: _Interim, listener: OperatorListener, uid: str, subtask: int) -> None:
+        super().__init__(interim)
         self._listener = listener
         self._uid = uid
         self._subtask = subtask
@@ -184,8 +209,9 @@ class OperatorChain:
         self._head_epoch = head_epoch
         factories = [descriptor.factory for descriptor in vertex.operators]
         self.operators = [self._let_misfits_pass(index, factories).create() for index in range(len(factories))]
+        interim = _Interim()
         self.outputs = [
-            ChainOutput() if listener is None else _HeardOutput(listener, descriptor.uid, subtask)
+            ChainOutput(interim) if listener is None else _HeardOutput(interim, listener, descriptor.uid, subtask)
             for descriptor in vertex.operators
         ]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
@@ -338,8 +364,16 @@ class OperatorChain:
             operator.initialize_state()
             operator.open()
 
-    def begin(self, epoch: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
-        """Begin an epoch: set the time and the watermarks of all operators, and restore what `end` has returned."""
+    def begin(
+        self,
+        epoch: int,
+        now_ms: int,
+        watermark_ms: int,
+        saved: dict[str, Any],
+        splits: Mapping[str, SplitState] | None = None,
+    ) -> None:
+        """Begin an epoch: set the time and the watermarks of all operators, and restore what `end` has returned. In
+        source tasks, also restore what `state_of_split` has returned for each of these splits."""
         self._split, self._split_watermarks = "", {}
         for writer in self.writers:
             writer.begin_epoch(epoch)
@@ -355,11 +389,43 @@ class OperatorChain:
             self._announce(operator, output_watermark_ms)
         for operator in self.operators:
             operator.begin_epoch()
+        for split, state in (splits or {}).items():
+            self._restore_split(split, state)
+        if "" in self._split_watermarks:
+            for operator, seen_ms in zip(self.operators, self._split_watermarks[""]):
+                self._announce(operator, seen_ms)
+
+    def _restore_split(self, split: str, state: SplitState) -> None:
+        seen: list[int] = []
+        for operator, descriptor in zip(self.operators, self.vertex.operators):
+            before_ms = seen[descriptor.parent] if descriptor.parent >= 0 else MIN_TIMESTAMP_MS
+            value, seen_ms = state.get(descriptor.uid, (None, before_ms))
+            if value is not None:
+                operator.restore_split(split, value, seen_ms)
+            seen.append(seen_ms)
+        self._split_watermarks[split] = seen
+
+    def state_of_split(self, split: str) -> dict[str, tuple[Any, int]]:
+        """What a source task must know of a split when it reads on: as far as it has read it in the running epoch."""
+        current = [output.seen_ms for output in self.outputs]
+        seen = current if split == self._split else self._split_watermarks[split]
+        found: dict[str, tuple[Any, int]] = {}
+        for index, (operator, descriptor) in enumerate(zip(self.operators, self.vertex.operators)):
+            before_ms = seen[descriptor.parent] if descriptor.parent >= 0 else MIN_TIMESTAMP_MS
+            value = operator.save_split(split)
+            if value is not None or seen[index] != before_ms:
+                found[descriptor.uid] = value, seen[index]
+        return found
+
+    def state_of_stream(self) -> dict[str, tuple[Any, int]]:
+        """What a source task must know before it reads another split of the same stream: the watermarks that the
+        functions have seen. It is restored as that of the split ""."""
+        return {one.uid: (None, output.seen_ms) for one, output in zip(self.vertex.operators, self.outputs)}
 
     def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
         """Restore the watermark that this operator has sent to the operators that it feeds, without firing timers."""
         index = self.operators.index(operator)
-        self.outputs[index].watermark_ms = watermark_ms
+        self.outputs[index].watermark_ms = self.outputs[index].seen_ms = watermark_ms
         for child, descriptor in zip(self.operators, self.vertex.operators):
             if descriptor.parent == index:
                 child.context.epoch.watermark_ms = watermark_ms
@@ -374,8 +440,8 @@ class OperatorChain:
         saved: dict[str, Any] = {}
         for operator, output, descriptor in zip(self.operators, self.outputs, self.vertex.operators):
             value = operator.save()
-            if value is not None or output.watermark_ms != operator.context.epoch.watermark_ms:
-                saved[descriptor.uid] = (value, output.watermark_ms)
+            if value is not None or output.seen_ms != operator.context.epoch.watermark_ms:
+                saved[descriptor.uid] = (value, output.seen_ms)
         return saved
 
     def begin_origin(self, origin: str, part: int = 0) -> None:
@@ -383,16 +449,23 @@ class OperatorChain:
         for writer in self.writers:
             writer.begin_origin(origin, part)
 
-    def begin_split(self, split: str) -> None:
-        """In source tasks: begin the records of this split, which has its own watermarks."""
+    def split_ended(self) -> None:
+        """In source tasks: the split has ended for good, and another one may continue the same stream."""
+        for operator in self.operators:
+            operator.split_ended()
+
+    def begin_split(self, split: str, same_stream: bool = False) -> None:
+        """In source tasks: begin the records of this split, which has its own watermarks. If it continues the same
+        stream, what functions see does not go back."""
         for operator in self.operators:
             operator.end_split()
-        self._split_watermarks[self._split] = [output.watermark_ms for output in self.outputs]
+        now = self._split_watermarks[self._split] = [output.seen_ms for output in self.outputs]
         self._split = split
-        before = self._split_watermarks.get(split)
-        for index, operator in enumerate(self.operators):
-            operator.begin_split(split)
-            self._announce(operator, before[index] if before else MIN_TIMESTAMP_MS)
+        nothing = [MIN_TIMESTAMP_MS] * len(now)
+        before, least = self._split_watermarks.get(split, nothing), now if same_stream else nothing
+        for operator, before_ms, least_ms in zip(self.operators, before, least):
+            operator.begin_split(split, least_ms)
+            self._announce(operator, max(before_ms, least_ms))
 
     def mark_active(self) -> None:
         """Mark the current origin as active: it has records, even if the chain emits none for them."""

@@ -3,7 +3,9 @@
     <planner>/epoch-requested       the number of the last epoch in which user code has asked (``request_commit``) that
                                     the next one be planned at once
     <planner>/epoch-times           how long the last epoch that has run has taken (`EpochTimes`)
-    <query>/reached-watermarks      {source uid: {stream: watermark in ms}} of the last epoch that has run
+    <planner>/pending-timers        {"vertex/subtask": timestamp in ms of its first processing-time timer}
+    <query>/reached-watermarks      what the sources' tasks had reached (`Reached`) after each of the last two epochs
+                                    that have run: [[epoch, {"watermarks": ..., "states": ...}], ...]
     <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
 
 Epochs are planned in a process beside the driver; under Spark Connect, it may be on another machine. ``<planner>`` is
@@ -20,18 +22,19 @@ import json
 import posixpath
 import shutil
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from flinkish.common.sealed_json import json_as, sealed, unsealed_as
+from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
 from flinkish.common.storage import is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 
 
 @cache
@@ -80,21 +83,53 @@ class EpochRequest(_QueryFile):
 
 
 class ReachedWatermarks(_QueryFile):
-    """The file with the watermarks that the aligned sources of one query have reached."""
+    """The file with what the tasks of the sources of one query have reached. It holds two epochs: if the last one runs
+    again, it begins with what the one before it has left."""
 
     NAME = "reached-watermarks"
 
-    def write(self, reached: Watermarks) -> None:
-        """Write the watermarks of an epoch that has run. The epoch is prepared only after this."""
-        self._write(json.dumps(reached).encode())
+    def write(self, epoch: int, reached: Reached) -> None:
+        """Add what an epoch that has run has reached. The epoch is prepared only after this."""
+        before = [entry for entry in self._entries() if entry[0] < epoch][-1:]
+        known = before[0][1] if before else Reached()
+        entries = [*before, (epoch, reached.behind(known))]
+        self._storage.replace(self._path, json.dumps([(number, asdict(one)) for number, one in entries]).encode())
 
-    def read(self) -> dict[str, dict[str, int]]:
-        """The watermarks that were written last; {} if there are none, or if the driver has died while writing them, in
-        which case the epoch runs again and writes them anew."""
+    def read(self, before: int | None = None) -> Reached:
+        """What the last epoch has reached, or the last one before this epoch; nothing if there is none."""
+        entries = [one for number, one in self._entries() if before is None or number < before]
+        return entries[-1] if entries else Reached()
+
+    def _entries(self) -> list[tuple[int, Reached]]:
+        """The epochs of the file in their order; none if the file is of another version."""
         try:
-            return json_as(dict[str, dict[str, int]], self._read() or b"{}")
-        except ValueError:
-            return {}
+            return [(int(number), typed(Reached, one)) for number, one in json.loads(self._read() or b"[]")]
+        except (TypeError, ValueError):
+            return []
+
+
+class PendingTimers(_QueryFile):
+    """The file that says which subtasks have processing-time timers, so that epochs are planned for them. A driver that
+    begins does not trust it: the one before may have died before it has written it."""
+
+    NAME = "pending-timers"
+
+    #: path of a file -> its content, if this process has written it
+    _written: ClassVar[dict[str, dict[str, int]]] = {}
+
+    def update(self, timers: Mapping[str, int | None]) -> None:
+        """Write the timestamps of the first timers of the subtasks that an epoch has run; None: it has none. Those of
+        other subtasks stay as this process has written them."""
+        before = self._written.get(self._path)
+        both = sorted({**(before or {}), **timers}.items())
+        after = {task: time_ms for task, time_ms in both if time_ms is not None}
+        if after != before:
+            self._storage.replace(self._path, json.dumps(after).encode())
+            self._written[self._path] = after
+
+    def earliest(self) -> int | None:
+        """The timestamp of the first timer of all; None if there is none."""
+        return min(json_as(dict[str, int], self._read() or b"{}").values(), default=None)
 
 
 class LastEpochTimes(_QueryFile):

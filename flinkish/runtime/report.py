@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -68,6 +69,11 @@ class TaskReport:
     commit_requested: bool = False
     #: in an aligned source: the watermark that each of its streams has reached (runtime/sources/alignment.py)
     stream_watermarks: dict[str, int] = field(default_factory=dict)
+    #: what the task knows of the splits that it has read: split -> its watermark and the states of
+    #: its generators (JSON); None: the split has ended
+    split_states: dict[str, Any] = field(default_factory=dict)
+    #: in a task behind a shuffle: when its first processing-time timer is due, at the earliest; None: it has none
+    timer_ms: int | None = None
     #: in the first subtask of a source: about how many records are there that the epoch has left
     backlog: int = 0
     #: splits of sources that hold the watermark back since nothing comes from them (runtime/task_header.py): origin ->

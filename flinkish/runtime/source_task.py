@@ -1,30 +1,40 @@
 """The task of a source: it runs the source and the operators chained to it over its share of an epoch.
 
-A source task keeps no state from epoch to epoch; only the function instances stay open. The receivers remember what
-must be remembered of a split, which is its watermark.
+A source task keeps no state from epoch to epoch; only the function instances stay open. The receivers remember the
+watermark of a split. Where functions of the chain can see it, or a generator of the program makes it, the task reports
+what it knows of the splits that go on, and is given it with its share of the next epoch, of which it is a part: the
+results do not depend on where epochs end, and a replay has the same ones.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
+from flinkish.runtime.operator_chain import SplitState
 from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.operators.timestamps_and_watermarks import (
     TimestampsAndWatermarksFactory,
     TimestampsAndWatermarksOperator,
 )
-from flinkish.runtime.report import TaskReport
-from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.report import FORMAT_VERSION, TaskReport
+from flinkish.runtime.sources.alignment import keeps_watermarks
+from flinkish.runtime.sources.progress import STREAM, SourceShare
+from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import EpochStamp, Row, Task
 from flinkish.runtime.task_log import enter
+
+_LOG = logging.getLogger("flinkish.Task")
 
 #: The split of records whose source has no stable splits, so that all its readers together are one origin.
 UNSPLIT = "0"
@@ -59,7 +69,7 @@ class SourceInput:
         held: splits with records that are not read in this epoch; they are not idle.
         together: whether the batches come from splits that are read side by side; None means as the source always does.
         apart: the watermark of the subtask as a whole does not count any more (see `SourceShare`).
-        backlog: see `SourceShare`.
+        backlog, states: see `SourceShare`.
     """
 
     batches: Iterable[SplitBatch]
@@ -70,6 +80,7 @@ class SourceInput:
     together: bool | None = None
     apart: bool = False
     backlog: int = 0
+    states: Mapping[str, Any] = field(default_factory=dict)
 
 
 class SourceTask(Task):
@@ -89,6 +100,9 @@ class SourceTask(Task):
         self._one_stream = isinstance(source, SplitSource) and not source.side_by_side
         #: whether the source has several stages: the subtask then has a watermark even while its splits have their own
         self._staged = isinstance(source, SplitSource) and source.stages > 1
+        self._keeps_watermarks = keeps_watermarks(vertex)
+        #: whether a warning has said that a generator cannot be kept
+        self._told = False
 
     def open(self) -> None:
         """Open the chain, unless it is open."""
@@ -113,7 +127,17 @@ class SourceTask(Task):
             together = source.side_by_side if share.together is None else share.together
             read = side_by_side if together else one_after_the_other
             batches = read(self._reader, share.ranges, size)
-        return SourceInput(batches, 0, share.ends, share.ended, share.held, share.together, share.apart, share.backlog)
+        return SourceInput(
+            batches,
+            0,
+            share.ends,
+            share.ended,
+            share.held,
+            share.together,
+            share.apart,
+            share.backlog,
+            share.states,
+        )
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
@@ -125,7 +149,8 @@ class SourceTask(Task):
         enter(self.log)
         self.open()
         self._begun_s = time.monotonic()
-        self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {})
+        known = self._decoded(given.states) if self._keeps_watermarks else {}
+        self.chain.begin(stamp.epoch, stamp.time_ms, MIN_TIMESTAMP_MS, {}, known)
         self._sink_sequence, self._part, self._origin = 0, given.part, origin_name(self.vertex.id, str(self.subtask))
         # if Spark reads the source, it decides which subtask reads what, so a single committer gets all committables
         self._committer = self.subtask if isinstance(self.vertex.source, SplitSource) else 0
@@ -155,15 +180,19 @@ class SourceTask(Task):
                 self.chain.process_watermark(batch.watermark_ms)
             if batch.ended:
                 ended[batch.split] = None
+                if self._in_sequence:
+                    self.chain.split_ended()
                 if not self._one_stream or batch.split == WHOLE_SOURCE:
                     self.chain.process_watermark(MAX_WATERMARK_MS)
             if self._rows:
                 yield self.take_rows()
                 enter(self.log)
+        # before the end, which is no watermark of a split
+        states = self._states(splits, ended) if self._keeps_watermarks else {}
         if given.ends:
             self._end(current)
         self.chain.end()
-        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp, given.backlog))
+        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp, given.backlog, states))
         enter(None)
         yield self.take_rows()
         if given.ends:
@@ -174,8 +203,14 @@ class SourceTask(Task):
         """The name of the stream that the records of a split belong to; each stream has its own watermark."""
         return str(self.subtask) if self._one_stream and split != WHOLE_SOURCE else split
 
+    @property
+    def _in_sequence(self) -> bool:
+        """Whether one subtask reads all splits one after the other: the functions of its chain then see one stream.
+        With several subtasks, which of them reads a split depends on epochs."""
+        return self._one_stream and self.vertex.parallelism == 1
+
     def _begin_split(self, split: str, stream: str, part: int) -> None:
-        self.chain.begin_split(split)
+        self.chain.begin_split(split, self._in_sequence)
         self.chain.begin_origin(origin_name(self.vertex.id, stream), part)
 
     def _end(self, current: str | None) -> None:
@@ -210,7 +245,13 @@ class SourceTask(Task):
         return max(output.watermark_ms for output in self.chain.outputs)
 
     def _report_of(
-        self, splits: tuple[str, ...], ended: tuple[str, ...], finished: bool, stamp: EpochStamp, backlog: int = 0
+        self,
+        splits: tuple[str, ...],
+        ended: tuple[str, ...],
+        finished: bool,
+        stamp: EpochStamp,
+        backlog: int = 0,
+        states: dict[str, Any] | None = None,
     ) -> TaskReport:
         return TaskReport(
             **self._figures(stamp),
@@ -219,7 +260,51 @@ class SourceTask(Task):
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
             stream_watermarks=self._stream_watermarks(),
             backlog=backlog,
+            split_states=states or {},
         )
+
+    def _states(self, read: Collection[str], ended: Collection[str]) -> dict[str, Any]:
+        """What is known of the splits that were read, for the plan of the next epoch; None for those that have ended.
+        The watermark of the split comes first, then its state: numbers as JSON, what holds a generator of the program
+        as all that is stored."""
+        found: dict[str, Any] = dict.fromkeys(ended)
+        makers = [one for one in self.chain.operators if isinstance(one, TimestampsAndWatermarksOperator)]
+        reached = makers[-1].watermarks_of_splits() if makers else {}
+        for split in read:
+            if split not in found and split != WHOLE_SOURCE:
+                state = self._encoded(self.chain.state_of_split(split))
+                found[split] = [reached.get(split, MIN_TIMESTAMP_MS), state]
+        if read and self._in_sequence:
+            found[STREAM] = [MIN_TIMESTAMP_MS, self._encoded(self.chain.state_of_stream())]
+        return found
+
+    def _encoded(self, state: Mapping[str, tuple[Any, int]]) -> Any:
+        if all(value is None or value.__class__ is int for value, _ in state.values()):
+            return {uid: list(entry) for uid, entry in state.items()}
+        try:
+            data = dumps(state, FORMAT_VERSION, self.job.classes)
+        except Exception as error:
+            if not self._told:
+                self._told = True
+                _LOG.warning(
+                    "%s: a watermark generator cannot be kept from epoch to epoch, so each epoch has a new one that"
+                    " goes on from the last watermark; let its attributes hold plain data: %s",
+                    self.name,
+                    message_of(error),
+                )
+            kept = {uid: (_without_generator(value), seen_ms) for uid, (value, seen_ms) in state.items()}
+            data = dumps(kept, FORMAT_VERSION, self.job.classes)
+        return b64encode(data).decode()
+
+    def _decoded(self, states: Mapping[str, Any]) -> dict[str, SplitState]:
+        found: dict[str, SplitState] = {}
+        for split, (_, state) in states.items():
+            if isinstance(state, str):
+                data, what = b64decode(state), "the watermark generator of a split"
+                found[split] = loads(data, FORMAT_VERSION, what, f"{self.name}, split {split}", self.job.classes)
+            else:
+                found[split] = {uid: (value, seen_ms) for uid, (value, seen_ms) in state.items()}
+        return found
 
     def _stream_watermarks(self) -> dict[str, int]:
         """The watermark that each stream has reached, if the source is aligned with others; else {}."""
@@ -233,6 +318,10 @@ class SourceTask(Task):
                     stream = self._stream_of(split)
                     found[stream] = max(watermark_ms, found.get(stream, watermark_ms))
         return found
+
+
+def _without_generator(value: Any) -> Any:
+    return (None, *value[1:]) if isinstance(value, tuple) else value
 
 
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:

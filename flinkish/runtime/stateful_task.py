@@ -416,6 +416,7 @@ class StatefulTask(Task, TaskLife):
             restored_bytes=size_bytes,
             declared=self._declarations.new(),
             silent_splits=self._silent_splits(result.header),
+            timer_ms=None if self.keyed_state is None else self.keyed_state.first_processing_timer(),
         )
 
     def _silent_splits(self, after: TaskHeader) -> dict[str, int]:

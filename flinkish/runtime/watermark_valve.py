@@ -10,8 +10,9 @@ in Flink's WatermarkOutputMultiplexer, which combines the splits of a source).
 The inputs of ``connect`` are combined by other rules than the tasks that feed one of them, and so are sources that are
 united. `WatermarkValves` has a valve for each of these groups.
 
-An input that has ended (watermark MAX) does not count until all have ended. In Flink, one ended and one idle input make
-the watermark MAX, but here MAX means END_OF_INPUT, and the idle input may continue.
+An input that has ended (watermark MAX) does not count until all have ended, as a split that has ended does not in
+Flink. An ended input of ``connect`` counts: if the other one is idle, time is at its end, as in Flink. Since MAX means
+END_OF_INPUT here, and the idle input may continue, the combined watermark is then the one before it.
 
 Rule: every change of an input is passed to `_index`, which keeps the inputs that hold the combined watermark back in a
 heap: a subtask may have hundreds of inputs, and checking each of them for each watermark of each would take quadratic
@@ -57,9 +58,10 @@ class WatermarkValve:
     (False, True, 7)
     """
 
-    def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS, rises_when_idle: bool = True) -> None:
+    def __init__(self, combined_ms: int = MIN_TIMESTAMP_MS, ended_count: bool = False) -> None:
         self._inputs: dict[Hashable, _Input] = {}
-        self._rises_when_idle = rises_when_idle
+        #: whether inputs that have ended count, as those of ``connect`` do
+        self._ended_count = ended_count
         #: number of inputs that have not ended, and number of these that are not idle
         self._going = self._active = 0
         #: a heap of (watermark, number, input) with an entry for each input that holds back, and with outdated entries
@@ -109,8 +111,13 @@ class WatermarkValve:
 
     @property
     def idle(self) -> bool:
-        """Whether every input that has not ended is idle, and there is at least one."""
-        return self._going > 0 and self._active == 0
+        """Whether every input that counts is idle, and there is at least one."""
+        return self._going > 0 and self._active == 0 and not self._at_end
+
+    @property
+    def _at_end(self) -> bool:
+        """Whether only inputs that have ended are left to say what time it is."""
+        return self._ended_count and self._active == 0 and self._going < len(self._inputs)
 
     @property
     def watermarks_ms(self) -> dict[Group, int]:
@@ -208,9 +215,9 @@ class WatermarkValve:
     def _lowest(self) -> int:
         if not self._going:
             return MAX_WATERMARK_MS if self._inputs else self.combined_ms
+        if self._at_end:
+            return MAX_WATERMARK_MS - 1
         if not self._active:
-            if not self._rises_when_idle and self._going == len(self._inputs):
-                return self.combined_ms
             return max(entry.watermark_ms for entry in self._inputs.values() if not entry.ended)
         waiting = self._lowest_first
         while waiting:
@@ -230,7 +237,7 @@ class WatermarkValves:
     input of the group above it. It has the methods of a `WatermarkValve`.
 
     The inputs of ``connect`` are combined last (Flink's IndexedCombinedWatermarkStatus): one that resumes behind holds
-    the combined watermark back at once, and if all are idle, the combined watermark stays where it is.
+    the combined watermark back at once.
 
     Args:
         combined_ms: the combined watermark.
@@ -250,7 +257,7 @@ class WatermarkValves:
         self._find_group = group_of
         self._group_of: dict[Hashable, Group] = {}
         self._connected = connected
-        self._root = WatermarkValve(combined_ms, rises_when_idle=not connected)
+        self._root = WatermarkValve(combined_ms, ended_count=connected)
         self._valves: dict[Group, WatermarkValve] = {(): self._root}
 
     def add(

@@ -44,6 +44,9 @@ class PlanOptions:
     #: least time between two epochs in ms, kept by the process that plans epochs, which plans one at once if user code
     #: requests it; 0: Spark keeps the interval
     interval_ms: int = 0
+    #: least time in ms between two looks at whether a processing-time timer is due, for which an epoch is planned even
+    #: without data; 0: nobody looks, since there are none or `heartbeat` is set
+    timers_ms: int = 0
     #: see `SourceQuery`
     begins_at: dict[str, Any] = field(default_factory=dict)
     frozen: bool = False
@@ -82,6 +85,7 @@ def build_plan(
         options.begins_at,
         options.frozen,
         archive_for_sources(spark),
+        options.timers_ms,
     )
     inputs = [source_rows(spark, query)]
     for vertex, source in frame_sources(sources):

@@ -36,9 +36,9 @@ from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
-from flinkish.runtime.sources.alignment import Watermarks
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.spark.failures import failure_of_frame_sink, is_conflict
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked
@@ -180,6 +180,9 @@ class _SparkEpoch(EpochSteps):
     def _keep_times(self, times: EpochTimes) -> None:
         LastEpochTimes(self._files.planner).write(times)
 
+    def _keep_timers(self, timers: dict[str, int | None]) -> None:
+        PendingTimers(self._files.planner).update(timers)
+
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
         # changes that came inline become a file here, or stay in the list if they are few
         changelog = self._files.changelog
@@ -193,8 +196,8 @@ class _SparkEpoch(EpochSteps):
             self._fence.check()
             write_parts(changelog, epoch, names, inline)
 
-    def _keep_reached(self, reached: Watermarks) -> None:
-        ReachedWatermarks(self._files.query).write(reached)
+    def _keep_reached(self, epoch: int, reached: Reached) -> None:
+        ReachedWatermarks(self._files.query).write(epoch, reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
         self._before_commit()

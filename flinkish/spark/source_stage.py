@@ -3,7 +3,7 @@ chain runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -12,8 +12,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from flinkish.core.source import RecordDecoder
+from flinkish.runtime.planner_files import ReachedWatermarks
 from flinkish.runtime.source_task import UNSPLIT, SourceInput, SplitBatch
+from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.task import EpochStamp
+from flinkish.runtime.task_manager import TaskManager
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
@@ -52,9 +55,18 @@ class FrameSourceFunction:
             assert isinstance(decoder, RecordDecoder)
             time_ms = int(first.column(TIME_COLUMN)[0].as_py())
             stamp = EpochStamp(current_epoch(self.deployment), time_ms, current_place())
-            given = SourceInput(_decoded(decoder, chain([first], batches)), part)
+            given = SourceInput(
+                _decoded(decoder, chain([first], batches)), part, states=self._states(manager, stamp.epoch)
+            )
             rows = chain.from_iterable(manager.run_source(self.vertex, part, given, stamp))
             yield from to_arrow(rows, self.deployment.book(), 1)
+
+    def _states(self, manager: TaskManager, epoch: int) -> Mapping[str, Any]:
+        """What the epochs before this one have left of the watermarks of the source, where its functions see them."""
+        vertex, files = manager.job.vertex(self.vertex), self.deployment.files
+        if files is None or not keeps_watermarks(vertex):
+            return {}
+        return ReachedWatermarks(files.query).read(before=epoch).states.get(vertex.head.uid, {})
 
 
 def _decoded(decoder: RecordDecoder, batches: Iterator[pa.RecordBatch]) -> Iterator[SplitBatch]:

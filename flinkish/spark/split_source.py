@@ -37,7 +37,7 @@ from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, ReachedWatermarks
+from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, PendingTimers, ReachedWatermarks
 from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.positions import decode_position
@@ -72,6 +72,7 @@ class SourceQuery:
         begins_at: the offset at which the next epoch to be planned begins. Only Spark 4.2 and later say that.
         frozen: only what is there at the start of the query is read. Spark 4.2 and later ask for that themselves.
         archive: name of the archive of flinkish in the session's files, if tasks of data sources do not find it there.
+        timers_ms: how often to look whether a processing-time timer is due, in ms; 0: never.
     """
 
     deployment: Deployment
@@ -84,6 +85,7 @@ class SourceQuery:
     begins_at: dict[str, Any] = field(default_factory=dict)
     frozen: bool = False
     archive: str = ""
+    timers_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         self._request = -1
         #: the newest request that was read, and when to read it again (in s of the monotonic clock)
         self._newest_request, self._ask_at_s = -1, -math.inf
+        #: when to look whether a timer is due, in s of the monotonic clock; None: nothing is known of timers yet
+        self._timers_at_s: float | None = None
         #: the last epoch that was asked for, and its times
         self._times: tuple[int, EpochTimes | None] = (0, None)
 
@@ -145,11 +149,28 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
             if query.interval_ms and not self._is_due():
                 return start
             forced = query.heartbeat and not (self._available_now and self._called)
+            timer_due = not (self._available_now and self._called) and self._timer_is_due()
             self._called = True
             announce = query.end_of_input and not start.get("announce", False)
             enumerator, files = self._enumerator(), query.deployment.files
-            reached = ReachedWatermarks(files.query).read() if enumerator.aligned and files is not None else {}
-            return enumerator.next_offset(start, forced, announce, reached, self._times_of(start))
+            reached = ReachedWatermarks(files.query).read() if enumerator.learns and files is not None else None
+            end = enumerator.next_offset(start, forced or timer_due, announce, reached, self._times_of(start))
+            return {**end, "call": True} if timer_due else end
+
+    def _timer_is_due(self) -> bool:
+        """Whether an epoch must be planned because a processing-time timer is due, which may wait in any task. At first
+        it is not known which timers there are: then an epoch calls all tasks that may have some, and they tell."""
+        query, files, now_s = self._query, self._query.deployment.files, time.monotonic()
+        if not query.timers_ms or files is None:
+            return False
+        at_s, self._timers_at_s = self._timers_at_s, now_s + query.timers_ms / 1000
+        if at_s is None:
+            return True
+        if now_s < at_s:
+            self._timers_at_s = at_s
+            return False
+        earliest_ms = PendingTimers(files.planner).earliest()
+        return earliest_ms is not None and earliest_ms <= SystemClock().now_ms()
 
     def _times_of(self, start: dict[str, Any]) -> EpochTimes | None:
         """How long the epoch that ended with ``start`` has taken. Spark asks for the next offset many times a second
@@ -182,8 +203,9 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         with failures_marked(query.deployment.secret):
             enumerator = self._enumerator()
             found: list[Any] = in_partitions(enumerator.shares(start, end), enumerator.most_partitions)
-        if query.heartbeat or end["announce"]:
-            found.append([ControlShare(end["time_ms"], query.heartbeat, end["announce"], query.drain)])
+        call = query.heartbeat or end.get("call", False)
+        if call or end["announce"]:
+            found.append([ControlShare(end["time_ms"], call, end["announce"], query.drain)])
         return [InputPartition(shares) for shares in found]
 
     def _enumerator(self) -> JobEnumerator:

@@ -383,7 +383,7 @@ class _TwoInputs(StreamOperatorTestHarness):
 
     def _inputs(self) -> WatermarkValve:
         if self._valve is None:
-            self._valve = WatermarkValve(self.epoch.watermark_ms, rises_when_idle=False)
+            self._valve = WatermarkValve(self.epoch.watermark_ms, ended_count=True)
             for input_index in range(2):
                 self._valve.add(input_index, always_aligned=True)
         return self._valve

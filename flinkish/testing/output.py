@@ -80,6 +80,10 @@ class CollectingOutput:
         """Keep a watermark."""
         self.elements.append(Watermark(watermark_ms))
 
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        """Keep a watermark that the functions of a chain do not see."""
+        self.emit_watermark(watermark_ms)
+
     def emit_status(self, idle: bool) -> None:
         """Keep a change of the watermark status."""
         self.elements.append(WatermarkStatus(idle))

@@ -17,16 +17,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.core.functions import Function
 from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FinalOperationError, SparkLostError
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions, frame_sources
 from flinkish.spark.session import is_remote
 
 #: A limit this large counts as none.
 _UNLIMITED = 2**50
+
+#: How deep functions of the program lie in the engine's own objects at most.
+_DEPTH = 6
 
 #: Milliseconds between two checks of whether user code has requested an epoch.
 REQUEST_POLL_MS = 50
@@ -66,9 +69,12 @@ def plan_runs(
             further epoch will say that the input has ended, so the run must end by itself.
     """
     if not all(source.bounded for source in sources.values()) or waits_for_records(sources) and not input_ended:
-        clocked = any(vertex.clocked and vertex.level > 0 for vertex in job.vertices)
-        interval_ms = settings.heartbeat_interval_ms if clocked else settings.epoch_interval_ms
-        run = QueryRun(replace(base, heartbeat=clocked), settings.available_now, interval_ms)
+        tasks = [vertex for vertex in job.vertices if vertex.level > 0]
+        regular, timed = any(vertex.regular for vertex in tasks), any(vertex.clocked for vertex in tasks)
+        interval_ms = settings.heartbeat_interval_ms if regular else settings.epoch_interval_ms
+        timers_ms = settings.heartbeat_interval_ms if timed and not regular else 0
+        options = replace(base, heartbeat=regular, timers_ms=timers_ms)
+        run = QueryRun(options, settings.available_now, interval_ms)
         return [run if frame_sources(sources) else _on_request(run, job)]
     if not frame_sources(sources):
         interval_ms = settings.epoch_interval_ms
@@ -118,9 +124,15 @@ def _on_request(run: QueryRun, job: JobDescriptor) -> QueryRun:
 
 
 def _may_request(job: JobDescriptor) -> bool:
-    operators = (operator for vertex in job.vertices for operator in vertex.operators)
-    functions = (getattr(operator.factory, "function", None) for operator in operators)
-    return any("request_commit" in mentioned_names(function) for function in functions if function is not None)
+    """Whether there is an object of a class of the program that is given a context, by which it could request an epoch;
+    functions without a class are given none."""
+    return any(_may_ask(operator.factory, 0) for vertex in job.vertices for operator in vertex.operators)
+
+
+def _may_ask(value: Any, depth: int) -> bool:
+    if type(value).__module__.split(".")[0] != "flinkish":
+        return isinstance(value, Function)
+    return depth < _DEPTH and any(_may_ask(part, depth + 1) for part in getattr(value, "__dict__", {}).values())
 
 
 def _unbounded_epochs(job: JobDescriptor) -> bool:

@@ -5,8 +5,7 @@ of its split alone. Its watermark is emitted when other watermarks are: before a
 of each batch, and, in jobs whose user code can see single watermarks, when it enters the next ``interval_ms``. In such
 jobs a watermark that ``on_event`` emits follows right behind its record.
 
-In a source task each split has a new generator in each epoch, and the receivers remember its watermark; elsewhere each
-subtask has one generator, which outlives epochs.
+In a source task each split has a generator, elsewhere each subtask has one. It goes on from epoch to epoch.
 """
 
 from __future__ import annotations
@@ -21,10 +20,12 @@ from flinkish.runtime.operators.timestamps_and_watermarks import ExtractTimestam
 
 
 class _Emitted(WatermarkOutput):
-    """Receives what a generator emits: its highest watermark so far, and whether it says that its split is idle."""
+    """Receives what a generator emits: its highest watermark so far, and whether it says that its split is idle.
+    ``used``: whether the generator has seen a record."""
 
-    def __init__(self) -> None:
-        self.watermark_ms = MIN_TIMESTAMP_MS
+    def __init__(self, watermark_ms: int | None = None) -> None:
+        self.watermark_ms = MIN_TIMESTAMP_MS if watermark_ms is None else watermark_ms
+        self.used = watermark_ms is not None
         self.idle = False
 
     def emit_watermark(self, timestamp: int) -> None:
@@ -59,12 +60,11 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
     ) -> None:
         super().__init__(extract_timestamp, None, interval_ms, before_next)
         self._make = make_generator
-        self._by_split: dict[str, tuple[WatermarkGenerator, _Emitted]] = {}
+        #: the generators of the other splits, and the last watermark of each that functions have seen
+        self._by_generator: dict[str, tuple[WatermarkGenerator, _Emitted, int]] = {}
         self._generator, self._emitted = self._new()
         #: the status of the split that was emitted last, whether it is idle; None: none was emitted yet
         self._told_idle: bool | None = None
-        #: whether the generator has seen a record
-        self._used = False
 
     def _new(self) -> tuple[WatermarkGenerator, _Emitted]:
         generator = self._make()
@@ -76,17 +76,29 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
 
     def begin_epoch(self) -> None:
         super().begin_epoch()
-        self._by_split = {}
+        self._by_generator = {}
 
-    def begin_split(self, split: str) -> None:
-        self._by_split[self._split] = self._generator, self._emitted
+    def begin_split(self, split: str, seen_ms: int) -> None:
+        self._by_generator[self._split] = self._generator, self._emitted, self._emitted_ms
         self._split = split
-        known = self._by_split.get(split)
-        self._generator, self._emitted = self._new() if known is None else known
-        self._emitted_ms, self._told_idle = self._emitted.watermark_ms, None
+        known = self._by_generator.get(split)
+        self._generator, self._emitted, emitted_ms = known or (*self._new(), MIN_TIMESTAMP_MS)
+        self._emitted_ms = self._sent_ms = max(emitted_ms, seen_ms)
+        self._told_idle = None
+
+    def save_split(self, split: str) -> Any:
+        current = self._generator, self._emitted, self._emitted_ms
+        generator, emitted, _ = current if split == self._split else self._by_generator[split]
+        return (generator, emitted.watermark_ms) if emitted.used else None
+
+    def restore_split(self, split: str, saved: Any, seen_ms: int) -> None:
+        generator, watermark_ms = saved
+        if generator is None:
+            generator, _ = self._new()
+        self._by_generator[split] = generator, _Emitted(watermark_ms), seen_ms
 
     def watermarks_of_splits(self) -> dict[str, int]:
-        current = {**{split: made[1] for split, made in self._by_split.items()}, self._split: self._emitted}
+        current = {**{split: made[1] for split, made in self._by_generator.items()}, self._split: self._emitted}
         return {
             split: emitted.watermark_ms
             for split, emitted in current.items()
@@ -94,23 +106,23 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         }
 
     def save(self) -> Any:
-        return (self._generator, self._emitted.watermark_ms) if self._used else None
+        return (self._generator, self._emitted.watermark_ms, self._emitted_ms) if self._emitted.used else None
 
     def restore(self, saved: Any) -> None:
         if saved is None:
             self._generator, self._emitted = self._new()
-            self._used = False
+            self._emitted_ms = MIN_TIMESTAMP_MS
         else:
-            self._used = True
-            self._emitted = _Emitted()
-            self._generator, self._emitted.watermark_ms = saved
-        self._emitted_ms, self._told_idle = self._emitted.watermark_ms, None
+            # earlier versions have not stored what functions have seen
+            self._generator, watermark_ms, *seen = saved
+            self._emitted, self._emitted_ms = _Emitted(watermark_ms), seen[0] if seen else watermark_ms
+        self._sent_ms, self._told_idle = self._emitted_ms, None
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         assigned = self._assign(values, timestamps)
         stamps = [MIN_TIMESTAMP_MS] * len(values) if assigned is None else assigned
-        self._used = True
-        start, pending_ms = 0, self._emitted_ms
+        self._emitted.used = True
+        start, pending_ms = 0, self._emitted.watermark_ms
         arriving = iter(values)
         for position, (value, timestamp) in enumerate(zip(arriving, stamps, strict=True)):
             if self._must_emit_before(timestamp, pending_ms):
@@ -131,13 +143,7 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
                 start = position + 1
                 self._end_of_stretch()
         self._hand_on(values, assigned, start, len(values))
-        self._end_of_stretch()
-
-    def snapshot_state(self) -> None:
-        """At the end of the epoch, emit what the generator emits periodically."""
-        if self._used:
-            self._generator.on_periodic_emit(self._emitted)
-            self._end_of_stretch()
+        self._catch_up()
 
     def _must_emit_before(self, timestamp: int, pending_ms: int) -> bool:
         """Whether a watermark must be emitted before a record: with it the record is late, or could merge with a window
@@ -154,8 +160,11 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
 
     def _emit(self, watermark_ms: int) -> None:
         if watermark_ms > self._emitted_ms:
-            self._emitted_ms = watermark_ms
+            self._emitted_ms = self._sent_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
+
+    def _watermark(self) -> int:
+        return self._emitted.watermark_ms
 
     def _end_of_stretch(self) -> None:
         """Emit the generator's watermark and status, as far as they have changed."""

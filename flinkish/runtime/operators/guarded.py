@@ -130,6 +130,10 @@ class HeldOutput:
         self.flush()
         self._output.emit_watermark(watermark_ms)
 
+    def emit_interim_watermark(self, watermark_ms: int) -> None:
+        self.flush()
+        self._output.emit_interim_watermark(watermark_ms)
+
     def emit_status(self, idle: bool) -> None:
         self.flush()
         self._output.emit_status(idle)
@@ -343,8 +347,8 @@ class GuardedOperator(StreamOperator):
     def end_split(self) -> None:
         self._inner.end_split()
 
-    def begin_split(self, split: str) -> None:
-        self._inner.begin_split(split)
+    def begin_split(self, split: str, seen_ms: int) -> None:
+        self._inner.begin_split(split, seen_ms)
 
     def process_watermark(self, watermark_ms: int) -> None:
         self._inner.process_watermark(watermark_ms)

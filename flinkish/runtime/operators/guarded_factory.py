@@ -41,6 +41,11 @@ class GuardedFactory:
         return self.factory.merges_windows
 
     @property
+    def has_timers(self) -> bool:
+        """As for the operator inside."""
+        return self.factory.has_timers
+
+    @property
     def uses_processing_time(self) -> bool:
         return self.factory.uses_processing_time
 

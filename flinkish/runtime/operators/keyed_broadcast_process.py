@@ -7,7 +7,7 @@ Records and timers have a current key, broadcast elements have none: their calls
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.broadcast_functions import KeyedBroadcastProcessFunction, KeyedStateFunction
@@ -18,7 +18,7 @@ from flinkish.errors import StateAccessError
 from flinkish.runtime.list_keys import thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
-from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, may_use_processing_time
+from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, overrides_on_timer
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
@@ -137,10 +137,10 @@ class KeyedBroadcastProcessFactory(OperatorFactoryBase):
     #: BATCH mode: the broadcast side is consumed to its end before the other one
     broadcast_first: bool = False
 
-    uses_processing_time: bool = field(init=False, default=True)
-
-    def __post_init__(self) -> None:
-        self.uses_processing_time = may_use_processing_time(self.function, KeyedBroadcastProcessFunction)
+    @property
+    def has_timers(self) -> bool:  # type: ignore[override]
+        """Whether the function does anything when a timer fires."""
+        return overrides_on_timer(self.function, KeyedBroadcastProcessFunction)
 
     def create(self) -> KeyedBroadcastProcessOperator:
         return KeyedBroadcastProcessOperator(self.function, self.converter, self.descriptors)

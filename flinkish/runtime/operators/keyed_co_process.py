@@ -3,11 +3,11 @@ allows there, too), which has access to time and side outputs, and to state and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
 from flinkish.runtime.operator import OperatorFactoryBase
-from flinkish.runtime.operators.keyed_process import KeyedProcessOperator, may_use_processing_time
+from flinkish.runtime.operators.keyed_process import KeyedProcessOperator, overrides_on_timer
 from flinkish.runtime.side_outputs import Converter
 
 
@@ -23,12 +23,12 @@ class KeyedCoProcessFactory(OperatorFactoryBase):
     keyed: bool = True
     watermark_sensitive: bool = True
 
-    uses_processing_time: bool = field(init=False, default=True)
-
-    def __post_init__(self) -> None:
+    @property
+    def has_timers(self) -> bool:  # type: ignore[override]
+        """Whether the function does anything when a timer fires."""
         kind = KeyedCoProcessFunction if isinstance(self.function, KeyedCoProcessFunction) else CoProcessFunction
-        self.uses_processing_time = may_use_processing_time(self.function, kind)
+        return overrides_on_timer(self.function, kind)
 
     def create(self) -> KeyedProcessOperator:
         methods = "process_element1", self.converter, "process_element2"
-        return KeyedProcessOperator(self.function, *methods, in_stretches=not self.uses_processing_time)
+        return KeyedProcessOperator(self.function, *methods, in_stretches=True)

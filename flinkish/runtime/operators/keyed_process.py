@@ -7,7 +7,7 @@ Processing-time timers fire at the epoch's processing time; their results have n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
@@ -15,7 +15,6 @@ from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
-from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
@@ -63,8 +62,8 @@ class KeyedOnTimerContext(KeyedProcessContext, KeyedProcessFunction.OnTimerConte
 class KeyedProcessOperator(UserFunctionOperator):
     """Calls a keyed process function. Each result has the timestamp of its record or event-time timer.
 
-    ``in_stretches``: whether it is given stretches. Not for functions that may have processing-time timers: these fire
-    each time that so many records were read, and a stretch would move their place among the records.
+    ``in_stretches``: whether it is given stretches. Processing-time timers fire between these: where they do among the
+    records of an epoch, all of which have the same processing time, nothing says.
     """
 
     #: a function of any class that has ``on_timer``
@@ -212,21 +211,15 @@ class KeyedProcessFactory(OperatorFactoryBase):
     keyed: bool = True
     watermark_sensitive: bool = True
 
-    uses_processing_time: bool = field(init=False, default=True)
-
-    def __post_init__(self) -> None:
-        self.uses_processing_time = may_use_processing_time(self.function, KeyedProcessFunction)
+    @property
+    def has_timers(self) -> bool:  # type: ignore[override]
+        """Whether the function does anything when a timer fires."""
+        return overrides_on_timer(self.function, KeyedProcessFunction)
 
     def create(self) -> KeyedProcessOperator:
-        in_stretches = not self.uses_processing_time
-        return KeyedProcessOperator(self.function, "process_element", self.converter, in_stretches=in_stretches)
+        return KeyedProcessOperator(self.function, "process_element", self.converter, in_stretches=True)
 
 
-def may_use_processing_time(function: Function, kind: type[Any]) -> bool:
-    """Whether a function may have processing-time timers: if it overrides the ``on_timer`` of its base class ``kind``,
-    unless its code mentions the registration of event-time timers alone. Only for such functions there are epochs
-    without data, which cost time."""
-    if type(function).on_timer is kind.on_timer:  # type: ignore[attr-defined]
-        return False
-    names = mentioned_names(function)
-    return "register_processing_time_timer" in names or "register_event_time_timer" not in names
+def overrides_on_timer(function: Function, kind: type[Any]) -> bool:
+    """Whether a function has another ``on_timer`` than its base class ``kind``, which does nothing."""
+    return getattr(function.on_timer, "__func__", None) is not kind.on_timer  # type: ignore[attr-defined]

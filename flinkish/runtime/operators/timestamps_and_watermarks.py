@@ -9,7 +9,10 @@ and a backfill give the same results as the live stream. A watermark is emitted
 * at the end of each batch. In wide jobs whose user code cannot see single watermarks, this waits until so many records
   have come since the last one that each receiver can have some of them, or until the end of the split or epoch.
 
-There is one generator per source split (in a source task) or per subtask.
+The functions behind the operator in its chain see the first two kinds only. The third kind depends on how records are
+cut into batches and epochs: it is for the tasks behind the chain.
+
+There is one generator per source split (in a source task) or per subtask. It goes on from epoch to epoch.
 """
 
 from __future__ import annotations
@@ -64,39 +67,53 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._before_next = before_next
         self._delay_ms = None if out_of_orderness_ms is None else out_of_orderness_ms + 1
         self._interval_ms = interval_ms
-        self._max_by_split: dict[str, int] = {}
+        #: the generators of the other splits: the greatest timestamp, and the last watermark that functions have seen
+        self._by_split: dict[str, tuple[int, int]] = {}
         self._split = ""
         self._max_ms = MIN_TIMESTAMP_MS
-        self._emitted_ms = MIN_TIMESTAMP_MS
+        #: the last watermark that functions of the chain have seen, and the last one at all
+        self._emitted_ms = self._sent_ms = MIN_TIMESTAMP_MS
 
     def begin_epoch(self) -> None:
-        """Discard the generators of source splits. They are new in each epoch; the receivers remember their
-        watermarks."""
-        self._max_by_split = {}
+        """Forget the source splits of the last epoch: what is known of those that go on is restored."""
+        self._by_split = {}
         self._split = ""
 
-    def begin_split(self, split: str) -> None:
+    def begin_split(self, split: str, seen_ms: int) -> None:
         """Change to the generator of this split."""
-        self._max_by_split[self._split] = self._max_ms
+        self._by_split[self._split] = self._max_ms, self._emitted_ms
         self._split = split
-        self._max_ms = self._max_by_split.get(split, MIN_TIMESTAMP_MS)
-        self._emitted_ms = self._watermark()
+        self._max_ms, emitted_ms = self._by_split.get(split, (MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS))
+        self._emitted_ms = self._sent_ms = max(emitted_ms, seen_ms)
+
+    def save_split(self, split: str) -> Any:
+        """The greatest timestamp of the split so far."""
+        max_ms = self._max_ms if split == self._split else self._by_split[split][0]
+        return None if max_ms == MIN_TIMESTAMP_MS else max_ms
+
+    def restore_split(self, split: str, saved: Any, seen_ms: int) -> None:
+        """Set the state of the split's generator."""
+        self._by_split[split] = saved, seen_ms
 
     def watermarks_of_splits(self) -> dict[str, int]:
         """The watermark that each split has reached in the running epoch, as far as it has one."""
         if self._delay_ms is None:
             return {}
-        highest = {**self._max_by_split, self._split: self._max_ms}
+        highest = {**{split: made[0] for split, made in self._by_split.items()}, self._split: self._max_ms}
         return {split: max_ms - self._delay_ms for split, max_ms in highest.items() if max_ms != MIN_TIMESTAMP_MS}
 
     def save(self) -> Any:
-        """The state of the subtask's generator: the greatest timestamp so far."""
-        return None if self._max_ms == MIN_TIMESTAMP_MS else self._max_ms
+        """The state of the subtask's generator: the greatest timestamp so far, and the last watermark that functions
+        have seen."""
+        return None if self._max_ms == MIN_TIMESTAMP_MS else (self._max_ms, self._emitted_ms)
 
     def restore(self, saved: Any) -> None:
-        """Set the state of the subtask's generator."""
-        self._max_ms = MIN_TIMESTAMP_MS if saved is None else saved
-        self._emitted_ms = self._watermark()
+        """Set the state of the subtask's generator. Earlier versions have stored the greatest timestamp alone."""
+        if isinstance(saved, int):
+            self._max_ms = saved
+            saved = saved, self._watermark()
+        self._max_ms, self._emitted_ms = (MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS) if saved is None else saved
+        self._sent_ms = self._emitted_ms
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         """Assign timestamps, and emit the records with the watermarks between them."""
@@ -112,18 +129,25 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             if end < len(values):
                 self._emit_watermark()
             start = end
+        if self._interval_ms and self._emitted_ms // self._interval_ms != self._watermark() // self._interval_ms:
+            # the last record has entered the next interval
+            self._emit_watermark()
         self._records += len(values)
         if self._records >= self._every_records:
-            self._emit_watermark()
+            self._catch_up()
             self._records = 0
 
     def end_split(self) -> None:
         """At the end of a split, emit its watermark."""
+        self._catch_up()
+
+    def split_ended(self) -> None:
+        """Emit the watermark of all records of the split: what the next one has may be late by it."""
         self._emit_watermark()
 
     def snapshot_state(self) -> None:
         """At the end of the epoch, emit the watermark."""
-        self._emit_watermark()
+        self._catch_up()
 
     def _assign(self, values: list[Any], timestamps: list[int] | None) -> list[int] | None:
         extract = self._extract
@@ -180,7 +204,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         emitted_ms = np.concatenate(([self._emitted_ms], watermarks_ms[behind]))
         ends = {len(timestamps), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
         if self._interval_ms:
-            slots = watermarks_ms[:-1] // self._interval_ms
+            # what functions have seen of earlier splits of the stream may be ahead of this one
+            slots = np.maximum(watermarks_ms[:-1], self._emitted_ms) // self._interval_ms
             ends.update((np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist())
         found = sorted(ends)
         return list(zip(found, highest_ms[found].tolist()))
@@ -189,16 +214,24 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         return MIN_TIMESTAMP_MS if self._delay_ms is None else max(self._max_ms - self._delay_ms, MIN_TIMESTAMP_MS)
 
     def _emit_watermark(self) -> None:
+        """Emit the watermark where the records alone decide on that."""
         watermark_ms = self._watermark()
         if watermark_ms > self._emitted_ms:
-            self._emitted_ms = watermark_ms
+            self._emitted_ms = self._sent_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
+
+    def _catch_up(self) -> None:
+        """Emit the watermark at the end of a batch, a split or an epoch."""
+        watermark_ms = self._watermark()
+        if watermark_ms > self._sent_ms:
+            self._sent_ms = watermark_ms
+            self.output.emit_interim_watermark(watermark_ms)
 
     def process_watermark(self, watermark_ms: int) -> None:
         """Drop watermarks from upstream, which are replaced by this operator's own, except the last one (Flink does the
         same)."""
         if watermark_ms == MAX_WATERMARK_MS:
-            self._emitted_ms = watermark_ms
+            self._emitted_ms = self._sent_ms = watermark_ms
             self.output.emit_watermark(watermark_ms)
 
     def process_status(self, idle: bool) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitSource
@@ -251,6 +251,55 @@ def _aligned_factory(vertex: VertexDescriptor) -> TimestampsAndWatermarksFactory
     found = [operator.factory for operator in vertex.operators]
     aligned = [one for one in found if isinstance(one, TimestampsAndWatermarksFactory) and one.alignment is not None]
     return aligned[-1] if aligned else None
+
+
+def keeps_watermarks(vertex: VertexDescriptor) -> bool:
+    """Whether the watermarks of a source's splits go on from epoch to epoch in its task: functions of its chain can see
+    them, or a generator of the program makes them. Elsewhere the receivers' memory is enough."""
+    found = [operator.factory for operator in vertex.operators]
+    return vertex.source is not None and any(
+        one.watermark_sensitive or isinstance(one, TimestampsAndWatermarksFactory) and one.make_generator is not None
+        for one in found
+    )
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What the tasks of the sources had reached at the end of an epoch, for the plan of the next one.
+
+    Args:
+        watermarks: the watermarks of the streams of aligned sources that were read in the epoch.
+        states: source uid -> split -> what is known of it (`TaskReport.split_states`), whenever it was read last.
+    """
+
+    watermarks: dict[str, dict[str, int]] = field(default_factory=dict)
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Whether there is anything that the plan of the next epoch must know."""
+        return bool(self.watermarks or self.states)
+
+    def behind(self, before: Reached) -> Reached:
+        """This, with what was known before this epoch of splits that it has not read; splits that have ended are
+        forgotten."""
+        both = {
+            uid: {**before.states.get(uid, {}), **self.states.get(uid, {})} for uid in {*before.states, *self.states}
+        }
+        going = {uid: {split: state for split, state in of.items() if state is not None} for uid, of in both.items()}
+        return Reached(self.watermarks, going)
+
+
+def reached_in(job: JobDescriptor, tasks: Sequence[TaskReport]) -> Reached:
+    """What the tasks of the sources have reached in an epoch, according to their reports."""
+    states: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        of_source = states.setdefault(job.vertex(task.vertex).head.uid, {}) if task.split_states else {}
+        for split, state in task.split_states.items():
+            # several readers of a source that Spark reads are one split, whose watermark is the lowest one
+            other = of_source.get(split)
+            if other is None or state is None or state[0] < other[0]:
+                of_source[split] = state
+    return Reached(watermarks_of(job, tasks), states)
 
 
 def watermarks_of(job: JobDescriptor, tasks: Sequence[TaskReport]) -> dict[str, dict[str, int]]:

@@ -3,6 +3,7 @@
 {"announce": false, "epoch": 17, "sources": {uid: progress of the source}, "time_ms": 1700000000000}
 
 and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}},
+and, if functions of a source's chain see its watermarks, "states": {uid: {split: what is known before the epoch}},
 and, if epochs are sized by what they take, "size": {"limits": {uid: records}, ...}, and, if the epoch leaves records
 that are there, "backlog": {uid: records}.
 """
@@ -24,9 +25,9 @@ from flinkish.runtime.clock import Clock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, sizes_epochs
 from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.sources.alignment import AlignmentCoordinator, SourceStream, Watermarks
+from flinkish.runtime.sources.alignment import AlignmentCoordinator, Reached, SourceStream, keeps_watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
-from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
+from flinkish.runtime.sources.progress import STREAM, SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
 
 #: The offset of a query that has not read anything yet.
@@ -94,6 +95,8 @@ class JobEnumerator:
         self._alignment = AlignmentCoordinator(job, job.settings.source_batch_size)
         #: None: each epoch reads as much as the limits permit
         self._sizer: EpochSizer | None = None
+        vertices = [job.vertex(one.vertex) for one in self._sources]
+        self._with_states = {vertex.head.uid for vertex in vertices if keeps_watermarks(vertex)}
         if sizes_epochs(job):
             bounds = {one.uid: SourceBounds(one.parallelism, self._most(one)) for one in self._sources}
             self._sizer = EpochSizer(job.settings.epoch_target_ms, bounds)
@@ -104,9 +107,10 @@ class JobEnumerator:
         return self._settings.spark_partitions
 
     @property
-    def aligned(self) -> bool:
-        """Whether sources are aligned; `next_offset` then needs the watermarks that they have reached."""
-        return bool(self._alignment)
+    def learns(self) -> bool:
+        """Whether `next_offset` needs to know what the tasks of sources have reached: sources are aligned, or functions
+        of their chains see watermarks."""
+        return bool(self._alignment) or bool(self._with_states)
 
     @property
     def sized(self) -> bool:
@@ -121,7 +125,7 @@ class JobEnumerator:
         start: dict[str, Any],
         forced: bool = False,
         announce: bool = False,
-        reached: Watermarks | None = None,
+        reached: Reached | None = None,
         times: EpochTimes | None = None,
     ) -> dict[str, Any]:
         """Plan the next epoch; returns the offset at its end, or ``start`` itself if there is nothing to do.
@@ -130,20 +134,23 @@ class JobEnumerator:
             start: the offset of the last epoch.
             forced: whether there must be an epoch even without data.
             announce: whether the epoch announces the end of the sources that Spark reads.
-            reached: the watermarks that aligned sources have reached in the epoch that ended with ``start``.
+            reached: what the tasks of the sources had reached at the end of the epoch that ended with ``start``.
             times: how long the epoch that ended with ``start`` has taken; None if that is not known.
         """
         epoch, now_ms = start.get("epoch", 0) + 1, self._clock.now_ms()
         committed = {one.uid: self.progress(start, one.uid) for one in self._sources}
-        places, states = committed, start.get("watermarks", {})
+        reached = reached or Reached()
+        places, states, reached_ms = committed, start.get("watermarks", {}), reached.watermarks
+        of_splits = reached.states or start.get("states", {})
         if self._given_up.get("epoch") == epoch:
             # what that plan was based on still holds; what its tasks have reported was not
             places = {uid: self._with_findings(uid, progress) for uid, progress in committed.items()}
-            states, reached = self._alignment.before(self._given_up.get("watermarks", {})), {}
+            states, reached_ms = self._alignment.before(self._given_up.get("watermarks", {})), {}
+            of_splits = self._given_up.get("states", {})
             # it was too long, or it failed: nothing is known of the next one
             times = None
         streams = self._discovered(places, epoch)
-        progress = self._alignment.progress(states, reached or {}, streams, now_ms)
+        progress = self._alignment.progress(states, reached_ms, streams, now_ms)
         allowed = self._alignment.allowances(progress, streams, now_ms, self._frozen)
         size = self._size(start, times)
         ends = self._ends(places, allowed, {} if size is None else size.limits, epoch)
@@ -163,7 +170,10 @@ class JobEnumerator:
         backlog = {uid: round(planner.backlog) for uid, planner in self._planners.items() if planner.backlog >= 1}
         if backlog:
             offset["backlog"] = backlog
-        if self.aligned:
+        known = {uid: states for uid, states in sorted(of_splits.items()) if uid in self._with_states}
+        if known:
+            offset["states"] = known
+        if self._alignment:
             offset["watermarks"] = self._alignment.encode(progress, read)
         if size is not None:
             offset["size"] = asdict(replace(size, read={uid: sum(streams.values()) for uid, streams in read.items()}))
@@ -248,6 +258,7 @@ class JobEnumerator:
             over = frozenset[int]() if start == NOTHING_READ else before.ended_subtasks(one.parallelism)
             ends = after.ended_subtasks(one.parallelism) - over
             backlog = int(end.get("backlog", {}).get(one.uid, 0))
+            states = end.get("states", {}).get(one.uid, {})
             for subtask in range(one.parallelism):
                 left, backlog = backlog, 0
                 found.append(
@@ -262,6 +273,11 @@ class JobEnumerator:
                         together,
                         apart,
                         left,
+                        {
+                            split: states[split]
+                            for split in (STREAM, *(one.split.id for one in ranges[subtask]))
+                            if split in states
+                        },
                     )
                 )
         return found

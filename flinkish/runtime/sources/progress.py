@@ -6,12 +6,17 @@ computed again from the present state of a cluster, a directory or a broker.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitRange
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList, from_json, to_json
+
+#: The name under which `SourceShare.states` has what is known of a stream of splits that one subtask reads one after
+#: the other. No split has this name.
+STREAM = ""
 
 
 class OpenSplit(NamedTuple):
@@ -144,6 +149,7 @@ class SourceShare:
         apart: whether a stage begins whose splits are read side by side: the splits have watermarks of their own from
             now on, and the watermark of the subtask does not count any more.
         backlog: in the first subtask, the estimated number of records that are there and that the epoch leaves.
+        states: what the tasks knew of the splits of the ranges before the epoch (`TaskReport.split_states`).
     """
 
     vertex: int
@@ -156,6 +162,7 @@ class SourceShare:
     together: bool | None = None
     apart: bool = False
     backlog: int = 0
+    states: Mapping[str, Any] = field(default_factory=dict)
 
 
 def ranges_between(

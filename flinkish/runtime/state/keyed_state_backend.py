@@ -353,6 +353,11 @@ class KeyedStateBackend:
         # without a generator, since this is called at each watermark
         return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])
 
+    def first_processing_timer(self) -> int | None:
+        """A timestamp that no processing-time timer is before; None if there are none."""
+        found = [queue.first(TimeDomain.PROCESSING_TIME) for queue in self._timers.values()]
+        return min((one for one in found if one is not None), default=None)
+
     def _prepare(self, fired: int) -> bool:
         """Make room before a batch of keys is looked up; returns whether values may have to be read from files.
         ``fired``: the number of timers that have fired since the last call."""

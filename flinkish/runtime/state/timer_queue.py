@@ -130,6 +130,14 @@ class TimerQueue:
             stored_ms is not None and stored_ms <= upto_ms
         )
 
+    def first(self, domain: TimeDomain) -> int | None:
+        """A timestamp that no timer is before; None if there are none. It may be earlier than the first timer, since
+        single timers are not looked at."""
+        timers = self._domain(domain)
+        number, stored_ms = timers.first_slot(), self._next_in_files(timers)
+        found = [stored_ms] if number is None else [stored_ms, timers.begin_ms(number)]
+        return min((one for one in found if one is not None), default=None)
+
     def bring(self, domain: TimeDomain, upto_ms: int) -> None:
         """Bring the next timers up to a timestamp from files to memory, as many as `pop_due` brings at once: for
         callers that will let them fire in many small steps."""

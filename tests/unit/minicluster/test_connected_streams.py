@@ -157,11 +157,12 @@ class Times(ProcessJoinFunction):
 
 @pytest.mark.parametrize("restart_every_epoch", [False, True])
 @pytest.mark.parametrize("guarded", [False, True])
-def test_the_watermark_of_an_interval_join_stays_if_both_streams_are_idle(
-    guarded: bool, restart_every_epoch: bool
+@pytest.mark.parametrize(("idle_after_ms", "expected"), [(50, []), (10_000, [(50, 52), (51, 52)])])
+def test_if_both_streams_of_an_interval_join_are_idle_what_is_behind_the_faster_one_is_late(
+    idle_after_ms: int, expected: list[Any], guarded: bool, restart_every_epoch: bool
 ) -> None:
     env, sink = environment(2), TestingSink()
-    strategy = bounded().with_idleness(Duration.of_millis(50))
+    strategy = bounded().with_idleness(Duration.of_millis(idle_after_ms))
     sources = _with_pauses([40, 44, None, 50, 51], "a"), _with_pauses([72, None, None, None, 52], "b")
     first, second = (
         env.from_source(source, strategy, "s").rebalance().map(lambda value: value).key_by(lambda value: 0)
@@ -178,7 +179,7 @@ def test_the_watermark_of_an_interval_join_stays_if_both_streams_are_idle(
             cluster.dispose()
             cluster = MiniCluster(job, clock, store, 1)
     cluster.dispose()
-    assert sorted(sink.values) == [(50, 52), (51, 52)]
+    assert sorted(sink.values) == expected
 
 
 class Number(CoMapFunction):

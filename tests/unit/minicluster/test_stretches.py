@@ -1,12 +1,12 @@
 """Keyed process functions that get stretches of records with the watermarks inside do what they do when they get the
 records between two watermarks one batch after the other: same output in the same order, same state and timers at each
-barrier, same errors. Functions that may have processing-time timers get batches, so each function here has a twin that
-differs in nothing but a method that mentions them and is never called."""
+barrier, same errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,10 @@ from flinkish.datastream.state import (
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
+from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.testing import TestingSink
 
@@ -96,22 +100,39 @@ class Scripted:
                 yield (ctx.get_current_key(), what, ctx.timestamp(), timers.current_watermark(), *held)
 
 
-class InStretches(Scripted, KeyedProcessFunction):
+class One(Scripted, KeyedProcessFunction):
     pass
 
 
-class InBatches(InStretches):
-    def never_called(self, ctx: Any) -> None:
-        ctx.timer_service().register_processing_time_timer(0)
-
-
-class BothInStretches(Scripted, KeyedCoProcessFunction):
+class Both(Scripted, KeyedCoProcessFunction):
     pass
 
 
-class BothInBatches(BothInStretches):
-    def never_called(self, ctx: Any) -> None:
-        ctx.timer_service().register_processing_time_timer(0)
+@dataclass
+class InBatches(OperatorFactoryBase):
+    """Makes the same operator, which is then given batches."""
+
+    factory: Any
+    keyed: bool = True
+    watermark_sensitive: bool = True
+
+    def create(self) -> StreamOperator:
+        operator: StreamOperator = self.factory.create()
+        operator.process_stretch = None
+        return operator
+
+
+def in_batches(job: JobDescriptor) -> JobDescriptor:
+    """The job with keyed process functions that are given batches."""
+    scripted = KeyedProcessFactory, KeyedCoProcessFactory
+    vertices = []
+    for vertex in job.vertices:
+        operators = tuple(
+            replace(one, factory=InBatches(one.factory)) if isinstance(one.factory, scripted) else one
+            for one in vertex.operators
+        )
+        vertices.append(replace(vertex, operators=operators))
+    return replace(job, vertices=tuple(vertices))
 
 
 class Behind(ProcessFunction):
@@ -129,14 +150,14 @@ def listed_key_of(record: Any) -> Any:
     return [record[0]]
 
 
-def one_input(records: DataStream, in_stretches: bool, key: Callable[[Any], Any]) -> DataStream:
-    return records.key_by(key).process(InStretches() if in_stretches else InBatches())
+def one_input(records: DataStream, key: Callable[[Any], Any]) -> DataStream:
+    return records.key_by(key).process(One())
 
 
-def two_inputs(records: DataStream, in_stretches: bool, key: Callable[[Any], Any]) -> DataStream:
+def two_inputs(records: DataStream, key: Callable[[Any], Any]) -> DataStream:
     first, second = (records.filter(lambda r, odd=odd: r[2] % 2 == odd) for odd in (0, 1))
     both = first.key_by(key).connect(second.key_by(key))
-    return both.process(BothInStretches() if in_stretches else BothInBatches())
+    return both.process(Both())
 
 
 def story_of(
@@ -145,13 +166,14 @@ def story_of(
     """What the sinks get and what is stored, epoch by epoch; at last the error, if there is one."""
     env = environment(2)
     records = env.from_source(list_source(*splits), bounded(1), "records")
-    results = program(records, in_stretches, key).uid("scripted")
+    results = program(records, key).uid("scripted")
     sinks = [TestingSink() for _ in range(3)]
     results.process(Behind()).sink_to(sinks[0])
     results.get_side_output(SIDE).sink_to(sinks[1])
     results.key_by(lambda result: result[0]).process(Told()).sink_to(sinks[2])
     # state in files, and hardly any memory for what was read of it
     job = job_of(env) if files is None else job_of(env, inline_state_bytes=0, managed_memory_bytes=1)
+    job = job if in_stretches else in_batches(job)
     store = StateStore(keyed_state="" if files is None else str(files / str(in_stretches)))
     clock = ManualClock()
     cluster = MiniCluster(job, clock, store, per_epoch)

@@ -22,6 +22,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.testing import TestingSink, TestingSource
 from tests.support.lettered_source import LetteredSource
 
@@ -165,7 +166,7 @@ def test_an_epoch_that_is_tried_again_reads_the_same(monkeypatch: pytest.MonkeyP
         planned = first.plan()
         first.dispose()
         # by then others have been read further: it does not matter any more
-        store.reached = {uid: {"0": 10**6} for uid in store.reached}
+        store.reached = Reached({uid: {"0": 10**6} for uid in store.reached.watermarks})
         second = MiniCluster(job, clock, store, 50)
         assert second.plan() == planned
         second.run_epoch()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flinkish.common import Time
 from flinkish.common.time import Duration
+from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
+from flinkish.errors import UserCodeError
 from flinkish.jobmanager.task_logs import SilentSplits
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import Pause, TestingSink, TestingSource
 
-from .programs import bounded, environment, job_of, list_source, run
+from .programs import TimeOf, bounded, environment, job_of, list_source, run
 
 
 def sums(env: StreamExecutionEnvironment, stream: Any) -> TestingSink:
@@ -120,12 +126,240 @@ class Mark(ProcessFunction):
         yield value, ctx.timer_service().current_watermark()
 
 
+class Late(ProcessFunction):
+    """Whether each record is late, and the watermark that it sees."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        watermark = ctx.timer_service().current_watermark()
+        yield value[:2], value[-1] <= watermark, watermark
+
+
+class CountedGenerator(WatermarkGenerator):
+    """Its watermark is the time of the record before every third one: it has state of its own."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.times.append(event_timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(sorted(self.times)[len(self.times) // 3])
+
+
+class Highest(WatermarkGenerator):
+    """Its watermark is right behind its split's highest time."""
+
+    def __init__(self) -> None:
+        self.highest = 0
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.highest = max(self.highest, event_timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(self.highest - 1)
+
+
+class HoldsALock(CountedGenerator):
+    """A generator that cannot be stored."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class ReadInTurn(TestingSource):
+    """Reads one split after the other, as a source of files does."""
+
+    side_by_side = property(lambda self: False)  # type: ignore[assignment]
+
+
+def counted(generator: type[WatermarkGenerator]) -> WatermarkStrategy:
+    return WatermarkStrategy.for_generator(generator).with_timestamp_assigner(TimeOf())
+
+
+def chained_to_source(source: Any, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> Any:
+    return env.from_source(source, strategy, "s").process(Late())
+
+
+def assigned_later(source: Any, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> Any:
+    records = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").map(lambda r: r)
+    return records.assign_timestamps_and_watermarks(strategy).filter(lambda r: True).process(Late())
+
+
+def behind_another_function(source: Any, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> Any:
+    first = env.from_source(source, strategy, "s").process(Late())
+    return first.map(lambda r: (*r[0], r[1], r[0][1])).assign_timestamps_and_watermarks(bounded(1)).process(Late())
+
+
+@pytest.mark.parametrize("strategy", [bounded(), bounded(7), counted(CountedGenerator)])
+@pytest.mark.parametrize("program", [chained_to_source, assigned_later, behind_another_function])
+@pytest.mark.parametrize("side_by_side", [True, False])
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 60), max_size=12), min_size=1, max_size=3),
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.sampled_from([1, 10, 200]),
+    st.integers(1, 2),
+)
+def test_what_functions_of_a_sources_chain_see_does_not_depend_on_where_epochs_end(
+    program: Any,
+    side_by_side: bool,
+    strategy: WatermarkStrategy,
+    splits: list[list[int]],
+    cuts: list[int],
+    interval_ms: int,
+    parallelism: int,
+) -> None:
+    records = [[(f"{split}-{place}", 1, time) for place, time in enumerate(of)] for split, of in enumerate(splits)]
+
+    def seen(sizes: list[int]) -> list[Any]:
+        env, sink = environment(parallelism), TestingSink()
+        source = list_source(*records)
+        if not side_by_side:
+            source.__class__ = ReadInTurn
+        program(source, env, strategy).sink_to(sink)
+        job, store, clock = job_of(env, auto_watermark_interval_ms=interval_ms), StateStore(), ManualClock()
+        for size in itertools.cycle(sizes):
+            # each epoch in another process
+            cluster = MiniCluster(job, clock, store, size)
+            cluster.run_epoch()
+            cluster.dispose()
+            if store.finished:
+                return sorted(sink.values)
+        raise AssertionError
+
+    assert seen(cuts) == seen([1_000_000]) == seen([1])
+
+
+class LateOfKey(KeyedProcessFunction):
+    """Whether each record is late for its key's task, and when each record's timer fires."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        ctx.timer_service().register_event_time_timer(value[-1])
+        yield value[:2], value[-1] <= ctx.timer_service().current_watermark()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield ctx.get_current_key(), timestamp, timestamp <= ctx.timer_service().current_watermark()
+
+
+def keyed(streams: list[Any]) -> Any:
+    return streams[0].key_by(lambda r: r[1]).process(LateOfKey())
+
+
+def rebalanced(streams: list[Any]) -> Any:
+    return streams[0].rebalance().process(Late()).map(lambda r: r[:2])
+
+
+def united(streams: list[Any]) -> Any:
+    return streams[0].union(*streams[1:]).key_by(lambda r: r[1]).process(LateOfKey())
+
+
+@pytest.mark.parametrize(("program", "in_order"), [(keyed, False), (rebalanced, False), (united, True)])
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 60), max_size=12), min_size=2, max_size=3),
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.sampled_from([0, 5]),
+)
+def test_what_is_late_behind_a_shuffle_does_not_depend_on_where_epochs_end(
+    program: Any, in_order: bool, times: list[list[int]], cuts: list[int], delay_ms: int
+) -> None:
+    """Where streams are united, each of them is in order: which of them is ahead when a late record comes is chance."""
+
+    def seen(sizes: list[int]) -> list[Any]:
+        env, sink = environment(1), TestingSink()
+        streams = []
+        for source, of_source in enumerate(times):
+            ordered = sorted(of_source) if in_order else of_source
+            records = [(f"{source}-{place}", place % 2, time) for place, time in enumerate(ordered)]
+            streams.append(env.from_source(list_source(records), bounded(delay_ms), f"s{source}"))
+        program(streams).sink_to(sink)
+        return sorted(map(repr, sink_values(sizes, env, sink)))
+
+    assert seen(cuts) == seen([1_000_000]) == seen([1])
+
+
+def sink_values(sizes: list[int], env: StreamExecutionEnvironment, sink: TestingSink, **settings: Any) -> list[Any]:
+    """What a program sends to a sink in epochs of these sizes, each of which runs in another process."""
+    job, store, clock = job_of(env, **settings), StateStore(), ManualClock()
+    for size in itertools.cycle(sizes):
+        cluster = MiniCluster(job, clock, store, size)
+        cluster.run_epoch()
+        cluster.dispose()
+        if store.finished:
+            break
+    return sink.values
+
+
+@pytest.mark.parametrize("per_split", [1, 2, 5])
+@pytest.mark.parametrize("strategy", [bounded(), counted(Highest)])
+@pytest.mark.parametrize("program", [chained_to_source, assigned_later])
+def test_functions_see_one_stream_where_one_subtask_reads_one_split_after_the_other(
+    program: Any, strategy: WatermarkStrategy, per_split: int
+) -> None:
+    times = [1_000, 5_000, 2_000, 9_000, 3_000, 4_000, 20_050, 20_049, 21_000, 30_000, 6_000, 40_000]
+    records = [(f"{place}", 1, time) for place, time in enumerate(times)]
+    found = []
+    for size in (1, 3, 100):
+        env, sink = environment(1), TestingSink()
+        source = list_source(*(records[at : at + per_split] for at in range(0, 12, per_split)))
+        source.__class__ = ReadInTurn
+        program(source, env, strategy).sink_to(sink)
+        found.append(sink_values([size], env, sink, auto_watermark_interval_ms=200))
+    assert found[0] == found[1] == found[2]
+    assert sum(late for _, late, _ in found[0]) == 5
+
+
+@pytest.mark.parametrize("per_epoch", [1, 2, 4, 12])
+def test_the_usual_test_for_late_records_finds_all_of_them_in_epochs_of_every_size(per_epoch: int) -> None:
+    times = [1_000, 5_000, 2_000, 9_000, 3_000, 4_000, 20_000, 1_500, 21_000, 30_000, 6_000, 40_000]
+    env, sink = environment(1), TestingSink()
+    records = env.from_source(list_source([("a", 1, time) for time in times]), bounded(), "s")
+    records.process(Late()).filter(lambda r: r[1]).sink_to(sink)
+    run(job_of(env, auto_watermark_interval_ms=200), per_epoch, restart_every=1)
+    assert len(sink.values) == 5
+
+
+def test_a_generator_that_cannot_be_stored_begins_anew_at_the_last_watermark_and_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    env, sink = environment(1), TestingSink()
+    source = list_source([("a", 1, time) for time in (5, 9, 30, 2, 3)])
+    env.from_source(source, counted(HoldsALock), "s").process(Late()).map(lambda r: r[2]).sink_to(sink)
+    run(job_of(env), 3)
+    assert sink.values == [-(2**63), 5, 5, 9, 9]
+    (warning,) = {record.getMessage() for record in caplog.records}
+    assert "let its attributes hold plain data" in warning
+
+
+def test_an_epoch_that_fails_or_is_planned_anew_begins_with_the_watermarks_that_it_had() -> None:
+    class FailsOnce(ProcessFunction):
+        def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+            if value[2] == 4 and not FAILED:
+                FAILED.append(value)
+                raise ValueError("once")
+            yield value[2], ctx.timer_service().current_watermark()
+
+    FAILED.clear()
+    env, sink = environment(1), TestingSink()
+    records = env.from_source(list_source([("a", 1, time) for time in (5, 3, 9, 4, 20)]), bounded(), "s")
+    records.process(FailsOnce()).sink_to(sink)
+    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 2)
+    cluster.run_epoch()
+    with pytest.raises(UserCodeError, match="once"):
+        cluster.run_epoch()
+    cluster.run()
+    assert sink.values == [(5, -(2**63)), (3, 4), (9, 4), (4, 8), (20, 8)]
+
+
+FAILED: list[Any] = []
+
+
 @pytest.mark.parametrize("per_epoch", [1, 2, 1000])
 @pytest.mark.parametrize("restart_every", [None, 1])
 def test_watermarks_made_behind_a_shuffle_go_on_from_epoch_to_epoch(per_epoch: int, restart_every: int | None) -> None:
     env, sink = environment(1), TestingSink()
-    from flinkish.common.watermark_strategy import WatermarkStrategy
-
     source = list_source([("a", 1, t) for t in (5, 3, 9, 4, 20)])
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").rebalance()
     marked = stream.assign_timestamps_and_watermarks(bounded(2)).map(lambda r: r).process(Mark())
@@ -162,8 +396,6 @@ def test_a_strategy_behind_a_shuffle_ignores_that_its_input_is_idle(restart_ever
 
 def test_a_task_upstream_that_has_had_no_record_yet_holds_back() -> None:
     """Its watermark generator has made nothing; what it will get may be old."""
-    from flinkish.common.watermark_strategy import WatermarkStrategy
-
     env = environment(2)
     times = [50, 0, 3, 60, 70, 9]  # rebalance begins with the next subtask in each epoch
     source = list_source([("a", 1, time) for time in times])

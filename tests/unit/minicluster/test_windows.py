@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.common import Configuration
 from flinkish.common.time import Time
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.datastream import ProcessWindowFunction, TimeWindow, WindowFunction
+from flinkish.datastream import (
+    KeyedProcessFunction,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+    TimeWindow,
+    WindowFunction,
+)
 from flinkish.datastream.window import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TumblingProcessingTimeWindows,
     WindowAssigner,
 )
 from flinkish.runtime.clock import ManualClock
@@ -102,3 +112,39 @@ def test_only_windows_that_merge_cost_watermarks_before_records_right_ahead_of_t
 
     assert stamps(EventTimeSessionWindows(5)) == [True]
     assert stamps(SlidingEventTimeWindows(10, 5)) == stamps(ProcessingTimeSessionWindows(5)) == [False]
+
+
+class Slow(KeyedProcessFunction):
+    """Says the processing time of each record's timer."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        timers = ctx.timer_service()
+        timers.register_processing_time_timer(timers.current_processing_time() + 1)
+        yield from ()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        yield timestamp
+
+
+def slept_over(value: int) -> int:
+    time.sleep(0.01)
+    return value
+
+
+def summed(numbers: Any) -> Any:
+    return numbers.window(TumblingProcessingTimeWindows.of(Time.milliseconds(100))).reduce(lambda a, b: a + b)
+
+
+def timed(numbers: Any) -> Any:
+    return numbers.process(Slow())
+
+
+@pytest.mark.parametrize("program", [summed, timed])
+def test_processing_time_goes_on_while_a_bounded_program_works_on_slow_records(program: Any) -> None:
+    configuration = Configuration().set_string("execution.target", "minicluster")
+    configuration.set_string("flinkish.epoch.target-duration", "50 ms").set_string("flinkish.progress", "never")
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(1)
+    numbers = env.from_collection(list(range(60))).map(slept_over).key_by(lambda number: 0)
+    with program(numbers).execute_and_collect() as results:
+        assert len(list(results)) > 1

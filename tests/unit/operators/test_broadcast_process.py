@@ -387,7 +387,7 @@ def test_only_a_function_that_reacts_to_processing_time_timers_asks_for_epochs_w
         def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:
             ctx.timer_service().register_processing_time_timer(1)
 
-    uses = [KeyedBroadcastProcessFactory(f, (RULES,)).uses_processing_time for f in (WithoutTimers(), Processing())]
+    uses = [KeyedBroadcastProcessFactory(f, (RULES,)).has_timers for f in (WithoutTimers(), Processing())]
     assert uses == [False, True]
 
 

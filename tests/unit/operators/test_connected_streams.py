@@ -285,7 +285,7 @@ def test_a_co_process_function_on_keyed_streams_has_state_and_timers_as_in_java(
             return [(ctx.time_domain(), self.count.value())]
 
     factory = KeyedCoProcessFactory(Count())
-    assert factory.uses_processing_time
+    assert factory.has_timers
     with KeyedHarness(factory, first, second) as harness:
         harness.process_elements1([("a", 0), ("a", 0)])
         harness.process_element2((0, "a"))
@@ -294,8 +294,8 @@ def test_a_co_process_function_on_keyed_streams_has_state_and_timers_as_in_java(
 
 
 def test_only_functions_that_may_have_processing_time_timers_ask_for_epochs_without_data() -> None:
-    assert not KeyedCoProcessFactory(Join()).uses_processing_time
-    assert not KeyedCoProcessFactory(TellTime()).uses_processing_time
+    assert not KeyedCoProcessFactory(Join()).has_timers
+    assert not KeyedCoProcessFactory(TellTime()).has_timers
 
 
 def test_the_error_of_a_function_names_the_input_and_the_key() -> None:

@@ -241,8 +241,8 @@ def test_only_a_function_that_reacts_to_timers_asks_for_epochs_without_data() ->
         def process_element(self, value: Any, ctx: Any) -> Any:
             return None
 
-    assert not KeyedProcessFactory(WithoutTimers()).uses_processing_time
-    assert KeyedProcessFactory(Process(count)).uses_processing_time
+    assert not KeyedProcessFactory(WithoutTimers()).has_timers
+    assert KeyedProcessFactory(Process(count)).has_timers
 
 
 class Sessions(KeyedProcessFunction):

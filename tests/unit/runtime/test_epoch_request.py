@@ -44,9 +44,8 @@ class AskingOfItsContext(MapFunction):
         return value
 
 
-class NotAsking(MapFunction):
-    def map(self, value: Any) -> Any:
-        return value
+def not_asking(value: Any) -> Any:
+    return value
 
 
 def run_with(function: Any, interval_ms: int) -> QueryRun:
@@ -62,7 +61,7 @@ def test_who_plans_epochs_keeps_the_interval_of_jobs_that_may_ask(function: Any)
 
 
 def test_spark_keeps_the_interval_of_other_jobs_and_intervals_that_are_short() -> None:
-    assert (run_with(NotAsking(), 60_000).interval_ms, run_with(NotAsking(), 60_000).options.interval_ms) == (60_000, 0)
+    assert (run_with(not_asking, 60_000).interval_ms, run_with(not_asking, 60_000).options.interval_ms) == (60_000, 0)
     assert run_with(Asking(), REQUEST_POLL_MS).options.interval_ms == 0
     assert run_with(Asking(), 0).options.interval_ms == 0
 

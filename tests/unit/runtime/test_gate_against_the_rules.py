@@ -69,16 +69,16 @@ class Input:
             self.above.look()
 
     def of_inputs(self) -> tuple[int, bool]:
-        """The watermark and the status that follow from the inputs. If all are idle, the watermark is the highest one;
-        but if those are the inputs of ``connect``, it stays where it is."""
+        """The watermark and the status that follow from the inputs. If all are idle, the watermark is the highest one.
+        An input of ``connect`` that has ended is never idle: beside one that is idle, time is at its end."""
         going = [one for one in self.below if one.watermark_ms < MAX_WATERMARK_MS]
         active = [one for one in going if not one.idle]
         if not going:
             return MAX_WATERMARK_MS if self.below else self.watermark_ms, False
         if active:
             return min((one.watermark_ms for one in active if one.aligned), default=self.watermark_ms), False
-        if self.above is None and len(going) == len(self.below):
-            return self.watermark_ms, True
+        if self.above is None and len(going) < len(self.below):
+            return MAX_WATERMARK_MS - 1, False
         return max(one.watermark_ms for one in going), True
 
     def look(self) -> None:

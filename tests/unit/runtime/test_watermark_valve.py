@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.watermark_valve import WatermarkValve
+from flinkish.runtime.watermark_valve import WatermarkValve, WatermarkValves
 
 
 @dataclass
@@ -77,6 +77,96 @@ def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -
         assert valve.combined_ms == model.output
         assert rose is (valve.combined_ms > before)
         assert valve.idle is all(model.idle)
+
+
+@dataclass
+class FlinksCombination:
+    """What Flink 2.3 does with the watermarks and statuses of the inputs of ``connect``
+    (IndexedCombinedWatermarkStatus): the lowest watermark of those that are not idle; if all are, the highest of all.
+    An input that has ended is one whose watermark is MAX."""
+
+    output: int = MIN_TIMESTAMP_MS
+    watermarks: list[int] = field(default_factory=lambda: [MIN_TIMESTAMP_MS] * 2)
+    idle: list[bool] = field(default_factory=lambda: [False] * 2)
+
+    def event(self, which: int, event: int | bool) -> None:
+        if isinstance(event, bool):
+            self.idle[which] = event
+        else:
+            self.idle[which] = False
+            self.watermarks[which] = max(event, self.watermarks[which])
+        active = [watermark for watermark, idle in zip(self.watermarks, self.idle) if not idle]
+        self.output = max(self.output, min(active) if active else max(self.watermarks))
+
+    @property
+    def seen(self) -> int:
+        """The combined watermark. MAX is said when both inputs have ended, since nothing may follow it."""
+        return self.output if min(self.watermarks) == MAX_WATERMARK_MS else min(self.output, MAX_WATERMARK_MS - 1)
+
+
+def connected_valves() -> WatermarkValves:
+    valves = WatermarkValves(MIN_TIMESTAMP_MS, lambda name: (name,), connected=True)
+    for which in (0, 1):
+        valves.add(which)
+    valves.refresh()
+    return valves
+
+
+ENDS = MAX_WATERMARK_MS
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30) | st.booleans() | st.just(ENDS)), max_size=30))
+def test_the_inputs_of_connect_are_combined_as_flink_does(script: list[tuple[int, int | bool]]) -> None:
+    valves, model = connected_valves(), FlinksCombination()
+    for which, event in script:
+        if model.watermarks[which] == ENDS:
+            continue  # nothing comes from an input that has ended
+        before = valves.combined_ms
+        rose = valves.set_idle(which, event) if isinstance(event, bool) else valves.advance(which, event)
+        model.event(which, event)
+        assert valves.combined_ms == model.seen
+        assert rose is (valves.combined_ms > before)
+        if min(model.watermarks) != ENDS:
+            assert valves.idle is all(model.idle)
+
+
+IDLE, ACTIVE = True, False
+#: the state of the first input and of the second one, as events that lead to it -> an event of the first one -> the
+#: combined watermark
+TABLE = [
+    ([49], [99], 60, 60),
+    ([49], [99], IDLE, 99),
+    ([49], [99], ENDS, 99),
+    ([49], [99, IDLE], 60, 60),
+    ([49], [99, IDLE], IDLE, 99),
+    ([49], [99, IDLE], ENDS, ENDS - 1),
+    ([49], [99, ENDS], 60, 60),
+    ([49], [99, ENDS], IDLE, ENDS - 1),
+    ([49], [99, ENDS], ENDS, ENDS),
+    ([49, IDLE], [99], 60, 99),
+    ([49, IDLE], [99], ACTIVE, 99),
+    ([49, IDLE], [99], ENDS, 99),
+    ([49, IDLE], [30, IDLE], 60, 60),
+    ([49, IDLE], [30, IDLE], ACTIVE, 49),
+    ([49, IDLE], [30, IDLE], ENDS, ENDS - 1),
+    ([49, IDLE], [99, ENDS], 60, ENDS - 1),
+    ([49, IDLE], [99, ENDS], ACTIVE, ENDS - 1),
+    ([49, IDLE], [99, ENDS], ENDS, ENDS),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "event", "combined"), TABLE)
+def test_each_state_of_two_connected_inputs_and_each_event(
+    first: list[int | bool], second: list[int | bool], event: int | bool, combined: int
+) -> None:
+    valves = connected_valves()
+    for which, one in [*((0, one) for one in first), *((1, one) for one in second), (0, event)]:
+        if isinstance(one, bool):
+            valves.set_idle(which, one)
+        else:
+            valves.advance(which, one)
+    assert valves.combined_ms == combined
 
 
 class ScanningValve(WatermarkValve):

@@ -166,15 +166,15 @@ def test_an_input_that_resumes_behind_holds_back_the_other_one_from_where_it_is(
         assert harness.take_output() == [Watermark(149)]
 
 
-def test_the_watermark_of_two_idle_inputs_stays_where_it_is() -> None:
+def test_the_watermark_of_two_idle_inputs_is_the_higher_one() -> None:
     with ProcessFunctionTestHarnesses.for_co_process_function(Both()) as harness:
         harness.process_watermark1(30)
         harness.process_watermark2(10)
         harness.process_watermark_status1(True)
         harness.process_watermark_status2(True)
-        assert harness.take_output() == [Watermark(10), WatermarkStatus(True)]
-        harness.process_watermark2(20)
-        assert harness.take_output() == [WatermarkStatus(False), Watermark(20)]
+        assert harness.take_output() == [Watermark(10), Watermark(30), WatermarkStatus(True)]
+        harness.process_watermark2(40)
+        assert harness.take_output() == [WatermarkStatus(False), Watermark(40)]
 
 
 class TellRestored(ProcessFunction, CheckpointedFunction):

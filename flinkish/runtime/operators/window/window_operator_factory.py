@@ -48,6 +48,7 @@ class WindowOperatorFactory:
     watermark_sensitive: bool = field(init=False)
     merges_windows: bool = field(init=False)
     uses_processing_time: bool = field(init=False)
+    has_timers: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if self.allowed_lateness_ms < 0:
