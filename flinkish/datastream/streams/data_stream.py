@@ -15,7 +15,7 @@ from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.types import Row
-from flinkish.common.watermark_strategy import WatermarkStrategy, extractor_of
+from flinkish.common.watermark_strategy import WatermarkStrategy, extractor_of, generators_of
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
     FilterFunction,
@@ -436,7 +436,7 @@ def watermarks_factory(strategy: WatermarkStrategy, of_source: bool = False) -> 
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
         alignment=_alignment(strategy),
-        make_generator=strategy.generator_supplier,
+        make_generator=generators_of(strategy),
     )
 
 

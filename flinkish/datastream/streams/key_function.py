@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.common.arguments import kind_of
+from flinkish.common.arguments import check_methods_take, check_takes, inherits, kind_of
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation
 from flinkish.core.functions import Function, KeySelector, Partitioner
 from flinkish.errors import ArgumentTypeError, ProgramError
@@ -60,7 +60,7 @@ def _method(function: Function, kind: type[Function], name: str) -> Callable[...
     """The bound method ``name`` of the function. The function must not override ``open`` or ``close``: both ends of an
     edge call the method, and one of them is outside any operator that could open the function."""
     for lifecycle in ("open", "close"):
-        if getattr(type(function), lifecycle) is not getattr(kind, lifecycle):
+        if not inherits(function, kind, lifecycle):
             raise ProgramError(
                 f"{type(function).__name__} overrides {lifecycle}()",
                 where=f"the {kind.__name__} of a stream",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import check_instance, inherits
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.core.error_handling import OnError
@@ -276,4 +276,4 @@ class KeyedStream(DataStream):
 def _can_use_state(func: Any) -> bool:
     """Whether a function can use state. Only ``open`` gives access to it, so a function that does not override it needs
     no state backend."""
-    return isinstance(func, Function) and type(func).open is not Function.open
+    return isinstance(func, Function) and not inherits(func, Function, "open")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice, repeat
 from typing import Any
 
+from flinkish.common.arguments import inherits
 from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -222,7 +223,7 @@ def may_use_processing_time(function: Function, kind: type[Any]) -> bool:
     """Whether a function may have processing-time timers: if it overrides the ``on_timer`` of its base class ``kind``,
     unless its code mentions the registration of event-time timers alone. Only for such functions there are epochs
     without data, which cost time."""
-    if type(function).on_timer is kind.on_timer:  # type: ignore[attr-defined]
+    if inherits(function, kind, "on_timer"):
         return False
     names = mentioned_names(function)
     return "register_processing_time_timer" in names or "register_event_time_timer" not in names

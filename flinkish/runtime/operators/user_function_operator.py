@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+from flinkish.common.arguments import inherits
 from flinkish.common.detach import SHARED, handed_over
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
@@ -114,7 +115,7 @@ class UserFunctionOperator(StreamOperator):
         return (
             self.context.keyed_state is not None
             and isinstance(self.function, Function)
-            and type(self.function).open is not Function.open
+            and not inherits(self.function, Function, "open")
         )
 
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
