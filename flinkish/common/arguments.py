@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+from abc import ABCMeta
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -44,13 +45,13 @@ def stands_for(subject: object, fast: str, *slow: str) -> bool:
 
 def inherits(subject: object, kind: type, method: str) -> bool:
     """Whether an object has the method of ``kind``, a class of flinkish, as it is: neither another class, ours or the
-    program's, nor the object itself overrides it. For methods that the engine need not call unless they do something."""
+    program's, nor the object itself overrides it. For methods that need not be called unless they do something."""
     place, ours = _definition(subject, method)
     return ours and type(subject).__mro__[place] in kind.__mro__
 
 
 def form_for_lists(subject: Any, method: str, one_by_one: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    """What does with a whole list what ``method`` of an object does with one value: ``<method>_batch`` of the object, or
+    """What does with a whole list what ``method`` of an object does with one value: its ``<method>_batch``, or
     ``one_by_one`` of its base class if the program has overridden ``method`` and not that."""
     if stands_for(subject, f"{method}_batch", method):
         return getattr(subject, f"{method}_batch")  # type: ignore[no-any-return]
@@ -82,8 +83,7 @@ def _all_methods(subject: object) -> set[str]:
         name
         for number, items in enumerate(attributes)
         for name, value in items.items()
-        if not name.startswith("__")
-        and (_code_of(value) is not None if number else _overrides(subject, name))
+        if not name.startswith("__") and (_code_of(value) is not None if number else _overrides(subject, name))
     }
 
 
@@ -112,7 +112,9 @@ def _code_of(attribute: Any) -> types.FunctionType | None:
     elif isinstance(attribute, property):
         attribute = attribute.fget
     else:
-        attribute = getattr(attribute, "func", attribute) if type(attribute).__name__ == "cached_property" else attribute
+        attribute = (
+            getattr(attribute, "func", attribute) if type(attribute).__name__ == "cached_property" else attribute
+        )
     return attribute if isinstance(attribute, types.FunctionType) else None
 
 
@@ -153,11 +155,19 @@ def check_made(made: Any, kind: type | tuple[type, ...], maker: Any, method: str
         kinds = kind if isinstance(kind, tuple) else (kind,)
         name = f"{type(maker).__name__}.{method}()" if hasattr(maker, method) else method
         raise TypeMismatchError(
-            f"{name} returned {abbreviated(made)}, {kind_of(made)}",
+            f"{name} returned {abbreviated(made)}" + ("" if made is None else f", {kind_of(made)}"),
             where=name + place_of(maker if not hasattr(maker, method) else getattr(maker, method)),
             expected=f"an instance of {' or '.join(each.__name__ for each in kinds)}",
             hint="make it there, and return it",
         )
+
+
+def name_of(function: Any) -> str:
+    """A function of user code as messages name it: its name, and where it is written."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    named = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{named.replace('<locals>.', '')}{place_of(function)}"
 
 
 def place_of(function: Any) -> str:
@@ -185,12 +195,13 @@ def accepts(function: Any, count: int) -> bool | None:
     if isinstance(plain, types.MethodType):
         plain = plain.__func__
     if isinstance(plain, type):
-        makes = plain.__new__ is object.__new__ and isinstance(plain.__init__, types.FunctionType)
-        usual = type(plain).__call__ is type.__call__
-        return accepts(plain.__init__, count + 1) if makes and usual and plain is function else None
+        makes: Any = next((vars(kind)["__init__"] for kind in plain.__mro__ if "__init__" in vars(kind)), None)
+        usual = type(plain) in (type, ABCMeta) and all("__new__" not in vars(kind) for kind in plain.__mro__[:-1])
+        plain = makes if usual and plain is function else None
+        return accepts(plain, count + 1) if isinstance(plain, types.FunctionType) else None
     if not isinstance(plain, types.FunctionType):
-        call = getattr(type(plain), "__call__", None)
-        return accepts(plain.__call__, count) if isinstance(call, types.FunctionType) and plain is function else None
+        calls: Any = inspect.getattr_static(type(plain), "__call__", None)
+        return accepts(calls, count + 1) if isinstance(calls, types.FunctionType) and plain is function else None
     if hasattr(plain, "__signature__"):
         return None
     try:

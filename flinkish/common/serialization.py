@@ -104,9 +104,8 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         return [None if value is None else self._encoded(value, text) for value in values]
 
     def _encoded(self, value: Any, text: Callable[[Any], str] | None) -> bytes:
-        if text is not None:
-            value = text(value)
-        elif not isinstance(value, str):
+        written: Any = value if text is None else text(value)
+        if not isinstance(written, str):
             raise TypeMismatchError(
                 f"the record {abbreviated(value)} is of type {type(value).__name__}",
                 where="SimpleStringSchema",
@@ -114,7 +113,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
                 hint="map the records to text first, or use another schema",
             )
         try:
-            return value.encode(self._charset)
+            return written.encode(self._charset)
         except UnicodeEncodeError as error:
             raise _unencodable(error, self._charset, "SimpleStringSchema") from None
 
@@ -184,8 +183,8 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """Serializes a Row to one of its fields, which must hold bytes; for the key or the value of a Kafka record. None, of
-    the field or instead of the Row, becomes empty bytes as in Flink, and so no tombstone.
+    """Serializes a Row to one of its fields, which must hold bytes; for the key or the value of a Kafka record. None,
+    of the field or instead of the Row, becomes empty bytes as in Flink, and so no tombstone.
 
     Raises:
         ValueError: the index is negative.
@@ -275,7 +274,7 @@ def _bytes_of(result: Any, what: str, none: str = " or None") -> bytes | None:
         TypeMismatchError: it is neither bytes nor None; or None, if ``none`` does not say that it may be.
     """
     if result.__class__ is bytes or result is None and none:
-        return result  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return, unused-ignore]
     if isinstance(result, (bytes, bytearray, memoryview)):
         return bytes(result)
     raise TypeMismatchError(

@@ -113,7 +113,9 @@ class WatermarkStrategy:
     alignment_update_interval_ms: int = 1_000
     generator_supplier: Callable[..., WatermarkGenerator] | None = None
 
-    def create_timestamp_assigner(self, context: WatermarkContext) -> TimestampAssigner | Callable[[Any, int], int] | None:
+    def create_timestamp_assigner(
+        self, context: WatermarkContext
+    ) -> TimestampAssigner | Callable[[Any, int], int] | None:
         """The timestamp assigner of a subtask; None: records keep the timestamps of their source."""
         return self.timestamp_assigner
 
@@ -341,7 +343,7 @@ def _extract_of(timestamp_assigner: Any) -> Callable[[Any, int], int] | None:
     extract: Any = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
     if not callable(extract) or inspect.isgeneratorfunction(extract):
         return None
-    return None if accepts(extract, 2) is False else extract  # type: ignore[no-any-return]
+    return None if accepts(extract, 2) is False else extract
 
 
 def _unusable(timestamp_assigner: Any, where: str) -> ArgumentTypeError:

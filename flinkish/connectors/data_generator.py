@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from flinkish.common.arguments import check_at_least, result_of_each
+from flinkish.common.arguments import check_at_least, check_takes, result_of_each
 from flinkish.common.detach import all_detached, handing_over
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import (
@@ -84,6 +84,7 @@ class DataGeneratorSource(NumberedSplitSource):
                     expected=f"a whole number, at least {lowest}",
                     hint="leave it out for the default",
                 )
+        check_takes(function, ("range of indices",) if of_list else ("index",), "the generator function", _WHERE)
         self._function = function
         self._count = count
         self._type_info = type_info or Types.PICKLED_BYTE_ARRAY()

@@ -158,8 +158,9 @@ class Committer(ABC):
     on_driver: bool = False
 
     @abstractmethod
-    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        """Commit all batches of committables; returns how many records became visible (0 if that was done before)."""
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int | None:
+        """Commit all batches of committables; returns how many records became visible (0 if that was done before). None
+        stands for as many as there are committables."""
 
     def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The last epoch of the context's sink, of all subtasks, that the destination knows to be committed; None:

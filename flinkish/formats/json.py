@@ -57,7 +57,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._rows = _fastest_rows(type_info, how)
 
     def __getstate__(self) -> dict[str, Any]:
-        # decoders are C objects and readers closures: neither can be pickled, so a worker makes its own
+        # a worker makes its own readers, which are C objects and closures
         return {name: value for name, value in vars(self).items() if name != "_rows"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -173,10 +173,9 @@ class JsonRowSerializationSchema(SerializationSchema):
         return JsonRowSerializationSchema.serialize_batch(self, [value])[0]
 
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
-        convert = self._type_info.batch_converter("JsonRowSerializationSchema")
+        convert, write = self._type_info.batch_converter("JsonRowSerializationSchema"), self._write
         rows = values if convert is None else convert(values)
         check_inserts_only(values, "JsonRowSerializationSchema")
-        write = self._write
         # half of a surrogate pair has no UTF-8: the handler's form of it, \ud83d, is JSON's too
         return [write(row).encode("utf-8", "backslashreplace") for row in rows]
 

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from flinkish.common.arguments import abbreviated, check_made, kind_of
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.errors import TypeMismatchError
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator_listener import OperatorListener
@@ -103,7 +105,9 @@ class SourceTask(Task):
         batches: Iterable[SplitBatch] = ()
         if share.ranges and not share.ended:
             if self._reader is None:
-                self._reader = source.create_reader()
+                reader = source.create_reader()
+                check_made(reader, SplitReader, source, "create_reader")
+                self._reader = reader
                 self._reader.max_record_bytes = self.job.settings.source_max_record_bytes
                 self._reader.with_timestamps = self._with_timestamps
             size = self.job.settings.source_batch_size
@@ -235,19 +239,43 @@ class SourceTask(Task):
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
     """Read each range as a whole, in the order of the ranges."""
     for wanted in ranges:
-        for records in reader.read(wanted, batch_size):
+        for records in _reading(reader, wanted, batch_size):
             yield _split_batch(wanted, records)
         yield SplitBatch(wanted.split.id, [], None, wanted.ends)
 
 
+def _reading(reader: SplitReader, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+    """The batches of a range.
+
+    Raises:
+        TypeMismatchError: the reader gave something else.
+    """
+    batches: Any = reader.read(wanted, batch_size)
+    if not isinstance(batches, Iterable):
+        check_made(batches, Iterable, reader, "read")
+    return iter(batches)
+
+
 def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
+    if not isinstance(records, SplitRecords):
+        raise TypeMismatchError(
+            f"read() of a SplitReader gave {abbreviated(records)}, {kind_of(records)}",
+            where=f"split {wanted.split.id}",
+            expected="batches: yield SplitRecords(values, timestamps or None)",
+        )
+    if records.timestamps is not None and len(records.timestamps) != len(records.values):
+        raise TypeMismatchError(
+            f"read() of a SplitReader gave {len(records.values)} records and {len(records.timestamps)} timestamps",
+            where=f"split {wanted.split.id}",
+            expected="a timestamp for each record, or None for all",
+        )
     return SplitBatch(wanted.split.id, records.values, records.timestamps, watermark_ms=records.watermark_ms)
 
 
 def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
     """Read the ranges in turns: the next batch comes from the range whose newest timestamp so far is the lowest, and
     among equals, or if records have no timestamps, from the one that has given the fewest records."""
-    readers = [reader.read(wanted, batch_size) for wanted in ranges]
+    readers = [_reading(reader, wanted, batch_size) for wanted in ranges]
     turns = [(MIN_TIMESTAMP_MS, 0, place) for place in range(len(ranges))]
     while turns:
         time_ms, given, place = heapq.heappop(turns)

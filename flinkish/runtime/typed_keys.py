@@ -97,6 +97,11 @@ def can_be_repeated(selector: Callable[[Any], Any]) -> bool:
     return type(selector) in (itemgetter, attrgetter) or only_reads_fields(selector)
 
 
+def plain_selector(selector: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The program's own key selector, for messages."""
+    return selector._select if isinstance(selector, TypedKeySelector) else selector
+
+
 def selected(selector: Callable[[Any], Any], values: list[Any], where: str = "") -> list[Any]:
     """The keys of a batch of records; a `TypedKeySelector` computes them in one call. ``where`` names the operator in
     errors."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from flinkish.common.arguments import stands_for
+from flinkish.common.arguments import check_instance, stands_for
 from flinkish.core.window.window import W
 from flinkish.errors import ArgumentValueError
 
@@ -151,6 +151,8 @@ def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
 
 def checked_interval(name: str, interval_ms: int) -> int:
     """Return the length of time, in ms. Raises ProgramError unless it is more than 0."""
+    hint = f"{name}.of(...) takes a Time or a Duration"
+    check_instance(interval_ms, int, "the interval is", f"{name}(...)", hint, "milliseconds, as an int")
     if interval_ms <= 0:
         raise ArgumentValueError(
             f"{name} with {interval_ms} ms",

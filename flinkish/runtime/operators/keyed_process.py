@@ -19,7 +19,7 @@ from flinkish.core.timer_service import TimerService
 from flinkish.runtime.code_scan import mentioned_names
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
-from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.steps import Records, WatermarkStep
@@ -99,6 +99,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         results: list[Any] = []
         times: list[int] = []
         shared, hand_over = self.shared, self.handed_over
+        iterable: Any = None
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
         arriving = iter(values)
         for value, key, timestamp in zip(arriving, keys, stamps, strict=False):
@@ -111,6 +112,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
+        if iterable.__class__ in PARTED:
+            self.warn_of_parts(iterable, input_index)
         self.collect(results, None if timestamps is None else times)
 
     def _process_stretch(
@@ -136,6 +139,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             process = self.calls[input_index]
             results: list[Any] = []
             times: list[int] = []
+            iterable: Any = None
             stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
             # the records are the first argument: once they are exhausted, `zip` takes no key
             of_batch = zip(islice(arriving, len(batch)), following[input_index], stamps, strict=False)
@@ -149,6 +153,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                             result = hand_over(result)
                         results.append(result)
                         times.append(timestamp)
+            if iterable.__class__ in PARTED:
+                self.warn_of_parts(iterable, input_index)
             if results:
                 self.collect(results, None if timestamps is None else times)
 
@@ -184,6 +190,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
+        iterable: Any = None
         for timestamp_ms, key, _ in backend.due(TIMER_SERVICE, domain, upto_ms):
             backend.current_key = key
             ctx.current_timestamp = timestamp_ms
@@ -194,6 +201,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp_ms)
+        if iterable.__class__ in PARTED:
+            self.warn_of_parts(iterable, method="on_timer")
         return results, times
 
 
