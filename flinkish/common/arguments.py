@@ -149,9 +149,9 @@ def result_of_each(function: Callable[[Any], Any], values: Sequence[Any], what: 
 
 
 def check_made(made: Any, kind: type | tuple[type, ...], maker: Any, method: str) -> None:
-    """Raise TypeMismatchError unless what a method of user code has made is of the kind that the engine uses.
-    ``maker`` is the object whose method it is, or a function (``method`` then says what it is for)."""
-    if not isinstance(made, kind):
+    """Raise TypeMismatchError unless what a method of user code has made is of the kind that the engine uses, or has
+    its methods. ``maker`` is the object whose method it is, or a function (``method`` then says what it is for)."""
+    if not isinstance(made, kind) and not _has_methods_of(made, kind):
         kinds = kind if isinstance(kind, tuple) else (kind,)
         name = f"{type(maker).__name__}.{method}()" if hasattr(maker, method) else method
         raise TypeMismatchError(
@@ -160,6 +160,15 @@ def check_made(made: Any, kind: type | tuple[type, ...], maker: Any, method: str
             expected=f"an instance of {' or '.join(each.__name__ for each in kinds)}",
             hint="make it there, and return it",
         )
+
+
+def _has_methods_of(made: Any, kind: type | tuple[type, ...]) -> bool:
+    """Whether an object has what a kind demands of its subclasses; without demands, all public methods."""
+    for each in kind if isinstance(kind, tuple) else (kind,):
+        demanded = getattr(each, "__abstractmethods__", None) or [name for name in vars(each) if name[0] != "_"]
+        if not isinstance(made, type) and all(hasattr(made, name) for name in demanded):
+            return True
+    return False
 
 
 def name_of(function: Any) -> str:
@@ -218,11 +227,13 @@ def check_takes(function: Any, names: Sequence[str], what: str, where: str) -> N
     """Raise ArgumentTypeError if a callable of user code cannot be called with the arguments of these names. ``what``
     names it in the message, such as "the key selector"."""
     if accepts(function, len(names)) is False:
-        parameters = inspect.signature(function, follow_wrapped=False)
+        empty = inspect.Parameter.empty
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+        shown = ", ".join(str(parameter.replace(annotation=empty)) for parameter in parameters)
         called = f"{len(names)} argument{'s' if len(names) != 1 else ''}"
         raise ArgumentTypeError(
-            f"{what} cannot be called with {called}: its parameters are {parameters}",
-            where=f"{where}, {getattr(function, '__qualname__', type(function).__name__)}{place_of(function)}",
+            f"{what} cannot be called with {called}: its parameters are ({shown})",
+            where=f"{where}, {name_of(function)}",
             expected=f"one that takes ({', '.join(names)})",
             hint="give the other parameters defaults, or bind them with functools.partial or a lambda"
             if names

@@ -71,7 +71,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
             f"{type(error).__name__} in user code: {message_of(error)}",
             user_traceback=trace,
             where=where,
-            expected=_ITERABLE if not trace and _is_about_iterables(error) else "",
+            expected=_ITERABLE if _is_about_iterables(error) and not _is_foreign(frames[-1]) else "",
             hint=hint,
         )
     raised.task, raised.epoch, raised.log = task, epoch, take_current()
@@ -81,7 +81,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
 
 
 #: What functions of several results return.
-_ITERABLE = "an iterable, such as a list, results that are yielded, or None if there are none"
+_ITERABLE = "an iterable, such as a list, or results that are yielded"
 
 
 def _is_about_iterables(error: BaseException) -> bool:

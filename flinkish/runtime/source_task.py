@@ -257,7 +257,7 @@ def _reading(reader: SplitReader, wanted: SplitRange, batch_size: int) -> Iterat
 
 
 def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
-    if not isinstance(records, SplitRecords):
+    if not isinstance(records, SplitRecords) and not all(hasattr(records, name) for name in SplitRecords._fields):
         raise TypeMismatchError(
             f"read() of a SplitReader gave {abbreviated(records)}, {kind_of(records)}",
             where=f"split {wanted.split.id}",

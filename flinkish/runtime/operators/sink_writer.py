@@ -46,7 +46,8 @@ class SinkWriterOperator(StreamOperator):
         """Open the writer."""
         if self._writer is not None:
             epoch = self.context.epoch
-            self._writer._times = lambda: (epoch.processing_time_ms, epoch.watermark_ms)
+            if isinstance(self._writer, SinkWriter):
+                self._writer._times = lambda: (epoch.processing_time_ms, epoch.watermark_ms)
             self._writer.open(self.context.subtask, self.context.parallelism)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:

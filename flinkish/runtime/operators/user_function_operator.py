@@ -28,7 +28,6 @@ from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.task_log import warn_of_program
 
-
 #: The classes of iterables that are probably meant as one result, and not as several.
 PARTED = frozenset({tuple, Row, str, bytes, dict})
 
@@ -221,8 +220,8 @@ class UserFunctionOperator(StreamOperator):
             return
         name = method or getattr(self.calls[input_index], "__name__", "the function")
         warn_of_program(
-            f"{name}() of {type(self.function).__name__} returned a {type(returned).__name__}, and each of its parts is "
-            f"a result of its own [{self.where}]; write yield instead of return, or return a list of results",
+            f"{name}() of {type(self.function).__name__} returned a {type(returned).__name__}, and each of its parts "
+            f"is a result of its own [{self.where}]; write yield instead of return, or return a list of results",
             self.context.warnings,
         )
 

@@ -137,6 +137,8 @@ class EpochPlanner:
     def _cost(self, split: SourceSplit, position: int) -> UnitCost:
         """The enumerator's `SplitEnumerator.cost`, checked."""
         found: Any = self._enumerator.cost(split, position)
+        if isinstance(found, tuple) and len(found) == 2:
+            return UnitCost(*found)
         check_made(found, UnitCost, self._enumerator, "cost")
         return found  # type: ignore[no-any-return]
 
