@@ -62,6 +62,11 @@ class TypeInformation(abc.ABC):
         """Raises ProgramError: there is no Java object."""
         no_java_object("get_java_type_info()")
 
+    def bridged_to(self, conversion_cls: str) -> TypeInformation:
+        """The type itself, as PyFlink's DataTypes are asked for: ``conversion_cls`` is a class of Java and has no
+        effect."""
+        return self
+
     # --- checking and narrowing ---------------------------------------------------------------------------------
 
     @abc.abstractmethod
