@@ -5,23 +5,11 @@ Rule upheld here: a checkpoint is a Delta table, in the job directory or in the 
 
 from __future__ import annotations
 
-import re
-
 from flinkish.common.no_effect import no_java_object
+from flinkish.common.storage import shown_path
 from flinkish.errors import ArgumentValueError
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
-
-
-def shown_path(path: str) -> str:
-    """A path as Flink's ``Path`` shows it, without the slashes that end it and with single ones inside.
-
-    >>> shown_path("file://var/checkpoints/"), shown_path("/a//b/"), shown_path("/")
-    ('file://var/checkpoints', '/a/b', '/')
-    """
-    scheme, separator, rest = path.rpartition("://")
-    rest = re.sub("/+", "/", rest)
-    return f"{scheme}{separator}{rest if rest == '/' else rest.rstrip('/')}"
 
 
 class CheckpointStorage:

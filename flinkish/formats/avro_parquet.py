@@ -114,7 +114,9 @@ def _is_null(schema: Any) -> bool:
     return all(map(_is_null, schema)) if isinstance(schema, list) else schema in ("null", {"type": "null"})
 
 
-def _union(branches: list[Any], optional: bool, named: dict[str, Any], inside: tuple[str, ...]) -> Any:
+def _union(
+    branches: list[Any], optional: bool, named: dict[str, Any], inside: tuple[str, ...]
+) -> tuple[Any, _Convert, _Convert]:
     """The column of a union of several types besides null: a struct with a field for each type, of which one is set, in
     the layout of parquet-avro."""
     import pyarrow as pa

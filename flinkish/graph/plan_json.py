@@ -10,7 +10,6 @@ from flinkish.errors import redact
 from flinkish.graph.job_graph import partitioner_of
 from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 
-
 #: PyFlink's operators that make Row(key, value) of the records of a keyed stream, and values again.
 KEY_BY, KEYED_VALUES = "_stream_key_by_map_operator", "_keyed_stream_values_operator"
 

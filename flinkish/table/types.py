@@ -47,7 +47,7 @@ _OF_MONTHS, _OF_DAYS = ("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND")
 class NullTypeInfo(TypeInformation):
     """The type whose only value is None."""
 
-    is_flat = True  # type: ignore[assignment]
+    is_flat = True
 
     def _convert(self, value: Any) -> Any:
         if value is not None:
