@@ -88,7 +88,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
         self._part_size = part_size
-        self.reads_timestamps = bucket_assigner.decides_by_record
+        self.reads_timestamps = bucket_assigner._decides_by_record
 
     @property
     def _destination(self) -> str:
@@ -130,7 +130,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
     def create_writer(self) -> SinkWriter:
         writer = _RowWriter(self._content) if isinstance(self._content, Encoder) else _BulkFileWriter(self._content)
-        return _BucketWriter(writer, self._bucket_assigner) if self._bucket_assigner.decides_by_record else writer
+        return _BucketWriter(writer, self._bucket_assigner) if self._bucket_assigner._decides_by_record else writer
 
     def create_committer(self) -> Committer:
         return _FileCommitter(self._base_path, self._file_config, self._bucket_assigner, self._part_size)

@@ -119,7 +119,7 @@ class BucketAssigner:
         return self.bucket(context.current_processing_time())
 
     @property
-    def decides_by_record(self) -> bool:
+    def _decides_by_record(self) -> bool:
         """Whether `get_bucket_id` must be called for each record, since it may give them different folders."""
         return not stands_for(self, "bucket", "get_bucket_id")
 
