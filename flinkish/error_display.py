@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
 from flinkish.exit_codes import OF_APPLICATION_MASTER, ExitCode, exit_code_of
@@ -75,12 +75,26 @@ def _chain(error: BaseException, trace: TracebackType | None) -> str:
 
 
 def _user_frames(trace: TracebackType | None) -> traceback.StackSummary:
-    frames = (
-        (frame, line)
-        for frame, line in traceback.walk_tb(trace)
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _ENGINE
-    )
+    frames = ((frame, line) for frame, line in traceback.walk_tb(trace) if not _is_engine(frame))
     return traceback.StackSummary.extract(frames)
+
+
+def line_of_program() -> str:
+    """The line of the program that is running, as a traceback shows it; "" if there is none, as at a prompt."""
+    frame = sys._getframe(1)
+    while frame is not None and _is_engine(frame):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return ""
+    code = frame.f_code
+    summary = traceback.FrameSummary(code.co_filename, frame.f_lineno, code.co_name)
+    return redact("".join(traceback.format_list([summary])))
+
+
+def _is_engine(frame: FrameType) -> bool:
+    """Whether a frame is of a package whose frames tell the author of a program nothing. The examples are programs."""
+    name = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0] in _ENGINE and not name.startswith("flinkish.examples.")
 
 
 def show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -243,6 +243,11 @@ class ArgumentValueError(ProgramError, ValueError):
     cases."""
 
 
+class NotKeyedError(ProgramError, AttributeError):
+    """A method that only keyed streams have is called on a stream without keys. Also an AttributeError, which PyFlink
+    raises."""
+
+
 class UnsupportedOperationError(ProgramError):
     """What PyFlink has and flinkish does not is used; or a stream inherits a method from DataStream, but is not the
     output of an operator that the method could change."""

@@ -143,9 +143,9 @@ class Configuration:
     # --- the whole map ------------------------------------------------------------------------------------------
 
     @staticmethod
-    def parse_list_value(value: str) -> list[str]:
-        """The items of a value such as ``"a;b"`` or ``"[a, b]"``."""
-        return parse_list(value)
+    def parse_list_value(value: str | None) -> list[str]:
+        """The items of a value such as ``"a;b"`` or ``"[a, b]"``; none of None, as in PyFlink."""
+        return [] if value is None else parse_list(value)
 
     @staticmethod
     def parse_jars_value(value: str, jvm: object) -> NoReturn:

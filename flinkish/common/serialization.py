@@ -1,7 +1,8 @@
 """Schemas between records and bytes, and encoders of text files.
 
 Rule upheld here: a schema works on whole lists (``*_batch``) because the engine does; the form for one record and the
-form for a list always agree. None in a list of deserialized records means *no record*: it keeps the list aligned with
+form for a list always agree: whoever calls the latter asks `form_for_lists` for it, since a class of the program may
+override the former only. None in a list of deserialized records means *no record*: it keeps the list aligned with
 the offsets and timestamps of the messages until the source drops that place.
 """
 
@@ -9,10 +10,12 @@ from __future__ import annotations
 
 import abc
 import codecs
+import copy
+from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.arguments import abbreviated as abbreviated
-from flinkish.common.arguments import result_of_each
+from flinkish.common.arguments import form_for_lists, result_of_each
 from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.detach import handing_over
 from flinkish.common.no_effect import supply_names
@@ -44,7 +47,11 @@ class SerializationSchema(abc.ABC):
 
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
         """The bytes of many records, in order."""
-        return [self.serialize(value) for value in values]
+        what = f"{type(self).__name__}.serialize()"
+        messages = result_of_each(self.serialize, values, what)
+        if set(map(type, messages)) <= {bytes, type(None)}:
+            return messages
+        return [_bytes_of(message, what) for message in messages]
 
     def bind(self, type_info: TypeInformation) -> SerializationSchema:
         """A schema for records of this type; the sink calls this once. Itself, unless the bytes depend on the type."""
@@ -81,13 +88,24 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
     'ä'
     """
 
+    #: the type whose values are written as text; None: records must be texts
+    _text_of: TypeInformation | None = None
+    # a class of the program may leave out the call of __init__
+    _charset: str = "UTF-8"
+
     def __init__(self, charset: str = "UTF-8") -> None:
         self._charset = _known_charset(charset)
 
     def serialize(self, value: Any) -> bytes | None:
-        if value is None:
-            return None
-        if not isinstance(value, str):
+        return None if value is None else self._encoded(value, text_writer(self._text_of) if self._text_of else None)
+
+    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
+        text = text_writer(self._text_of) if self._text_of else None
+        return [None if value is None else self._encoded(value, text) for value in values]
+
+    def _encoded(self, value: Any, text: Callable[[Any], str] | None) -> bytes:
+        written: Any = value if text is None else text(value)
+        if not isinstance(written, str):
             raise TypeMismatchError(
                 f"the record {abbreviated(value)} is of type {type(value).__name__}",
                 where="SimpleStringSchema",
@@ -95,13 +113,17 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
                 hint="map the records to text first, or use another schema",
             )
         try:
-            return value.encode(self._charset)
+            return written.encode(self._charset)
         except UnicodeEncodeError as error:
             raise _unencodable(error, self._charset, "SimpleStringSchema") from None
 
     def bind(self, type_info: TypeInformation) -> SerializationSchema:
-        is_text = type_info == Types.STRING() or isinstance(type_info, PickledBytesTypeInfo)
-        return self if is_text else _TextSchema(self._charset, type_info)
+        if type_info == Types.STRING() or isinstance(type_info, PickledBytesTypeInfo):
+            return self
+        # a copy, and not an object of another class, since the class may be the program's
+        bound = copy.copy(self)
+        bound._text_of = type_info
+        return bound
 
     def deserialize(self, message: bytes | None) -> str | None:
         if message is None:
@@ -122,25 +144,20 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         try:
             return [None if message is None else str(message, charset) for message in messages]
         except UnicodeDecodeError:
-            return super().deserialize_batch(messages)  # its error names the message
+            return [SimpleStringSchema.deserialize(self, message) for message in messages]  # its error names it
 
     def get_produced_type(self) -> TypeInformation:
         return Types.STRING()
 
 
-class _TextSchema(SimpleStringSchema):
-    """Writes records of a type as text; None is a null message."""
+def batch_deserializer(schema: DeserializationSchema) -> Callable[[list[bytes | None]], list[Any]]:
+    """The function that deserializes many messages as ``schema.deserialize`` does one by one."""
+    return form_for_lists(schema, "deserialize", DeserializationSchema.deserialize_batch)
 
-    def __init__(self, charset: str, type_info: TypeInformation) -> None:
-        super().__init__(charset)
-        self._type_info = type_info
 
-    def serialize(self, value: Any) -> bytes | None:
-        return self.serialize_batch([value])[0]
-
-    def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
-        text, encode = text_writer(self._type_info), super().serialize
-        return [None if value is None else encode(text(value)) for value in values]
+def batch_serializer(schema: SerializationSchema) -> Callable[[list[Any]], list[bytes | None]]:
+    """The function that serializes many records as ``schema.serialize`` does one by one."""
+    return form_for_lists(schema, "serialize", SerializationSchema.serialize_batch)
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
@@ -166,7 +183,8 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """Serializes a Row to one of its fields, which must hold bytes; for the key or the value of a Kafka record.
+    """Serializes a Row to one of its fields, which must hold bytes; for the key or the value of a Kafka record. None,
+    of the field or instead of the Row, becomes empty bytes as in Flink, and so no tombstone.
 
     Raises:
         ValueError: the index is negative.
@@ -183,6 +201,8 @@ class RowFieldExtractorSchema(SerializationSchema):
         self._field_index = field_index
 
     def serialize(self, value: Any) -> bytes | None:
+        if value is None:
+            return b""
         if not isinstance(value, (Row, tuple)) or len(value) <= self._field_index:
             raise TypeMismatchError(
                 f"the record {abbreviated(value)} has no field {self._field_index}",
@@ -191,7 +211,7 @@ class RowFieldExtractorSchema(SerializationSchema):
             )
         field = value[self._field_index]
         if field is None or isinstance(field, (bytes, bytearray)):
-            return None if field is None else bytes(field)
+            return b"" if field is None else bytes(field)
         raise TypeMismatchError(
             f"field {self._field_index} of the record {abbreviated(value)} is of type {type(field).__name__}",
             where="RowFieldExtractorSchema",
@@ -209,7 +229,12 @@ class Encoder(abc.ABC):
 
     def encode_batch(self, values: list[Any]) -> bytes:
         """The bytes of many records, in order."""
-        return b"".join(result_of_each(self.encode, values, f"{type(self).__name__}.encode()"))
+        what = f"{type(self).__name__}.encode()"
+        lines = result_of_each(self.encode, values, what)
+        try:
+            return b"".join(lines)
+        except TypeError:
+            return b"".join([_bytes_of(line, what, none="") or b"" for line in lines])
 
     def bind(self, type_info: TypeInformation) -> Encoder:
         """An encoder for records of this type; the sink calls this once. Itself, unless the encoding needs the type."""
@@ -227,7 +252,7 @@ class _SimpleStringEncoder(Encoder):
         self._type_info = type_info
 
     def encode(self, value: Any) -> bytes:
-        return self.encode_batch([value])
+        return _SimpleStringEncoder.encode_batch(self, [value])
 
     def encode_batch(self, values: list[Any]) -> bytes:
         text = text_writer(self._type_info)
@@ -237,7 +262,27 @@ class _SimpleStringEncoder(Encoder):
             raise _unencodable(error, self._charset, "Encoder.simple_string_encoder") from None
 
     def bind(self, type_info: TypeInformation) -> Encoder:
-        return _SimpleStringEncoder(self._charset, type_info)
+        bound = copy.copy(self)
+        bound._type_info = type_info
+        return bound
+
+
+def _bytes_of(result: Any, what: str, none: str = " or None") -> bytes | None:
+    """What a method of the program has given as the bytes of a record. ``what`` names the method.
+
+    Raises:
+        TypeMismatchError: it is neither bytes nor None; or None, if ``none`` does not say that it may be.
+    """
+    if result.__class__ is bytes or result is None and none:
+        return result  # type: ignore[no-any-return, unused-ignore]
+    if isinstance(result, (bytes, bytearray, memoryview)):
+        return bytes(result)
+    raise TypeMismatchError(
+        f"{what} returned {abbreviated(result)} of type {type(result).__name__}",
+        where=what,
+        expected=f"bytes{none}",
+        hint="a text becomes bytes by text.encode()" if isinstance(result, str) else "return the bytes of the record",
+    )
 
 
 def _unencodable(error: UnicodeEncodeError, charset: str, where: str) -> TypeMismatchError:

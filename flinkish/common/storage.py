@@ -280,3 +280,23 @@ def _check_owned(path: str, found: os.stat_result, what: str, directory: str) ->
             expected="a directory that neither group nor others can write to: its content decides what runs",
             hint=f"chmod 700 {directory}, once you trust its content",
         )
+
+
+def shown_path(path: str) -> str:
+    """A path as Flink's ``Path`` shows it, without the slashes that end it and with single ones inside.
+
+    >>> shown_path("file://var/checkpoints/"), shown_path("/a//b/"), shown_path("/")
+    ('file://var/checkpoints', '/a/b', '/')
+    """
+    scheme, separator, rest = path.rpartition("://")
+    rest = re.sub("/+", "/", rest)
+    return f"{scheme}{separator}{rest if rest == '/' else rest.rstrip('/')}"
+
+
+def shown_on_this_machine(path: str) -> str:
+    """The same for a path of the local file system, of which Flink shows no scheme.
+
+    >>> shown_on_this_machine("file://var/db/"), shown_on_this_machine("/db")
+    ('/db', '/db')
+    """
+    return shown_path(re.sub("^file:(//[^/]*)?", "", path))

@@ -1,12 +1,15 @@
 """Amounts of time and points in time: immutable values of whole nanoseconds or milliseconds; none reads a clock.
 
-``Time`` is for windows, TTL and async timeouts, ``Duration`` for watermarks and checkpoints, as in PyFlink.
+``Time`` is for windows, TTL and async timeouts, ``Duration`` for watermarks and checkpoints, as in PyFlink. Where
+PyFlink takes a ``Time``, a ``Duration`` will do as well, as in Java since Flink 2 (`milliseconds_of`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+
+from flinkish.common.arguments import check_instance
 
 __all__ = ["Duration", "Instant", "Time"]
 
@@ -140,3 +143,15 @@ class Time:
 
     def __repr__(self) -> str:
         return f"Time({self._milliseconds})"
+
+
+def milliseconds_of(time: Time | Duration, what: str, where: str) -> int:
+    """The length of a time that the program has given, in whole milliseconds. ``what`` names it in the error.
+
+    Raises:
+        ArgumentTypeError: it is neither a Time nor a Duration.
+    """
+    if isinstance(time, Time):
+        return time.to_milliseconds()
+    check_instance(time, (Time, Duration), f"{what} is", where, "such as Time.seconds(10) or Duration.of_seconds(10)")
+    return time.to_millis()

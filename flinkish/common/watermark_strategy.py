@@ -8,12 +8,13 @@ timestamp; that is a fault of its wrapping of Java and is not copied. The order 
 from __future__ import annotations
 
 import abc
+import copy
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from flinkish.common.arguments import check_instance, kind_of
+from flinkish.common.arguments import accepts, check_instance, check_made, check_takes, kind_of, runs_ours
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
@@ -77,13 +78,26 @@ class WatermarkGenerator(abc.ABC):
         watermarks that it emits are passed on. (Flink calls it at each such interval.)"""
 
 
+class WatermarkContext:
+    """What a program's supplier of generators or timestamp assigners is given (Java's
+    ``WatermarkGeneratorSupplier.Context`` and ``TimestampAssignerSupplier.Context``)."""
+
+    def __init__(self, metric_group: Any) -> None:
+        self._metric_group = metric_group
+
+    def get_metric_group(self) -> Any:
+        """The group in which the generator or assigner registers its metrics."""
+        return self._metric_group
+
+
 @dataclass(frozen=True)
 class WatermarkStrategy:
     """How a stream gets its timestamps, and which watermarks follow from them.
 
     ``kind`` is ``"none"`` (only the final watermark of a bounded input), ``"bounded"``: the watermark is
     ``highest timestamp seen - max_out_of_orderness_ms - 1`` (Flink's ``BoundedOutOfOrdernessWatermarks``), or
-    ``"generator"``: what a `WatermarkGenerator` of the program emits.
+    ``"generator"``: what a `WatermarkGenerator` of the program emits. A class of the program may override
+    ``create_timestamp_assigner`` and ``create_watermark_generator``, as in Java's Flink.
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     >>> strategy.with_idleness(Duration.of_minutes(1)).idle_timeout_ms
@@ -97,7 +111,30 @@ class WatermarkStrategy:
     alignment_group: str | None = None
     max_allowed_watermark_drift_ms: int | None = None
     alignment_update_interval_ms: int = 1_000
-    generator_supplier: Callable[[], WatermarkGenerator] | None = None
+    generator_supplier: Callable[..., WatermarkGenerator] | None = None
+
+    def create_timestamp_assigner(
+        self, context: WatermarkContext
+    ) -> TimestampAssigner | Callable[[Any, int], int] | None:
+        """The timestamp assigner of a subtask; None: records keep the timestamps of their source."""
+        return self.timestamp_assigner
+
+    def create_watermark_generator(self, context: WatermarkContext) -> WatermarkGenerator:
+        """The watermark generator of a split. The engine generates the watermarks of its own strategies itself, faster
+        and with the same result."""
+        supplier = self.generator_supplier
+        if supplier is None:
+            return _BoundedOutOfOrderness(self.max_out_of_orderness_ms if self.kind == "bounded" else None)
+        generator = supplier(context) if accepts(supplier, 0) is False else supplier()
+        check_made(generator, WatermarkGenerator, supplier, "the generator supplier")
+        return generator
+
+    def _with(self, **changes: Any) -> WatermarkStrategy:
+        # a copy keeps the class, which may be the program's, and what it has set itself
+        changed = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(changed, name, value)
+        return changed
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
@@ -128,19 +165,23 @@ class WatermarkStrategy:
         return WatermarkStrategy(kind="bounded", max_out_of_orderness_ms=millis)
 
     @staticmethod
-    def for_generator(generator_supplier: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
+    def for_generator(generator_supplier: Callable[..., WatermarkGenerator]) -> WatermarkStrategy:
         """Watermarks of a `WatermarkGenerator`; ``generator_supplier``, its class or a function, creates one per split.
+        It takes no argument or, as in Java, a `WatermarkContext`.
 
         Raises:
-            ArgumentTypeError: ``generator_supplier`` cannot be called.
+            ArgumentTypeError: ``generator_supplier`` cannot be called, or takes other arguments.
         """
+        where = "WatermarkStrategy.for_generator()"
         if not callable(generator_supplier):
             raise ArgumentTypeError(
                 f"the generator supplier is {kind_of(generator_supplier)}",
-                where="WatermarkStrategy.for_generator()",
+                where=where,
                 expected="a class or function that makes a WatermarkGenerator",
                 hint="each split has a generator of its own: pass the class, not an instance",
             )
+        if accepts(generator_supplier, 1) is not True:
+            check_takes(generator_supplier, (), "the generator supplier", where)
         return WatermarkStrategy(kind="generator", generator_supplier=generator_supplier)
 
     def with_timestamp_assigner(
@@ -159,7 +200,7 @@ class WatermarkStrategy:
         extract = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
         if isinstance(timestamp_assigner, type) or not callable(extract):
             raise _unusable(timestamp_assigner, "WatermarkStrategy.with_timestamp_assigner()")
-        return replace(self, timestamp_assigner=timestamp_assigner)
+        return self._with(timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
         """A copy of this strategy that marks a split without records for ``idle_timeout`` as idle, so that it no longer
@@ -178,7 +219,7 @@ class WatermarkStrategy:
                 expected="more than 0",
                 hint="leave it out for sources that are never idle",
             )
-        return replace(self, idle_timeout_ms=millis)
+        return self._with(idle_timeout_ms=millis)
 
     def with_watermark_alignment(
         self,
@@ -220,21 +261,61 @@ class WatermarkStrategy:
                 "the update_interval of with_watermark_alignment",
                 "who reads on is decided before each epoch (flinkish.epoch.interval)",
             )
-        return replace(
-            self,
+        return self._with(
             alignment_group=watermark_group,
             max_allowed_watermark_drift_ms=drift_ms,
             alignment_update_interval_ms=interval_ms,
         )
 
 
-def extractor_of(strategy: WatermarkStrategy, of_source: bool = False) -> Callable[[Any, int], int] | None:
-    """The function of (value, record timestamp) that gives the timestamps of a strategy's records; None: they have
-    those of their source. ``of_source``: the strategy is that of ``from_source``, whose assigner PyFlink ignores.
+class _BoundedOutOfOrderness(WatermarkGenerator):
+    """Watermarks that are one millisecond and a delay behind the greatest timestamp; with the delay None there are
+    none."""
+
+    def __init__(self, delay_ms: int | None) -> None:
+        self._delay_ms = delay_ms
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        if self._delay_ms is not None:
+            output.emit_watermark(max(event_timestamp - self._delay_ms - 1, _MIN_TIMESTAMP_MS))
+
+
+#: Long.MIN_VALUE, below which there is no watermark.
+_MIN_TIMESTAMP_MS = -(2**63)
+
+
+@dataclass(frozen=True)
+class AssignersOfProgram:
+    """Makes the timestamp assigner of each subtask, for a strategy whose class overrides
+    ``create_timestamp_assigner``."""
+
+    strategy: WatermarkStrategy
+
+    def extractor(self, context: WatermarkContext) -> Callable[[Any, int], int] | None:
+        """The function of (value, record timestamp) of a subtask.
+
+        Raises:
+            TypeMismatchError: the strategy has made something else than a timestamp assigner.
+        """
+        assigner = self.strategy.create_timestamp_assigner(context)
+        extract = _extract_of(assigner)
+        if assigner is not None and extract is None:
+            check_made(assigner, TimestampAssigner, self.strategy, "create_timestamp_assigner")
+        return extract
+
+
+def extractor_of(
+    strategy: WatermarkStrategy, of_source: bool = False
+) -> Callable[[Any, int], int] | AssignersOfProgram | None:
+    """The function of (value, record timestamp) that gives the timestamps of a strategy's records, or what makes it in
+    each subtask; None: they have those of their source. ``of_source``: the strategy is that of ``from_source``, whose
+    assigner PyFlink ignores.
 
     Raises:
         ArgumentTypeError: the assigner cannot be called with (value, record timestamp), and is not that of a source.
     """
+    if not runs_ours(strategy, "create_timestamp_assigner"):
+        return AssignersOfProgram(strategy)
     assigner = strategy.timestamp_assigner
     extract = _extract_of(assigner)
     if assigner is not None and extract is None:
@@ -248,6 +329,13 @@ def extractor_of(strategy: WatermarkStrategy, of_source: bool = False) -> Callab
     return extract
 
 
+def generators_of(strategy: WatermarkStrategy) -> Callable[[WatermarkContext], WatermarkGenerator] | None:
+    """What makes the generator of each split; None: the engine generates the strategy's watermarks itself."""
+    if strategy.generator_supplier is None and runs_ours(strategy, "create_watermark_generator"):
+        return None
+    return strategy.create_watermark_generator
+
+
 def _extract_of(timestamp_assigner: Any) -> Callable[[Any, int], int] | None:
     """The function of (value, record timestamp) of a timestamp assigner; None: it cannot be called so."""
     if isinstance(timestamp_assigner, type):
@@ -255,11 +343,7 @@ def _extract_of(timestamp_assigner: Any) -> Callable[[Any, int], int] | None:
     extract: Any = getattr(timestamp_assigner, "extract_timestamp", timestamp_assigner)
     if not callable(extract) or inspect.isgeneratorfunction(extract):
         return None
-    try:
-        inspect.signature(extract).bind(None, 0)
-    except (TypeError, ValueError):
-        return None
-    return extract  # type: ignore[no-any-return]
+    return None if accepts(extract, 2) is False else extract
 
 
 def _unusable(timestamp_assigner: Any, where: str) -> ArgumentTypeError:

@@ -6,12 +6,13 @@ same pace in all splits.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
-from flinkish.common.arguments import result_of_each
+from flinkish.common.arguments import check_at_least, check_takes, result_of_each
 from flinkish.common.detach import all_detached, handing_over
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import (
@@ -83,6 +84,7 @@ class DataGeneratorSource(NumberedSplitSource):
                     expected=f"a whole number, at least {lowest}",
                     hint="leave it out for the default",
                 )
+        check_takes(function, ("range of indices",) if of_list else ("index",), "the generator function", _WHERE)
         self._function = function
         self._count = count
         self._type_info = type_info or Types.PICKLED_BYTE_ARRAY()
@@ -93,15 +95,10 @@ class DataGeneratorSource(NumberedSplitSource):
 
     def with_splits(self, splits: int) -> DataGeneratorSource:
         """A source of the same records in ``splits`` splits."""
-        return DataGeneratorSource(
-            self._function,
-            self._count,
-            self._type_info,
-            records_per_epoch=self._records_per_epoch,
-            splits=splits,
-            of_list=self._of_list,
-            records_per_second=self._records_per_second,
-        )
+        check_at_least(splits, 1, "splits", _WHERE, "splits are read in parallel")
+        same = copy.copy(self)
+        same._splits = splits
+        return same
 
     def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
         unlimited = super().create_enumerator(restored)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from numbers import Integral
 
+from flinkish.common.arguments import check_at_least
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.errors import ProgramError
@@ -51,7 +53,10 @@ class NumberSequenceSource(NumberedSplitSource):
 
     def with_splits(self, splits: int) -> NumberSequenceSource:
         """A source of the same sequence in ``splits`` splits."""
-        return NumberSequenceSource(self._start, self._start + self._count - 1, splits)
+        check_at_least(splits, 1, "splits", "NumberSequenceSource", "splits are read in parallel")
+        same = copy.copy(self)
+        same._splits = splits
+        return same
 
     @property
     def bounded(self) -> bool:

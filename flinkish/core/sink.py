@@ -15,7 +15,7 @@ guarantee of a sink, stated in its docstring, says what that leads to.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -131,6 +131,10 @@ class SinkWriter(ABC):  # noqa: B024 - all of it is optional
     """Turns records into committables, in the task, chained behind the operator that feeds the sink. There is one
     instance per subtask. In this base class the committables are the records themselves."""
 
+    #: the processing time of the epoch and the watermark of the records that are written, in ms; set by the engine
+    #: before `open`
+    _times: Callable[[], tuple[int, int]]
+
     def open(self, subtask: int, parallelism: int) -> None:  # noqa: B027 - optional
         """Called before the first record."""
 
@@ -154,8 +158,9 @@ class Committer(ABC):
     on_driver: bool = False
 
     @abstractmethod
-    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        """Commit all batches of committables; returns how many records became visible (0 if that was done before)."""
+    def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int | None:
+        """Commit all batches of committables; returns how many records became visible (0 if that was done before). None
+        stands for as many as there are committables."""
 
     def last_committed_epoch(self, context: CommitContext) -> int | None:
         """The last epoch of the context's sink, of all subtasks, that the destination knows to be committed; None:

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from flinkish.common.arguments import check_instance
-from flinkish.common.time import Duration, Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.errors import ArgumentValueError
 
 
@@ -125,7 +124,7 @@ class StateTtlConfig:
     class Builder:
         """Collects the settings. By default writes renew the time-to-live, and expired state is never returned."""
 
-        def __init__(self, ttl: Time) -> None:
+        def __init__(self, ttl: Time | Duration) -> None:
             self._ttl = ttl
             self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
             self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
@@ -203,7 +202,7 @@ class StateTtlConfig:
             self._is_cleanup_in_background = False
             return self
 
-        def set_ttl(self, ttl: Time) -> StateTtlConfig.Builder:
+        def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
             """Set the time to live."""
             self._ttl = ttl
             return self
@@ -224,10 +223,10 @@ class StateTtlConfig:
         update_type: StateTtlConfig.UpdateType,
         state_visibility: StateTtlConfig.StateVisibility,
         ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic,
-        ttl: Time,
+        ttl: Time | Duration,
         cleanup_strategies: StateTtlConfig.CleanupStrategies,
     ) -> None:
-        check_instance(ttl, Time, "the time to live is", "StateTtlConfig", "such as Time.hours(1)")
+        ttl = Time(milliseconds_of(ttl, "the time to live", "StateTtlConfig"))
         if ttl.to_milliseconds() <= 0:
             raise ArgumentValueError(
                 f"TTL is expected to be positive, got {ttl}",
@@ -242,7 +241,7 @@ class StateTtlConfig:
         self._cleanup_strategies = cleanup_strategies
 
     @staticmethod
-    def new_builder(ttl: Time) -> StateTtlConfig.Builder:
+    def new_builder(ttl: Time | Duration) -> StateTtlConfig.Builder:
         """A builder of configurations with this time to live."""
         return StateTtlConfig.Builder(ttl)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from flinkish.common.arguments import check_at_least, check_instance
+from flinkish.common.arguments import check_at_least, check_instance, check_methods_take
 from flinkish.common.no_effect import supply_names
-from flinkish.common.time import Duration, Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
 from flinkish.errors import ArgumentValueError, ProgramError
@@ -106,6 +106,7 @@ def _wait(
     check_instance(
         function, AsyncFunction, "the function is", where, "derive it from AsyncFunction, with async def async_invoke"
     )
+    check_methods_take(function, AsyncFunction, where)
     if not inspect.iscoroutinefunction(function.async_invoke):
         raise ProgramError(
             f"async_invoke() of {type(function).__name__} is no coroutine function",
@@ -116,6 +117,7 @@ def _wait(
     check_instance(
         strategy, AsyncRetryStrategy, "the retry strategy is", where, "AsyncRetryStrategy.fixed_delay(...) makes one"
     )
+    check_methods_take(strategy, AsyncRetryStrategy, where)
     if strategy.get_retry_predicate() is None:
         raise ProgramError(
             f"the retry predicate of {type(strategy).__name__} is None",
@@ -124,7 +126,7 @@ def _wait(
             hint="get_retry_predicate() says which results and exceptions are worth another call",
         )
     check_at_least(capacity, 1, "the capacity", where, "it is the number of calls that run at the same time", "records")
-    timeout_ms = _milliseconds(timeout, where)
+    timeout_ms = milliseconds_of(timeout, "the timeout", where)
     if strategy is not NO_RETRY_STRATEGY and timeout_ms <= 0:
         raise ArgumentValueError(
             "a retry strategy without a timeout",
@@ -137,10 +139,3 @@ def _wait(
         lambda converter: AsyncWaitFactory(function, ordered, timeout_ms, capacity, strategy, converter),
         output_type,
     )
-
-
-def _milliseconds(timeout: Time | Duration, where: str) -> int:
-    if isinstance(timeout, Time):
-        return timeout.to_milliseconds()
-    check_instance(timeout, (Time, Duration), "the timeout is", where, "such as Time.seconds(10)")
-    return timeout.to_millis()

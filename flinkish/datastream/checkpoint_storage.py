@@ -6,6 +6,7 @@ Rule upheld here: a checkpoint is a Delta table, in the job directory or in the 
 from __future__ import annotations
 
 from flinkish.common.no_effect import no_java_object
+from flinkish.common.storage import shown_path
 from flinkish.errors import ArgumentValueError
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
@@ -35,8 +36,8 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
 
     def get_checkpoint_path(self) -> str | None:
-        """The directory for checkpoints that was given; None: the job directory."""
-        return self._checkpoint_path
+        """The directory for checkpoints that was given, as Flink shows it; None: the job directory."""
+        return None if self._checkpoint_path is None else shown_path(self._checkpoint_path)
 
     def get_max_state_size(self) -> int:
         """The size in bytes that was given, or Flink's default of 5 MiB. It has no effect: state of any size can be
@@ -94,8 +95,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         self._write_buffer_size = write_buffer_size
 
     def get_checkpoint_path(self) -> str:
-        """The directory for checkpoints that was given."""
-        return self._checkpoint_path
+        """The directory for checkpoints that was given, as Flink shows it."""
+        return shown_path(self._checkpoint_path)
 
     def get_savepoint_path(self) -> str | None:
         """Always None: ``execution.checkpointing.savepoint-dir`` says where savepoints go."""

@@ -56,6 +56,7 @@ class Program:
         """
         self._count += 1
         taps = [list(taps) for taps in inputs]
+        settings.setdefault("added_at", error_display.line_of_program())
         node = StreamNode(self._count, name, factory, output_type, taps, **settings)
         # as in Flink, a source that no operator reads is not part of the job; any other operator is, with its inputs
         if node.source is None:

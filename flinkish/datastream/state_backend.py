@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum
 
 from flinkish.common.no_effect import no_java_object, warn_without_effect
+from flinkish.common.storage import shown_on_this_machine
 from flinkish.datastream.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
 
@@ -89,8 +90,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._db_storage_paths = list(paths)
 
     def get_db_storage_paths(self) -> list[str]:
-        """The paths that were set; [] if none were."""
-        return list(self._db_storage_paths)
+        """The paths that were set, on the local file system, as Flink shows them; [] if none were."""
+        return list(map(shown_on_this_machine, self._db_storage_paths))
 
     def is_incremental_checkpoints_enabled(self) -> bool:
         """Whether the backend was made with ``enable_incremental_checkpointing`` True."""

@@ -214,9 +214,10 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return self._submit(job_name)
 
     def get_execution_plan(self) -> str:
-        """The plan of the program so far in Flink's JSON form. The program is not changed."""
+        """The plan of the program so far in Flink's JSON form, with the operators that PyFlink puts behind ``key_by``.
+        The program is not changed."""
         self._program.is_explained = True
-        return plan_json(self._checked_graph())
+        return plan_json(self._checked_graph(), of_pyflink=True)
 
     def explain(self) -> str:
         """The plan of the program so far as a table for people. The program is not changed. Not in PyFlink."""

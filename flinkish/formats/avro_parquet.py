@@ -11,6 +11,7 @@ import io
 import uuid
 from collections.abc import Callable, Iterable
 from functools import cached_property, partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
@@ -48,8 +49,9 @@ class AvroColumns:
         parsed = schema._schema
         if not isinstance(parsed, dict) or parsed.get("type") != "record":
             raise _refused(parsed, "is no record")
-        self.names = tuple(field["name"] for field in parsed["fields"])
-        _ = self._fields
+        self.names = tuple(name for name, column, _, _ in self._fields if column is not None)
+        if not self.names:
+            raise _refused(parsed, "has no column")
 
     def __getstate__(self) -> AvroSchema:
         return self.schema
@@ -66,7 +68,7 @@ class AvroColumns:
         """The Arrow schema of the columns, with the Avro schema in its metadata."""
         import pyarrow as pa
 
-        columns = [_field(name, arrow) for name, arrow, _, _ in self._fields]
+        columns = [_field(name, arrow) for name, arrow, _, _ in self._fields if arrow is not None]
         return pa.schema(columns, {SCHEMA_KEY: str(self.schema).encode()})
 
     def to_columns(self, records: Iterable[Any], where: str) -> pyarrow.Table:
@@ -86,7 +88,7 @@ class AvroColumns:
                 fastavro.schemaless_writer(stream, parsed, record)
                 stream.seek(0)
                 whole = fastavro.schemaless_reader(stream, parsed, None)
-                rows.append({name: write(whole[name]) for name, _, write, _ in self._fields})
+                rows.append({name: write(whole[name]) for name, column, write, _ in self._fields if column is not None})
             except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
                 raise misfit(record, self.schema, error, where) from None
         return pa.Table.from_pylist(rows, schema=self.arrow)
@@ -99,7 +101,13 @@ class AvroColumns:
             TypeMismatchError: a column cannot be read as the type that the schema has.
         """
         columns = []
-        for (name, wanted, _, read), column in zip(self._fields, batch.columns, strict=True):
+        remaining = iter(batch.columns)
+        for name, wanted, _, read in self._fields:
+            if wanted is None:
+                # fields of type null have no column
+                columns.append(repeat(None, batch.num_rows))
+                continue
+            column = next(remaining)
             try:
                 convert = lossless(column.type, wanted.type)
                 values = (column if convert is None else convert(column)).to_pylist()
@@ -107,13 +115,54 @@ class AvroColumns:
                 expected = "columns of the types of the Avro schema"
                 raise unreadable(name, column.type, wanted.type, error, where, expected) from None
             columns.append(map(read, values))
-        names = self.names
+        names = [name for name, *_ in self._fields]
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _record_fields(parsed: Any, named: dict[str, Any], inside: tuple[str, ...]) -> list[Any]:
+    """The fields of a record with their columns. A field of type null has none (its column is None), as in
+    parquet-avro."""
     named[parsed["name"]] = parsed
-    return [(field["name"], *_column(field["type"], named, (*inside, parsed["name"]))) for field in parsed["fields"]]
+    return [
+        (field["name"], None, _same, _same)
+        if _is_null(field["type"])
+        else (field["name"], *_column(field["type"], named, (*inside, parsed["name"])))
+        for field in parsed["fields"]
+    ]
+
+
+def _is_null(schema: Any) -> bool:
+    """Whether None is the only value of a type."""
+    return all(map(_is_null, schema)) if isinstance(schema, list) else schema in ("null", {"type": "null"})
+
+
+def _union(
+    branches: list[Any], optional: bool, named: dict[str, Any], inside: tuple[str, ...]
+) -> tuple[Any, _Convert, _Convert]:
+    """The column of a union of several types besides null: a struct with a field for each type, of which one is set, in
+    the layout of parquet-avro."""
+    import pyarrow as pa
+
+    columns = [_column(branch, named, inside) for branch in branches]
+    fields = [pa.field(f"member{place}", column.type) for place, (column, _, _) in enumerate(columns)]
+    fastavro = fastavro_package()
+    fits = fastavro.validation.validate
+    schemas = [fastavro.parse_schema(_standalone(branch, named, set())) for branch in branches]
+
+    def write(value: Any) -> dict[str, Any]:
+        places = [place for place, schema in enumerate(schemas) if fits(value, schema, raise_errors=False)]
+        if isinstance(value, dict):
+            # of several records that it fits, that whose fields it has
+            places.sort(key=lambda place: len(_fields_of(schemas[place])) != len(value))
+        if not places:
+            raise ValueError(f"{value!r:.200} is of none of the types of the union")
+        return {f"member{places[0]}": columns[places[0]][1](value)}
+
+    def read(value: dict[str, Any]) -> Any:
+        members = (value[f"member{place}"] for place in range(len(columns)))
+        return next((columns[place][2](member) for place, member in enumerate(members) if member is not None), None)
+
+    return pa.field("", pa.struct(fields), optional), _optional(write), _optional(read)
 
 
 def _same(value: Any) -> Any:
@@ -126,9 +175,11 @@ def _column(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> tupl
     import pyarrow as pa
 
     if isinstance(schema, list):
-        others = [branch for branch in schema if branch not in ("null", {"type": "null"})]
-        if len(others) != 1:
-            raise _refused(schema, "is a union of several types")
+        others = [branch for branch in schema if not _is_null(branch)]
+        if not others:
+            raise _refused(schema, "has no column")
+        if len(others) > 1:
+            return _union(others, len(others) < len(schema), named, inside)
         (inner, write, read) = _column(others[0], named, inside)
         return pa.field("", inner.type, len(others) < len(schema) or inner.nullable), _optional(write), _optional(read)
     if isinstance(schema, str):
@@ -144,7 +195,9 @@ def _column(schema: Any, named: dict[str, Any], inside: tuple[str, ...]) -> tupl
         named[schema["name"]] = schema
     if kind in ("record", "error"):
         fields = _record_fields(schema, named, inside)
-        struct = pa.struct([_field(name, arrow) for name, arrow, _, _ in fields])
+        struct = pa.struct([_field(name, arrow) for name, arrow, _, _ in fields if arrow is not None])
+        if not struct.num_fields:
+            raise _refused(schema, "has no column")
         return _required(struct), _each_field(fields, 2), _each_field(fields, 3)
     if kind == "array":
         inner, write, read = _column(schema["items"], named, inside)
@@ -213,20 +266,41 @@ def _field(name: str, described: Any) -> Any:
     return described.with_name(name)
 
 
+def _standalone(schema: Any, named: dict[str, Any], defined: set[str]) -> Any:
+    """A part of a schema with the definitions of the names that it refers to."""
+    if isinstance(schema, list):
+        return [_standalone(branch, named, defined) for branch in schema]
+    if isinstance(schema, str):
+        return _standalone(named[schema], named, defined) if schema in named and schema not in defined else schema
+    defined.add(schema.get("name", ""))
+    parts = {key: schema[key] for key in schema if not key.startswith("__")}
+    for key in ("type", "items", "values"):
+        if not isinstance(parts.get(key, ""), str) or key != "type" and key in parts:
+            parts[key] = _standalone(parts[key], named, defined)
+    if "fields" in parts:
+        fields = [{**field, "type": _standalone(field["type"], named, defined)} for field in parts["fields"]]
+        parts["fields"] = fields
+    return parts
+
+
+def _fields_of(schema: Any) -> Any:
+    return schema.get("fields", ()) if isinstance(schema, dict) else ()
+
+
 def _optional(convert: _Convert) -> _Convert:
     return lambda value: None if value is None else convert(value)
 
 
 def _each_field(fields: list[Any], which: int) -> _Convert:
     converts = [(entry[0], entry[which]) for entry in fields]
-    return lambda value: {name: convert(value[name]) for name, convert in converts}
+    return lambda value: {name: convert(value.get(name)) for name, convert in converts}
 
 
 def _refused(schema: Any, why: str) -> ProgramError:
     return ProgramError(
         f"the Avro schema {str(schema)[:200]} {why}",
         where="formats.parquet",
-        expected="a record of types with columns in Parquet: no unions but with null, no types that hold themselves",
+        expected="a record of types with columns in Parquet: no types that hold themselves",
         hint="AvroBulkWriters and AvroInputFormat take any schema",
     )
 

@@ -71,11 +71,11 @@ class CsvRowDeserializationSchema(DeserializationSchema):
         ]
         self._split = self._dialect.splitter(self._how.strict)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._dialect, self._how, self._array_delimiters)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_fields", "_split")}
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._dialect, self._how, self._array_delimiters = state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._compile()
 
     def get_produced_type(self) -> TypeInformation:
@@ -252,11 +252,11 @@ class CsvRowSerializationSchema(SerializationSchema):
             for item, dialect in zip(self._type_info.get_field_types(), dialects, strict=True)
         ]
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info, self._dialect, self._array_delimiters, self._in_file)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_writers"}
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self._type_info, self._dialect, self._array_delimiters, self._in_file = state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._compile()
 
     @property
@@ -265,7 +265,7 @@ class CsvRowSerializationSchema(SerializationSchema):
         return (self._dialect.line(self._type_info.get_field_names()) + self._dialect.line_delimiter).encode()
 
     def serialize(self, value: Any) -> bytes | None:
-        return self.serialize_batch([value])[0]
+        return CsvRowSerializationSchema.serialize_batch(self, [value])[0]
 
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
         convert = self._type_info.batch_converter("CsvRowSerializationSchema")

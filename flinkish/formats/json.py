@@ -56,9 +56,13 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         self._how = how
         self._rows = _fastest_rows(type_info, how)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        # decoders are C objects and readers closures: neither can be pickled, so a worker makes its own
-        return (type(self), (self._type_info, self._how))
+    def __getstate__(self) -> dict[str, Any]:
+        # a worker makes its own readers, which are C objects and closures
+        return {name: value for name, value in vars(self).items() if name != "_rows"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._rows = _fastest_rows(self._type_info, self._how)
 
     @staticmethod
     def builder() -> JsonRowDeserializationSchema.Builder:
@@ -68,7 +72,7 @@ class JsonRowDeserializationSchema(DeserializationSchema):
         return self._type_info
 
     def deserialize(self, message: bytes | None) -> Any:
-        return self.deserialize_batch([message])[0]
+        return self._rows.read([message])[0]
 
     def deserialize_batch(self, messages: list[bytes | None]) -> list[Any]:
         return self._rows.read(messages)
@@ -154,11 +158,11 @@ class JsonRowSerializationSchema(SerializationSchema):
         self._type_info = type_info
         self._write = json_writer(type_info)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return (self._type_info,)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_write"}
 
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        (self._type_info,) = state
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
         self._write = json_writer(self._type_info)
 
     @staticmethod
@@ -166,13 +170,12 @@ class JsonRowSerializationSchema(SerializationSchema):
         return JsonRowSerializationSchema.Builder()
 
     def serialize(self, value: Any) -> bytes | None:
-        return self.serialize_batch([value])[0]
+        return JsonRowSerializationSchema.serialize_batch(self, [value])[0]
 
     def serialize_batch(self, values: list[Any]) -> list[bytes | None]:
-        convert = self._type_info.batch_converter("JsonRowSerializationSchema")
+        convert, write = self._type_info.batch_converter("JsonRowSerializationSchema"), self._write
         rows = values if convert is None else convert(values)
         check_inserts_only(values, "JsonRowSerializationSchema")
-        write = self._write
         # half of a surrogate pair has no UTF-8: the handler's form of it, \ud83d, is JSON's too
         return [write(row).encode("utf-8", "backslashreplace") for row in rows]
 

@@ -246,6 +246,7 @@ class JobGraphGenerator:
             edges=tuple(self._edge(edge) for edge in outside),
             sink=self._sink_ids.get(node.id),
             uid_given=node.has_own_uid,
+            added_at=node.added_at,
         )
 
     def _is_head(self, node: StreamNode) -> bool:

@@ -73,6 +73,8 @@ class StreamNode:
     side_types: dict[str, TypeInformation] = field(default_factory=dict)
     #: whether Flink runs this operator inside the source operator, so that it is always chained to the source
     part_of_source: bool = False
+    #: the line of the program that has added the operator, as a traceback shows it; "" if there is none
+    added_at: str = ""
 
     @property
     def keyed(self) -> bool:

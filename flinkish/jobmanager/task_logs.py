@@ -9,7 +9,7 @@ from flinkish.errors import FlinkishError, indented
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.task_log import log_in_driver
+from flinkish.runtime.task_log import OF_PROGRAM, LogLine, log_in_driver
 from flinkish.runtime.task_progress import EpochProgress, TaskProgress
 
 _JOB_LOG = logging.getLogger("flinkish.JobMaster")
@@ -21,11 +21,21 @@ class TaskLogs(JobObserver):
 
     def __init__(self, job: JobDescriptor) -> None:
         self._job = job
+        #: what the tasks have warned the author of the program of
+        self._warned: set[str] = set()
 
     def epoch_done(self, report: EpochReport) -> None:
-        """Log the lines of all tasks of the epoch."""
+        """Log the lines of all tasks of the epoch; of the engine's warnings each only once."""
         for task in report.tasks:
-            log_in_driver(task.log, self._job.vertex(task.vertex).task_name(task.subtask), report.epoch)
+            name = self._job.vertex(task.vertex).task_name(task.subtask)
+            log_in_driver(filter(self._is_new, task.log), name, report.epoch)
+
+    def _is_new(self, line: LogLine) -> bool:
+        if line[2] != OF_PROGRAM:
+            return True
+        known = line[3] in self._warned
+        self._warned.add(line[3])
+        return not known
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """Log the lines of the failed task; those of the other tasks of that epoch are in the executors' logs."""

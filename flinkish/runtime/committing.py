@@ -6,13 +6,16 @@ whose outcome is unknown, is repeated with the same content.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from flinkish.common.arguments import abbreviated, check_made
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
-from flinkish.core.sink import CommitContext, DataFrameSink, WriterSink, ahead_of
-from flinkish.errors import failures_of_user_code
+from flinkish.core.sink import CommitContext, Committer, DataFrameSink, WriterSink, ahead_of
+from flinkish.errors import TypeMismatchError, failures_of_user_code
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
@@ -21,6 +24,8 @@ from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+
+_log = logging.getLogger("flinkish.Committer")
 
 _fence_of_commits = FenceOfEpochs()
 
@@ -61,8 +66,8 @@ class EpochCommit:
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=subtask, epoch=self.epoch)
         _fence_of_commits.check(self.fence, self.job.job_id, self.job.attempt, self.epoch)
         try:
-            records = sink.sink.create_committer().commit(
-                batches_in_order(buffers, self.files, self.job.classes), context
+            records = _committed(
+                committer_of(sink.sink), batches_in_order(buffers, self.files, self.job.classes), context
             )
         except failures_of_user_code() as error:
             raise commit_failure(error, f"sink '{sink.name}' ({subtask + 1}/{sink.parallelism})", self.epoch) from error
@@ -92,6 +97,44 @@ class EpochCommit:
         )
 
 
+def committer_of(sink: WriterSink) -> Committer:
+    """A new committer of a sink.
+
+    Raises:
+        TypeMismatchError: the sink has made something else.
+    """
+    committer = sink.create_committer()
+    check_made(committer, Committer, sink, "create_committer")
+    return committer
+
+
+def _committed(committer: Committer, batches: Iterator[list[Any]], context: CommitContext) -> int:
+    """The number of records that a committer has made visible. When it has returned, they are: so whatever it returns
+    is no failure of the epoch, and without a number all that it has taken counts."""
+    taken = 0
+
+    def taking() -> Iterator[list[Any]]:
+        nonlocal taken
+        for batch in batches:
+            taken += len(batch)
+            yield batch
+
+    # __index__: whole numbers, numpy's included
+    returned: Any = committer.commit(taking(), context)
+    if hasattr(returned, "__index__"):
+        return int(returned)
+    if returned is not None:
+        _log.warning(
+            "commit() of %s returned %s [sink '%s']; expected the number of records; the %d committables that it has "
+            "taken count instead",
+            type(committer).__name__,
+            abbreviated(returned),
+            context.sink_name,
+            taken,
+        )
+    return taken
+
+
 def commit_of(
     job: JobDescriptor, prepared: PreparedEpoch, fence: Fence = NO_FENCE, files: EpochFiles | None = None
 ) -> EpochCommit:
@@ -111,9 +154,9 @@ def check_sinks(job: JobDescriptor, last_epoch: int, session: Any = None) -> Non
         context = EpochCommit(job, last_epoch + 1, 0, False).context(sink, 0)
         found = None
         if isinstance(sink.sink, WriterSink):
-            found = sink.sink.create_committer().last_committed_epoch(context)
+            found = _asked(sink, context, partial(_last_of_committer, sink.sink))
         elif isinstance(sink.sink, DataFrameSink):
-            found = sink.sink.last_committed_epoch(session, context)
+            found = _asked(sink, context, partial(sink.sink.last_committed_epoch, session))
         if found is not None and found > last_epoch:
             raise ahead_of(context, found)
 
@@ -125,6 +168,30 @@ COMMIT_HINT = (
 )
 
 
+def _last_of_committer(sink: WriterSink, context: CommitContext) -> int | None:
+    return committer_of(sink).last_committed_epoch(context)
+
+
+def _asked(sink: SinkDescriptor, context: CommitContext, last_committed: Callable[[CommitContext], Any]) -> int | None:
+    """What a sink says of its last committed epoch.
+
+    Raises:
+        UserCodeError: it has raised an error.
+        TypeMismatchError: it is no number.
+    """
+    try:
+        found = last_committed(context)
+    except failures_of_user_code() as error:
+        raise describe_failure(error, f"sink '{sink.name}'", context.epoch) from error
+    if found is not None and not hasattr(found, "__index__"):
+        raise TypeMismatchError(
+            f"last_committed_epoch() returned {abbreviated(found)}",
+            where=f"sink '{sink.name}' (uid {sink.uid})",
+            expected="the number of an epoch, or None",
+        )
+    return found  # type: ignore[no-any-return]
+
+
 def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:
     """The typed error for an error that a sink has raised in its commit."""
     return describe_failure(error, where, epoch, COMMIT_HINT)
@@ -132,7 +199,7 @@ def commit_failure(error: BaseException, where: str, epoch: int) -> Exception:
 
 def commits_on_driver(sink: SinkDescriptor) -> bool:
     """Whether the committer of a sink runs in the driver, so that its committables must be brought there."""
-    return isinstance(sink.sink, WriterSink) and sink.sink.create_committer().on_driver
+    return isinstance(sink.sink, WriterSink) and committer_of(sink.sink).on_driver
 
 
 def batches_in_order(

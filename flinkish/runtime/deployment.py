@@ -72,6 +72,10 @@ class OperatorDescriptor:
     sink: int | None = None
     #: whether the user chose the uid
     uid_given: bool = False
+    #: the line of the program that has added the operator, as a traceback shows it
+    added_at: str = field(default="", compare=False, repr=False)
+    #: the warnings that were given of the operator in this process
+    warnings: set[str] = field(default_factory=set, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+from flinkish.common.arguments import inherits
 from flinkish.core.source import SplitSource
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, REPORT_VERTEX, JobDescriptor, is_sink_vertex
@@ -205,7 +206,7 @@ class Acknowledgements:
         self._listening = {
             one.uid: one.source
             for one in coordinated_sources(job)
-            if type(one.source).acknowledge is not SplitSource.acknowledge
+            if not inherits(one.source, SplitSource, "acknowledge")
         }
         #: source uid -> split -> the position that the source must be told of
         self._moved: dict[str, dict[str, int]] = {uid: {} for uid in self._listening}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ from types import TracebackType
 from typing import Any
 
 from flinkish import errors
-from flinkish.common.arguments import abbreviated
+from flinkish.common.arguments import abbreviated, kind_of, name_of, place_of
+from flinkish.core.functions import Function
 from flinkish.errors import (
     MAX_TRACEBACK,
     ArgumentTypeError,
@@ -52,8 +54,11 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
         error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = "; ".join(part for part in (error.where, where) if part)
         return error
-    trace = user_traceback(error)
-    if isinstance(error, FlinkishError):
+    trace = user_traceback(error) if any(map(_is_foreign, frames)) else _without_frames(error, frames)
+    wrong = _not_iterable(error, frames)
+    if wrong:
+        raised = UserCodeError(wrong, user_traceback=trace, where=where, expected=_ITERABLE, hint=hint)
+    elif isinstance(error, FlinkishError):
         raised = UserCodeError(
             f"{type(error).__name__} in user code: {error.what}",
             user_traceback=trace,
@@ -66,7 +71,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
             f"{type(error).__name__} in user code: {message_of(error)}",
             user_traceback=trace,
             where=where,
-            expected=_expected(error),
+            expected=_ITERABLE if _is_about_iterables(error) and not _is_foreign(frames[-1]) else "",
             hint=hint,
         )
     raised.task, raised.epoch, raised.log = task, epoch, take_current()
@@ -75,13 +80,51 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
     return raised
 
 
-def _expected(error: BaseException) -> str:
-    """What user code should have returned, if the engine has failed to iterate over its result; else ""."""
-    not_iterable = isinstance(error, TypeError) and message_of(error).endswith("object is not iterable")
-    innermost = traceback.extract_tb(error.__traceback__)[-1:]
-    if not_iterable and innermost and innermost[0].filename.startswith(OWN_ROOT):
-        return "an iterable, such as a list, or results that are yielded"
-    return ""
+#: What functions of several results return.
+_ITERABLE = "an iterable, such as a list, or results that are yielded"
+
+
+def _is_about_iterables(error: BaseException) -> bool:
+    return isinstance(error, TypeError) and message_of(error).endswith("object is not iterable")
+
+
+def _not_iterable(error: BaseException, frames: list[tuple[str, dict[str, Any]]]) -> str:
+    """The beginning of the message for a function whose result the engine has failed to iterate over; else "". The
+    loops over results of user code call these ``iterable``."""
+    file, variables = frames[-1] if frames else ("", {})
+    if not _is_about_iterables(error) or not file.startswith(OWN_ROOT) or "iterable" not in variables:
+        return ""
+    result = variables["iterable"]
+    return f"the function {_function_in(frames)}returned {abbreviated(result)}, {kind_of(result)}"
+
+
+def _function_in(frames: list[tuple[str, dict[str, Any]]]) -> str:
+    """The function of user code of the innermost operator, as messages name it; "" if it has none or several."""
+    operator = next(filter(None, (operator_of(variables) for _, variables in reversed(frames))), None)
+    function = getattr(operator, "function", None)
+    return "" if function is None else f"{name_of(function)} "
+
+
+def _is_foreign(frame: tuple[str, dict[str, Any]]) -> bool:
+    return not frame[0].startswith(OWN_ROOT)
+
+
+#: How Python says that a function was called with other arguments than it takes.
+_ARITY = re.compile(r"\(\) (takes|missing|got an unexpected)|takes (no|exactly|at (most|least)|\d+)|is not callable$")
+
+
+def _without_frames(error: BaseException, frames: list[tuple[str, dict[str, Any]]]) -> str:
+    """The traceback of an error that no frame of user code has: the line of the program that has added the operator
+    stands for them, if it was its function that could not be called, that has no frames since it is written in C, or
+    that has returned something else. Otherwise the engine may be at fault, and its own frames are shown."""
+    operator = next(filter(None, (operator_of(variables) for _, variables in reversed(frames))), None)
+    calls = [] if operator is None else [operator.function] if hasattr(operator, "function") else []
+    no_frames = any(not place_of(call) and not isinstance(call, Function) for call in calls)
+    of_function = isinstance(error, TypeError) and (_ARITY.search(message_of(error)) or _not_iterable(error, frames))
+    if operator is None or not (of_function or no_frames):
+        return user_traceback(error)
+    said = indented(shortened("".join(traceback.format_exception_only(type(error), error)).rstrip("\n")))
+    return f"Traceback (most recent call last):\n{operator.context.added_at}{said}\n"
 
 
 def _frames(tb: TracebackType | None) -> list[tuple[str, dict[str, Any]]]:

@@ -103,6 +103,10 @@ class OperatorContext:
     accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
+    #: the line of the program that has added the operator, as a traceback shows it; "" if it is not known
+    added_at: str = ""
+    #: the warnings that were given of the operator in this process
+    warnings: set[str] = field(default_factory=set)
 
     def exact_counter(self, name: str) -> ExactCounter:
         """A counter metric of the operator whose total stays exact across failures and restarts."""

@@ -33,6 +33,7 @@ from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.steps import Records, WatermarkStep
+from flinkish.runtime.task_log import warn_of_program
 
 #: What a source task keeps of a split between epochs: operator uid -> the value of `StreamOperator.save_split`, and the
 #: watermark that the operator's consumers have seen.
@@ -61,10 +62,17 @@ class _Interim:
 
 
 class ChainOutput:
-    """The output of one operator of a chain; ``interim`` is common to all outputs of the chain."""
+    """The output of one operator of a chain, which ``where`` names in warnings.
 
-    def __init__(self, interim: _Interim | None = None) -> None:
+    Args:
+        interim: common to all outputs of the chain.
+        said: the warnings that were given already.
+    """
+
+    def __init__(self, interim: _Interim | None = None, where: str = "", said: set[str] | None = None) -> None:
         self._interim = interim or _Interim()
+        self._where = where
+        self._said = set[str]() if said is None else said
         self._children: list[StreamOperator] = []
         self._writers: list[RecordWriter] = []
         self._main: list[Collect] = []
@@ -99,10 +107,16 @@ class ChainOutput:
             _deliver(self._main, values, timestamps)
 
     def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Emit a batch to a side output; it is dropped if nothing consumes that tag."""
+        """Emit a batch to a side output; it is dropped, with a warning, if nothing consumes that tag."""
         targets = self._sides.get(tag_id)
         if targets and values:
             _deliver(targets, values, timestamps)
+        elif values:
+            warn_of_program(
+                f"what {self._where} emits to the side output {tag_id!r} is dropped, since nothing reads it; call "
+                f"get_side_output(OutputTag({tag_id!r})) on its stream",
+                self._said,
+            )
 
     @property
     def has_sides(self) -> bool:
@@ -145,8 +159,10 @@ class ChainOutput:
 class _HeardOutput(ChainOutput):
     """An output that reports all that is emitted to a listener. The listener gets its own copies of the lists."""
 
-    def __init__(self, interim: _Interim, listener: OperatorListener, uid: str, subtask: int) -> None:
-        super().__init__(interim)
+    def __init__(
+        self, interim: _Interim, where: str, said: set[str], listener: OperatorListener, uid: str, subtask: int
+    ) -> None:
+        super().__init__(interim, where, said)
         self._listener = listener
         self._uid = uid
         self._subtask = subtask
@@ -211,8 +227,9 @@ class OperatorChain:
         self.operators = [self._let_misfits_pass(index, factories).create() for index in range(len(factories))]
         interim = _Interim()
         self.outputs = [
-            ChainOutput(interim) if listener is None else _HeardOutput(interim, listener, descriptor.uid, subtask)
+            ChainOutput(*told) if listener is None else _HeardOutput(*told, listener, descriptor.uid, subtask)
             for descriptor in vertex.operators
+            for told in [(interim, f"operator '{descriptor.name}' (uid {descriptor.uid})", descriptor.warnings)]
         ]
         self.states = {descriptor.uid: OperatorState() for descriptor in vertex.operators}
         self.metrics = {descriptor.uid: TaskMetricGroup() for descriptor in vertex.operators}
@@ -343,6 +360,8 @@ class OperatorChain:
             cached_files=settings.cached_files,
             accumulators=self.accumulators.operators[descriptor.uid],
             configuration=settings.configuration,
+            added_at=descriptor.added_at,
+            warnings=descriptor.warnings,
         )
 
     def _key_selectors(self, subtask: int) -> tuple[Callable[[Any], Any], ...]:

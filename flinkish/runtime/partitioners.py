@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from flinkish.common.arguments import abbreviated, name_of
 from flinkish.errors import InvalidKeyError, ProgramError
 from flinkish.runtime.key_groups import KeyCache, unhashable_key
 from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.typed_keys import Repetition, selected
+from flinkish.runtime.typed_keys import Repetition, plain_selector, selected
 
 
 class Bucket:
@@ -290,6 +291,7 @@ class KeyGroupSpread:
 def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any], where: str) -> Exception:
     """The error to raise for one that has occurred while key groups were computed: the selector's own error as it is,
     or a typed error for a value that cannot be a key."""
+    where = f"{where}, key selector {name_of(plain_selector(selector))}"
     if isinstance(error, InvalidKeyError):
         return InvalidKeyError(error.what, where=where, expected=error.expected, hint=error.hint)
     if not isinstance(error, (TypeError, ValueError)):
@@ -317,13 +319,14 @@ class CustomPartitioner(Partitioner):
     def bind(self, sender: Sender) -> Spread:
         def spread(values: list[Any], timestamps: list[int] | None, buckets: list[Bucket]) -> None:
             count = sender.target_parallelism
-            targets = [self.partition(key, count) for key in [self.key_selector(value) for value in values]]
+            keys = selected(self.key_selector, values, sender.where)
+            targets = [self.partition(key, count) for key in keys]
             for target in targets:
                 # __index__: whole numbers, numpy's included
                 if not hasattr(target, "__index__") or not 0 <= target < count:
                     raise ProgramError(
-                        f"the partitioner returned {target!r}",
-                        where=sender.where,
+                        f"the partitioner returned {abbreviated(target)}",
+                        where=f"{sender.where}, partitioner {name_of(self.partition)}",
                         expected=f"a number from 0 to {count - 1}",
                         hint="take it modulo the number of subtasks, which is the second argument",
                     )

@@ -16,9 +16,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from flinkish.common.arguments import abbreviated, check_made, kind_of
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.errors import message_of
+from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator_chain import SplitState
@@ -119,7 +120,9 @@ class SourceTask(Task):
             if self._reader is None:
                 own = self.vertex.own_source(self.job.settings.share_functions)
                 assert isinstance(own, SplitSource)
-                self._reader = own.create_reader()
+                reader = own.create_reader()
+                check_made(reader, SplitReader, own, "create_reader")
+                self._reader = reader
                 self._reader.max_record_bytes = self.job.settings.source_max_record_bytes
                 self._reader.with_timestamps = self._with_timestamps
             size = self.job.settings.source_batch_size
@@ -327,19 +330,43 @@ def _without_generator(value: Any) -> Any:
 def one_after_the_other(reader: SplitReader, ranges: Iterable[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
     """Read each range as a whole, in the order of the ranges."""
     for wanted in ranges:
-        for records in reader.read(wanted, batch_size):
+        for records in _reading(reader, wanted, batch_size):
             yield _split_batch(wanted, records)
         yield SplitBatch(wanted.split.id, [], None, wanted.ends)
 
 
+def _reading(reader: SplitReader, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+    """The batches of a range.
+
+    Raises:
+        TypeMismatchError: the reader gave something else.
+    """
+    batches: Any = reader.read(wanted, batch_size)
+    if not isinstance(batches, Iterable):
+        check_made(batches, Iterable, reader, "read")
+    return iter(batches)
+
+
 def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
+    if not isinstance(records, SplitRecords) and not all(hasattr(records, name) for name in SplitRecords._fields):
+        raise TypeMismatchError(
+            f"read() of a SplitReader gave {abbreviated(records)}, {kind_of(records)}",
+            where=f"split {wanted.split.id}",
+            expected="batches: yield SplitRecords(values, timestamps or None)",
+        )
+    if records.timestamps is not None and len(records.timestamps) != len(records.values):
+        raise TypeMismatchError(
+            f"read() of a SplitReader gave {len(records.values)} records and {len(records.timestamps)} timestamps",
+            where=f"split {wanted.split.id}",
+            expected="a timestamp for each record, or None for all",
+        )
     return SplitBatch(wanted.split.id, records.values, records.timestamps, watermark_ms=records.watermark_ms)
 
 
 def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:
     """Read the ranges in turns: the next batch comes from the range whose newest timestamp so far is the lowest, and
     among equals, or if records have no timestamps, from the one that has given the fewest records."""
-    readers = [reader.read(wanted, batch_size) for wanted in ranges]
+    readers = [_reading(reader, wanted, batch_size) for wanted in ranges]
     turns = [(MIN_TIMESTAMP_MS, 0, place) for place in range(len(ranges))]
     while turns:
         time_ms, given, place = heapq.heappop(turns)

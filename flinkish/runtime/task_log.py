@@ -27,6 +27,9 @@ MAX_CHARACTERS = 256 * 1024
 #: The root of the engine's own loggers, whose lines stay in the process that logs them.
 _OWN = "flinkish"
 
+#: The logger of `warn_of_program`.
+OF_PROGRAM = f"{_OWN}.Program"
+
 
 class TaskLog:
     """Collects the lines that the functions of one task log, until they are taken."""
@@ -61,6 +64,20 @@ _current: ContextVar[TaskLog | None] = ContextVar("flinkish_task_log", default=N
 def enter(log: TaskLog | None) -> None:
     """Attribute the lines that are logged from now on to the task of this log; None means to no task."""
     _current.set(log)
+
+
+def warn_of_program(text: str, said: set[str]) -> None:
+    """Warn the author of the program of something that the running operator has found, unless it is among what was
+    ``said`` already. From a worker the line travels to the driver, which logs it once, whichever workers find the
+    same."""
+    if text in said:
+        return
+    said.add(text)
+    log = _current.get()
+    if log is not None and _is_forwarded():
+        log.add((time.time(), logging.WARNING, OF_PROGRAM, redact(escaped(text))))
+    else:
+        logging.getLogger(OF_PROGRAM).warning("%s", text)
 
 
 def take_current() -> tuple[LogLine, ...]:
@@ -107,9 +124,12 @@ def _text(record: logging.LogRecord) -> str:
 
 def forward_to_driver(also_here: bool) -> None:
     """Collect by task what functions log in this worker. Repeated calls have no effect."""
-    root = logging.getLogger()
-    if not any(isinstance(handler, TaskLogHandler) for handler in root.handlers):
-        root.addHandler(TaskLogHandler(also_here))
+    if not _is_forwarded():
+        logging.getLogger().addHandler(TaskLogHandler(also_here))
+
+
+def _is_forwarded() -> bool:
+    return any(isinstance(handler, TaskLogHandler) for handler in logging.getLogger().handlers)
 
 
 def log_in_driver(lines: Iterable[LogLine], task: str, epoch: int | None) -> None:

@@ -428,18 +428,20 @@ class TaskManager:
         end of the whole source, even if this subtask has ended before."""
         descriptor = self.job.vertex(vertex)
         subtask %= descriptor.parallelism
-        task = self._take_source(descriptor, subtask, stamp, drain)
+        task: SourceTask | None = None
         try:
+            task = self._take_source(descriptor, subtask, stamp, drain)
             with self._output.of_run(stamp.epoch) as output, watched(self._progress, task, stamp):
                 for rows in task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp):
                     yield output.referenced(rows)
         except failures_of_user_code() as error:
-            if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
-                # raised by the `yield` here: Spark wants no more rows
+            if task is not None:
+                if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
+                    # raised by the `yield` here: Spark wants no more rows
+                    _dispose_quietly(task)
+                    raise
+                task.discard()
                 _dispose_quietly(task)
-                raise
-            task.discard()
-            _dispose_quietly(task)
             failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
             raise failure from failure.__cause__
         self._sources[(vertex, subtask)] = task

@@ -199,6 +199,11 @@ def _is_plain_attribute(cls: type, name: str) -> bool:
 _FIELD_OF_NAMED_TUPLE = type(vars(namedtuple("_Sample", "field"))["field"])
 
 
+def plain_selector(selector: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The program's own key selector, for messages."""
+    return selector._select if isinstance(selector, TypedKeySelector) else selector
+
+
 def selected(selector: Callable[[Any], Any], values: list[Any], where: str = "") -> list[Any]:
     """The keys of a batch of records; a `TypedKeySelector` computes them in one call. ``where`` names the operator in
     errors."""

@@ -2,18 +2,23 @@
 
 Rule: a column's type is a type of the DataStream API (``Types``), so that records, columns of files and their types
 cannot disagree. ``nullable`` is accepted and has no effect: every column may hold None. ``length``, and the
-``precision`` of times, are accepted and have no effect either.
+``precision`` of times, are accepted and have no effect either, and so does ``bridged_to``, which names classes of Java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.errors import ArgumentValueError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["DataType", "DataTypes", "RowField", "RowType"]
 
@@ -27,6 +32,55 @@ class RowField(NamedTuple):
     name: str
     data_type: DataType
     description: str | None = None
+
+
+class Resolution(NamedTuple):
+    """The unit of an INTERVAL, with its number of digits, which has no effect."""
+
+    unit: str
+    precision: int = -1
+
+
+_OF_MONTHS, _OF_DAYS = ("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+class NullTypeInfo(TypeInformation):
+    """The type whose only value is None."""
+
+    is_flat = True
+
+    def _convert(self, value: Any) -> Any:
+        if value is not None:
+            raise Mismatch(value, "None")
+        return value
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.null()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return "Null"
+
+
+class IntervalTypeInfo(NullTypeInfo):
+    """The type of ``timedelta``: an interval of days to seconds, with microseconds."""
+
+    def _convert(self, value: Any) -> Any:
+        if not isinstance(value, timedelta):
+            raise Mismatch(value, "a timedelta")
+        return value
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.duration("us")
+
+    def __repr__(self) -> str:
+        return "Interval"
 
 
 class DataTypes:
@@ -51,6 +105,19 @@ class DataTypes:
     @staticmethod
     def BYTES(nullable: bool = True) -> DataType:
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+    @staticmethod
+    def BINARY(length: int, nullable: bool = True) -> DataType:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+    @staticmethod
+    def VARBINARY(length: int, nullable: bool = True) -> DataType:
+        return Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+    @staticmethod
+    def NULL() -> DataType:
+        """The type whose only value is None."""
+        return NullTypeInfo()
 
     @staticmethod
     def BOOLEAN(nullable: bool = True) -> DataType:
@@ -124,6 +191,62 @@ class DataTypes:
     @staticmethod
     def MAP(key_type: DataType, value_type: DataType, nullable: bool = True) -> DataType:
         return Types.MAP(key_type, value_type)
+
+    @staticmethod
+    def MULTISET(element_type: DataType, nullable: bool = True) -> DataType:
+        """A dict of elements, each with the number of times that it is there, as in Java's ``Map<T, Integer>``."""
+        return Types.MAP(element_type, Types.INT())
+
+    @staticmethod
+    def LIST_VIEW(element_type: DataType) -> DataType:
+        return Types.LIST(element_type)
+
+    @staticmethod
+    def MAP_VIEW(key_type: DataType, value_type: DataType) -> DataType:
+        return Types.MAP(key_type, value_type)
+
+    @staticmethod
+    def YEAR(precision: int = 2) -> Resolution:
+        return Resolution("YEAR", precision)
+
+    @staticmethod
+    def MONTH() -> Resolution:
+        return Resolution("MONTH")
+
+    @staticmethod
+    def DAY(precision: int = 2) -> Resolution:
+        return Resolution("DAY", precision)
+
+    @staticmethod
+    def HOUR() -> Resolution:
+        return Resolution("HOUR")
+
+    @staticmethod
+    def MINUTE() -> Resolution:
+        return Resolution("MINUTE")
+
+    @staticmethod
+    def SECOND(precision: int = 6) -> Resolution:
+        return Resolution("SECOND", precision)
+
+    @staticmethod
+    def INTERVAL(upper_resolution: Resolution, lower_resolution: Resolution | None = None) -> DataType:
+        """An interval: of days to seconds it is a ``timedelta``, of years to months a number of months, as in Java's
+        ``Period``.
+
+        Raises:
+            ValueError: there is no such INTERVAL.
+        """
+        lower = lower_resolution or upper_resolution
+        for units in (_OF_MONTHS, _OF_DAYS):
+            if upper_resolution.unit in units and lower.unit in units[units.index(upper_resolution.unit) :]:
+                return Types.INT() if units is _OF_MONTHS else IntervalTypeInfo()
+        raise ArgumentValueError(
+            f"the type is INTERVAL({upper_resolution.unit}, {lower.unit})",
+            where="DataTypes.INTERVAL",
+            expected="a unit and a smaller one: YEAR and MONTH, or two of DAY, HOUR, MINUTE and SECOND",
+            hint="such as DataTypes.INTERVAL(DataTypes.DAY(), DataTypes.SECOND())",
+        )
 
     @staticmethod
     def FIELD(name: str, data_type: DataType, description: str | None = None) -> RowField:

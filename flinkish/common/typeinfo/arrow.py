@@ -267,6 +267,8 @@ _LEAVES: dict[str, tuple[frozenset[type], Callable[[Any], Any], str]] = {
     "is_date": (frozenset({datetime.date}), _day, "a datetime.date"),
     "is_time": (frozenset(), _time_of_day, "a datetime.time without a zone"),
     "is_timestamp": (frozenset(), _moment, "a datetime.datetime or a flinkish.common.Instant"),
+    "is_duration": (frozenset({datetime.timedelta}), _exactly, "a datetime.timedelta"),
+    "is_null": (frozenset(), _exactly, "None"),
 }
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import abbreviated
+from flinkish.common.arguments import abbreviated, runs_ours
 from flinkish.common.detach import detached
 from flinkish.common.no_effect import no_java_object
 from flinkish.errors import TypeMismatchError
@@ -60,6 +61,11 @@ class TypeInformation(abc.ABC):
     def get_java_type_info(self) -> object:
         """Raises ProgramError: there is no Java object."""
         no_java_object("get_java_type_info()")
+
+    def bridged_to(self, conversion_cls: str) -> TypeInformation:
+        """The type itself, as PyFlink's DataTypes are asked for: ``conversion_cls`` is a class of Java and has no
+        effect."""
+        return self
 
     # --- checking and narrowing ---------------------------------------------------------------------------------
 
@@ -123,6 +129,8 @@ class TypeInformation(abc.ABC):
             TypeMismatchError: for the first value that does not fit, with its position in the list.
         """
         convert_list = self._list_converter()
+        if not runs_ours(self, "convert", "_convert"):
+            convert_list = partial(_one_by_one, self, where)
         return None if convert_list is None else BatchConverter(self, convert_list, where)
 
     def _first_error(self, values: list[Any], where: str, found: Mismatch) -> TypeMismatchError:
@@ -246,6 +254,11 @@ class BatchConverter:
         except Mismatch:
             # the look into it that a type whose parts cannot change saves (`detach.SHARED_IF_FLAT`) was missing
             return detached(value)
+
+
+def _one_by_one(type_info: TypeInformation, where: str, values: list[Any]) -> list[Any]:
+    """Converts a list by a type of the program, which has a conversion of its own for one value."""
+    return [type_info.convert(value, where) for value in values]
 
 
 def nullable_list(element: TypeInformation) -> ListConverter | None:

@@ -17,6 +17,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flinkish.common.serialization import batch_deserializer
 from flinkish.connectors.file_system.enumerator import FileEnumerator
 from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.split_file import open_split, unreadable
@@ -288,6 +289,7 @@ class LineSplitReader(SplitReader):
 
     def __init__(self, stream_format: StreamFormat, systems: FileSystems) -> None:
         self._format = stream_format
+        self._deserialize = batch_deserializer(stream_format.schema)
         self._systems = systems
         self._open: tuple[SourceSplit, NativeFile] | None = None
 
@@ -351,7 +353,7 @@ class LineSplitReader(SplitReader):
 
     def _records(self, messages: list[bytes | None], split: SourceSplit, block: Lines, begin: int) -> list[Any]:
         try:
-            records = self._format.schema.deserialize_batch(messages)
+            records = self._deserialize(messages)
         except MalformedRecordError:
             raise self._located(messages, split, block, begin) from None
         if type(None) in set(map(type, records)):
@@ -391,7 +393,7 @@ class LineSplitReader(SplitReader):
         """The schema's error with file, line and byte, found by deserializing the messages one by one."""
         for index, message in enumerate(messages, begin):
             try:
-                self._format.schema.deserialize_batch([message])
+                self._deserialize([message])
             except MalformedRecordError as error:
                 return self._at(error, split, block, index)
         return ProgramError(

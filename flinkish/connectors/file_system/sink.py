@@ -7,15 +7,17 @@ writes a file of that name: each job directory has a job id of its own.
 
 from __future__ import annotations
 
+import copy
 import posixpath
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
-from typing import Any, TypeVar
+from functools import partial
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import check_instance, check_made, form_for_lists, refuse_own_methods
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
@@ -40,7 +42,15 @@ from flinkish.core.sink import (
     SupportsPreprocessing,
     WriterSink,
 )
-from flinkish.errors import ArgumentTypeError, ConnectionFailedError
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.errors import ArgumentTypeError, ConnectionFailedError, TypeMismatchError
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+    from pyarrow.fs import FileSystem
+
+#: The most files that a committer has open at a time; beyond it, a bucket's next records go to another file.
+_MAX_OPEN_FILES = 100
 
 B = TypeVar("B", bound="FileSink.BaseBuilder")
 
@@ -85,6 +95,7 @@ class FileSink(WriterSink, SupportsPreprocessing):
         self._file_config = file_config
         self._bucket_assigner = bucket_assigner
         self._part_size = part_size
+        self.reads_timestamps = bucket_assigner._decides_by_record
 
     @property
     def _destination(self) -> str:
@@ -120,11 +131,13 @@ class FileSink(WriterSink, SupportsPreprocessing):
     def with_input_type(self, input_type: TypeInformation) -> FileSink:
         """The same sink for a stream of this type, which decides the text form of
         ``Encoder.simple_string_encoder()``."""
-        content = self._content.bind(input_type)
-        return FileSink(self._base_path, content, self._file_config, self._bucket_assigner, self._part_size)
+        bound = copy.copy(self)
+        bound._content = self._content.bind(input_type)
+        return bound
 
     def create_writer(self) -> SinkWriter:
-        return _RowWriter(self._content) if isinstance(self._content, Encoder) else _BulkFileWriter(self._content)
+        writer = _RowWriter(self._content) if isinstance(self._content, Encoder) else _BulkFileWriter(self._content)
+        return _BucketWriter(writer, self._bucket_assigner) if self._bucket_assigner._decides_by_record else writer
 
     def create_committer(self) -> Committer:
         return _FileCommitter(self._base_path, self._file_config, self._bucket_assigner, self._part_size)
@@ -149,6 +162,15 @@ class FileSink(WriterSink, SupportsPreprocessing):
             return self
 
         def with_bucket_assigner(self: B, bucket_assigner: BucketAssigner) -> B:
+            """Set the folders that files are written to. A class of the program that overrides ``get_bucket_id`` is
+            called for each record."""
+            check_instance(
+                bucket_assigner,
+                BucketAssigner,
+                "the bucket assigner is",
+                "FileSink, with_bucket_assigner()",
+                "derive it from BucketAssigner and override get_bucket_id(element, context)",
+            )
             self._bucket_assigner = bucket_assigner
             return self
 
@@ -158,7 +180,12 @@ class FileSink(WriterSink, SupportsPreprocessing):
 
         def with_rolling_policy(self: B, rolling_policy: RollingPolicy) -> B:
             """Set the part size: a file ends with its epoch in any case, and before that when it reaches the part size
-            of the policy, if the policy has one."""
+            of the policy, if the policy has one.
+
+            Raises:
+                TypeError: it is no rolling policy, or one with methods of its own, which would not be called.
+            """
+            _check_policy(rolling_policy)
             self._part_size = rolling_policy.part_size if isinstance(rolling_policy, DefaultRollingPolicy) else None
             return self
 
@@ -199,14 +226,22 @@ class FileSink(WriterSink, SupportsPreprocessing):
                     expected="an OnCheckpointRollingPolicy",
                     hint="leave it out: files end with their epoch",
                 )
+            _check_policy(rolling_policy)
             return self
 
         def build(self) -> FileSink:
             assert isinstance(self._content, BulkWriterFactory)
             config = self._file_config
-            if not config.part_suffix:
-                self._file_config = OutputFileConfig(config.part_prefix, self._content.file_suffix)
+            if not config.get_part_suffix():
+                self._file_config = OutputFileConfig(config.get_part_prefix(), self._content.file_suffix)
             return super().build()
+
+
+def _check_policy(policy: RollingPolicy) -> None:
+    where = "FileSink, with_rolling_policy()"
+    check_instance(policy, RollingPolicy, "the rolling policy is", where, "RollingPolicy.default_rolling_policy(...)")
+    hint = "a file ends with its epoch, or at the part size of RollingPolicy.default_rolling_policy(part_size)"
+    refuse_own_methods(policy, "the rolling policy", where, hint)
 
 
 class StreamingFileSink(FileSink):
@@ -221,10 +256,14 @@ class _RowWriter(SinkWriter):
     """Encodes each batch of records to a committable (bytes, number of records)."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self._encoder = encoder
+        self._encode = form_for_lists(encoder, "encode", Encoder.encode_batch)
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
-        return [(self._encoder.encode_batch(values), len(values))] if values else []
+        return [(self._encode(values), len(values))] if values else []
+
+    def fresh(self) -> _RowWriter:
+        """The writer of another bucket, which may be the same, since nothing is held back."""
+        return self
 
 
 class _BulkFileWriter(SinkWriter):
@@ -237,7 +276,9 @@ class _BulkFileWriter(SinkWriter):
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         if values:
-            self._writer = self._writer or self._factory.create()
+            if self._writer is None:
+                self._writer = self._factory.create()
+                check_made(self._writer, BulkWriter, self._factory, "create")
             self._writer.add_batch(values)
             self._records += len(values)
         return []
@@ -248,6 +289,50 @@ class _BulkFileWriter(SinkWriter):
         content, records = self._writer.finish(), self._records
         self._writer, self._records = None, 0
         return [(content, records)]
+
+    def fresh(self) -> _BulkFileWriter:
+        """The writer of another bucket."""
+        return _BulkFileWriter(self._factory)
+
+
+class _BucketWriter(SinkWriter):
+    """Writes each record with the writer of its bucket, to committables (content, number of records, bucket)."""
+
+    def __init__(self, writer: _RowWriter | _BulkFileWriter, assigner: BucketAssigner) -> None:
+        self._writer = writer
+        self._assigner = assigner
+        self._writers: dict[str, _RowWriter | _BulkFileWriter] = {}
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        by_bucket: dict[str, list[Any]] = {}
+        stamps = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
+        for value, timestamp_ms in zip(values, stamps):
+            context = BucketAssigner.Context(*self._times(), timestamp_ms)
+            bucket = self._assigner.get_bucket_id(value, context)
+            if bucket in by_bucket:
+                by_bucket[bucket].append(value)
+            else:
+                by_bucket[self._checked(bucket, value)] = [value]
+        found = []
+        for bucket, of_bucket in by_bucket.items():
+            if bucket not in self._writers:
+                self._writers[bucket] = self._writer.fresh()
+            found += [(*part, bucket) for part in self._writers[bucket].write(of_bucket, None)]
+        return found
+
+    def prepare_commit(self) -> list[Any]:
+        writers, self._writers = self._writers, {}
+        return [(*part, bucket) for bucket, writer in writers.items() for part in writer.prepare_commit()]
+
+    def _checked(self, bucket: Any, value: Any) -> str:
+        if isinstance(bucket, str) and not bucket.startswith("/") and ".." not in bucket.split("/"):
+            return bucket
+        raise TypeMismatchError(
+            f"get_bucket_id() of {type(self._assigner).__name__} returned {bucket!r:.200} for {value!r:.200}",
+            where="FileSink",
+            expected="the name of a folder below the base path (str), such as 'country=de'; '' is the base path",
+            hint="give other records a bucket, too, such as 'others'",
+        )
 
 
 class _FileCommitter(Committer):
@@ -265,32 +350,24 @@ class _FileCommitter(Committer):
         if first is None:
             return 0
         system, base = file_system_of(self._base_path)
-        folder = posixpath.join(base, self._bucket_assigner.bucket(context.epoch_time_ms)).rstrip("/")
-        unfinished: list[tuple[str, str]] = []
+        files = _PartFiles(system, self._part_size)
+        records = 0
         try:
-            system.create_dir(folder, recursive=True)
-            records = 0
-            for number, file in enumerate(self._files(chain((first,), parts))):
-                name = self._name(context, number)
-                # a name of its own for each attempt: an earlier attempt that was taken for dead may still be writing
-                unfinished.append((f"{folder}/.{name}.inprogress.{uuid.uuid4().hex}", f"{folder}/{name}"))
-                with system.open_output_stream(unfinished[-1][0]) as stream:
-                    for content, count in file:
-                        stream.write(content)
-                        records += count
+            for content, count, *bucket in chain((first,), parts):
+                folder = bucket[0] if bucket else self._bucket_assigner.bucket(context.epoch_time_ms)
+                files.write(posixpath.join(base, folder).rstrip("/"), partial(self._name, context), content)
+                records += count
+            files.close()
             context.fence.check()
-            for temporary, final in unfinished:
-                system.move(temporary, final)
+            files.publish()
         except OSError as error:
             raise ConnectionFailedError(
-                f"the file {folder}/{self._name(context, 0)} cannot be written: {error}",
+                f"the file {files.last} cannot be written: {error}",
                 where=f"FileSink '{context.sink_uid}' of job {context.job_id}, epoch {context.epoch}",
                 hint="make the folder writable; nothing of this epoch is lost",
             ) from error
         finally:
-            for temporary, _ in unfinished:
-                with suppress(OSError):
-                    system.delete_file(temporary)
+            files.delete_unfinished()
         return records
 
     def last_committed_epoch(self, context: CommitContext) -> int | None:
@@ -327,23 +404,62 @@ class _FileCommitter(Committer):
         """The name of the file with that number in the epoch. The first one's number is left out of its name, since an
         epoch seldom has another."""
         config, which = self._file_config, f"-{number}" if number else ""
-        name = f"{config.part_prefix}-{_identity(context)}-{context.subtask}-{context.epoch}"
-        return f"{name}{which}{self._separator}{config.part_suffix}"
+        name = f"{config.get_part_prefix()}-{_identity(context)}-{context.subtask}-{context.epoch}"
+        return f"{name}{which}{self._separator}{config.get_part_suffix()}"
 
-    def _files(self, parts: Iterator[tuple[bytes, int]]) -> Iterator[Iterator[tuple[bytes, int]]]:
-        """The parts of each file in turn. The parts of a file must be consumed before the next file is asked for."""
-        ahead = next(parts, None)
-        while ahead is not None:
 
-            def one_file() -> Iterator[tuple[bytes, int]]:
-                nonlocal ahead
-                size = 0
-                while ahead is not None and (self._part_size is None or size < self._part_size):
-                    size += len(ahead[0])
-                    yield ahead
-                    ahead = next(parts, None)
+class _PartFiles:
+    """The files of one subtask and epoch while they are written, under names that readers ignore."""
 
-            yield one_file()
+    def __init__(self, system: FileSystem, part_size: int | None) -> None:
+        self._system = system
+        self._part_size = part_size
+        #: folder -> the stream of its last file and the number of bytes in it; the least recently used one first
+        self._open: dict[str, tuple[NativeFile, int]] = {}
+        #: folder -> the number of its files
+        self._numbers: dict[str, int] = {}
+        #: (temporary name, final name)
+        self._names: list[tuple[str, str]] = []
+        #: the final name of the file that was opened last
+        self.last = ""
+
+    def write(self, folder: str, name: Callable[[int], str], content: bytes) -> None:
+        """Write the next part of a folder to its last file, or to a new one if that has the part size."""
+        stream, size = self._open.pop(folder, (None, 0))
+        if stream is not None and self._part_size is not None and size >= self._part_size:
+            stream.close()
+            stream = None
+        if stream is None:
+            if len(self._open) >= _MAX_OPEN_FILES:
+                self._open.pop(next(iter(self._open)))[0].close()
+            number = self._numbers.get(folder, 0)
+            self._numbers[folder] = number + 1
+            self.last = f"{folder}/{name(number)}"
+            self._system.create_dir(folder, recursive=True)
+            # a name of its own for each attempt: an earlier attempt that was taken for dead may still be writing
+            temporary = f"{folder}/.{name(number)}.inprogress.{uuid.uuid4().hex}"
+            self._names.append((temporary, self.last))
+            stream, size = self._system.open_output_stream(temporary), 0
+        self._open[folder] = stream, size + len(content)
+        stream.write(content)
+
+    def close(self) -> None:
+        """Close all streams."""
+        while self._open:
+            self._open.popitem()[1][0].close()
+
+    def publish(self) -> None:
+        """Make the files visible."""
+        for temporary, final in self._names:
+            self._system.move(temporary, final)
+
+    def delete_unfinished(self) -> None:
+        """Delete the files that are not visible."""
+        with suppress(OSError):
+            self.close()
+        for temporary, _ in self._names:
+            with suppress(OSError):
+                self._system.delete_file(temporary)
 
 
 def _identity(context: CommitContext) -> str:

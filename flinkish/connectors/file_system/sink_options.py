@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import re
 from dataclasses import dataclass
+from typing import Any
 from zoneinfo import ZoneInfo
 
+from flinkish.common.arguments import stands_for
 from flinkish.errors import ProgramError
 
 # letters of Java's DateTimeFormatter -> their counterparts in strftime
@@ -55,10 +57,34 @@ class OutputFileConfig:
 @dataclass(frozen=True)
 class BucketAssigner:
     """Decides the folder below the base path that a file is written to: none, or one by the processing time of the
-    epoch, which is the same when the epoch runs again."""
+    epoch, which is the same when the epoch runs again. A class of the program that overrides `get_bucket_id`, as in
+    Java's Flink, decides for each record::
+
+        class ByCountry(BucketAssigner):
+            def get_bucket_id(self, element, context):
+                return f"country={element.country}"
+    """
 
     format: str = ""
     timezone_id: str | None = None
+
+    @dataclass(frozen=True)
+    class Context:
+        """When a record is written: the processing time of its epoch, the watermark, and the record's own timestamp
+        (-9223372036854775808 if it has none), in ms."""
+
+        _processing_time_ms: int
+        _watermark_ms: int
+        _timestamp_ms: int
+
+        def current_processing_time(self) -> int:
+            return self._processing_time_ms
+
+        def current_watermark(self) -> int:
+            return self._watermark_ms
+
+        def timestamp(self) -> int:
+            return self._timestamp_ms
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
@@ -86,6 +112,16 @@ class BucketAssigner:
                 expected=f"Java's letters {', '.join(_PATTERNS)} and a zone such as Europe/Berlin",
             ) from error
         return assigner
+
+    def get_bucket_id(self, element: Any, context: BucketAssigner.Context) -> str:
+        """The folder of a record, relative to the base path; '' is the base path. Called for each record, in the task,
+        if a class of the program overrides it."""
+        return self.bucket(context.current_processing_time())
+
+    @property
+    def _decides_by_record(self) -> bool:
+        """Whether `get_bucket_id` must be called for each record, since it may give them different folders."""
+        return not stands_for(self, "bucket", "get_bucket_id")
 
     def bucket(self, epoch_time_ms: int) -> str:
         """The folder for an epoch with this processing time (ms since the Unix epoch); '' is the base path."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import itemgetter, methodcaller
 from typing import Any, NamedTuple, TypeAlias
 
-from flinkish.common.arguments import result_of_each
+from flinkish.common.arguments import form_for_lists, result_of_each
 from flinkish.common.detach import handing_over
-from flinkish.common.serialization import DeserializationSchema
+from flinkish.common.serialization import DeserializationSchema, batch_deserializer
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import SplitRecords
 from flinkish.errors import MalformedRecordError, ProgramError
@@ -76,7 +76,7 @@ def decoded(schema: Schema, messages: Sequence[Any], split: str, with_timestamps
         MalformedRecordError: the schema refuses a message; the error names partition and offset.
     """
     try:
-        records = schema.deserialize_batch(_input(schema, messages))
+        records = deserializer_of(schema)(_input(schema, messages))
     except MalformedRecordError:
         raise _located(schema, messages, split) from None
     timestamps = list(map(_milliseconds, map(_timestamp, messages))) if with_timestamps else None
@@ -90,6 +90,13 @@ def decoded(schema: Schema, messages: Sequence[Any], split: str, with_timestamps
     return SplitRecords(records, timestamps, newest_ms=newest_ms)
 
 
+def deserializer_of(schema: Schema) -> Callable[[list[Any]], list[Any]]:
+    """The function that deserializes many messages as ``schema.deserialize`` does one by one."""
+    if isinstance(schema, KafkaRecordDeserializationSchema):
+        return form_for_lists(schema, "deserialize", KafkaRecordDeserializationSchema.deserialize_batch)
+    return batch_deserializer(schema)
+
+
 def _input(schema: Schema, messages: Sequence[Any]) -> list[Any]:
     return list(messages if isinstance(schema, KafkaRecordDeserializationSchema) else map(_value, messages))
 
@@ -98,7 +105,7 @@ def _located(schema: Schema, messages: Sequence[Any], split: str) -> Exception:
     """The schema's error with partition and offset, found by deserializing the messages one by one."""
     for message in messages:
         try:
-            schema.deserialize_batch(_input(schema, [message]))
+            deserializer_of(schema)(_input(schema, [message]))
         except MalformedRecordError as error:
             return MalformedRecordError(
                 error.what,

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from flinkish.common.arguments import check_instance, kind_of, result_of_each
-from flinkish.common.serialization import RowFieldExtractorSchema, SerializationSchema
+from flinkish.common.serialization import RowFieldExtractorSchema, SerializationSchema, batch_serializer
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ConfigurationError, TypeMismatchError
@@ -56,8 +56,8 @@ class KafkaRecordSerializationSchema:
                     )
         keys: Any = repeat(None, len(values))
         if self.key_schema is not None:
-            keys = self.key_schema.serialize_batch(_with_fields_of(self.key_schema, values))
-        return list(zip(topics, keys, self.value_schema.serialize_batch(values), strict=True))
+            keys = batch_serializer(self.key_schema)(_with_fields_of(self.key_schema, values))
+        return list(zip(topics, keys, batch_serializer(self.value_schema)(values), strict=True))
 
     def bind(self, type_info: TypeInformation) -> KafkaRecordSerializationSchema:
         """The same for records of this type."""

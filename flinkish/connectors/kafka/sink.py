@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import check_instance, refuse_own_methods
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka.client import new_producer
@@ -70,7 +71,9 @@ class KafkaSink(WriterSink, SupportsPreprocessing):
     def with_input_type(self, input_type: TypeInformation) -> KafkaSink:
         """The same sink for a stream of this type, which decides the text that ``SimpleStringSchema`` writes."""
         assert self._settings.serializer is not None
-        return KafkaSink(replace(self._settings, serializer=self._settings.serializer.bind(input_type)))
+        bound = copy.copy(self)
+        bound._settings = replace(self._settings, serializer=self._settings.serializer.bind(input_type))
+        return bound
 
     @property
     def _destination(self) -> str:
@@ -185,6 +188,8 @@ class KafkaSinkBuilder:
             "KafkaSink",
             "make one with KafkaRecordSerializationSchema.builder()",
         )
+        hint = "put what is your own into a SerializationSchema, a topic selector or a header provider of the builder"
+        refuse_own_methods(record_serializer, "the record serializer", "KafkaSink", hint)
         self._settings = replace(self._settings, serializer=record_serializer)
         return self
 

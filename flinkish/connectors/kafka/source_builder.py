@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import check_instance, refuse_own_methods
 from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
 from flinkish.connectors.kafka.client import new_consumer
 from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema
@@ -89,6 +89,13 @@ class KafkaSourceBuilder:
 
     def set_deserializer(self, record_deserializer: KafkaRecordDeserializationSchema) -> KafkaSourceBuilder:
         """Set a deserializer of whole Kafka records, with their keys, headers and topics, as in Flink's Java API."""
+        check_instance(
+            record_deserializer,
+            (KafkaRecordDeserializationSchema, DeserializationSchema),
+            "the deserializer is",
+            _WHERE,
+            "derive it from KafkaRecordDeserializationSchema",
+        )
         self._has_deserializer = True
         return self._with(deserializer=record_deserializer)
 
@@ -181,6 +188,8 @@ class KafkaSourceBuilder:
 def _initializer(initializer: KafkaOffsetsInitializer, what: str) -> KafkaOffsetsInitializer:
     hint = "such as KafkaOffsetsInitializer.earliest()"
     check_instance(initializer, KafkaOffsetsInitializer, f"the {what} offsets are", _WHERE, hint)
+    hint = "look the offsets up in the program and pass them: KafkaOffsetsInitializer.offsets({partition: offset})"
+    refuse_own_methods(initializer, f"the initializer of the {what} offsets", _WHERE, hint)
     return initializer
 
 

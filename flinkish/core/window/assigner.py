@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flinkish.common.arguments import check_instance
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.core.window.serializers import PickledWindowSerializer
 from flinkish.core.window.window import W
 from flinkish.errors import ArgumentValueError, ProgramError
@@ -76,8 +78,21 @@ def missing_timestamp(assigner: object) -> ProgramError:
     )
 
 
+def in_milliseconds(where: str, **times: Time | Duration) -> list[int]:
+    """The named times that the program has given, in milliseconds. Raises ArgumentTypeError for what is no time."""
+    return [milliseconds_of(time, f"the {name}", where) for name, time in times.items()]
+
+
+def check_milliseconds(name: str, *lengths_ms: Any) -> None:
+    """Raise ArgumentTypeError unless the arguments of the constructor of ``name`` are whole numbers, as in Flink."""
+    for length_ms in lengths_ms:
+        hint = f"{name}.of(...) or with_gap(...) takes a Time or a Duration"
+        check_instance(length_ms, int, "a length of time is", f"{name}(...)", hint, "milliseconds, as an int")
+
+
 def check_tumbling(name: str, size_ms: int, offset_ms: int) -> None:
     """Raise unless ``abs(offset) < size``, the rule of Flink's tumbling windows."""
+    check_milliseconds(name, size_ms, offset_ms)
     if size_ms <= 0 or abs(offset_ms) >= size_ms:
         raise ArgumentValueError(
             f"{name} with a size of {size_ms} ms and an offset of {offset_ms} ms",
@@ -89,6 +104,7 @@ def check_tumbling(name: str, size_ms: int, offset_ms: int) -> None:
 
 def check_sliding(name: str, size_ms: int, slide_ms: int, offset_ms: int) -> None:
     """Raise unless ``abs(offset) < slide`` and ``size > 0``, the rule of Flink's sliding windows."""
+    check_milliseconds(name, size_ms, slide_ms, offset_ms)
     if size_ms <= 0 or abs(offset_ms) >= slide_ms:
         raise ArgumentValueError(
             f"{name} with a size of {size_ms} ms, a slide of {slide_ms} ms and an offset of {offset_ms} ms",

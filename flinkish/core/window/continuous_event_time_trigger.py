@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ReducingState, ReducingStateDescriptor
 from flinkish.core.time_limits import MAX_WATERMARK_MS
@@ -25,9 +25,9 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
         self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 
     @staticmethod
-    def of(interval: Time) -> ContinuousEventTimeTrigger:
+    def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
         """The trigger that fires every ``interval``."""
-        return ContinuousEventTimeTrigger(interval.to_milliseconds())
+        return ContinuousEventTimeTrigger(milliseconds_of(interval, "the interval", "ContinuousEventTimeTrigger.of()"))
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext

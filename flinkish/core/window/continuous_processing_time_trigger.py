@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ReducingState, ReducingStateDescriptor
 from flinkish.core.window.trigger import Trigger, TriggerResult, TriggerTraits, checked_interval
@@ -25,9 +25,11 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
         self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
 
     @staticmethod
-    def of(interval: Time) -> ContinuousProcessingTimeTrigger:
+    def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
         """The trigger that fires every ``interval``."""
-        return ContinuousProcessingTimeTrigger(interval.to_milliseconds())
+        return ContinuousProcessingTimeTrigger(
+            milliseconds_of(interval, "the interval", "ContinuousProcessingTimeTrigger.of()")
+        )
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.assigner import WindowAssigner, missing_timestamp
 from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSessionWindows
@@ -29,9 +29,9 @@ class EventTimeSessionWindows(SessionWindows):
         self._gap_ms = checked_gap("EventTimeSessionWindows", session_gap)
 
     @staticmethod
-    def with_gap(size: Time) -> EventTimeSessionWindows:
+    def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
         """The assigner of sessions that end when no element arrives for that time."""
-        return EventTimeSessionWindows(size.to_milliseconds())
+        return EventTimeSessionWindows(milliseconds_of(size, "the gap", "EventTimeSessionWindows.with_gap()"))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.dynamic_processing_time_session import DynamicProcessingTimeSessionWindows
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
@@ -25,9 +25,9 @@ class ProcessingTimeSessionWindows(SessionWindows):
         self._gap_ms = checked_gap("ProcessingTimeSessionWindows", session_gap)
 
     @staticmethod
-    def with_gap(size: Time) -> ProcessingTimeSessionWindows:
+    def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
         """The assigner of sessions that end when no element arrives for that time."""
-        return ProcessingTimeSessionWindows(size.to_milliseconds())
+        return ProcessingTimeSessionWindows(milliseconds_of(size, "the gap", "ProcessingTimeSessionWindows.with_gap()"))
 
     @staticmethod
     def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:

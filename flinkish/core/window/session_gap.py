@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkish.common.arguments import kind_of
+from flinkish.core.window.assigner import check_milliseconds
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
@@ -45,6 +46,7 @@ class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
 
 def checked_gap(name: str, gap_ms: int) -> int:
     """Return the fixed gap of an assigner, in ms. Raises ProgramError unless it is more than 0."""
+    check_milliseconds(name, gap_ms)
     if gap_ms <= 0:
         raise ArgumentValueError(
             f"{name} with a gap of {gap_ms} ms",

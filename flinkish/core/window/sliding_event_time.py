@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.window.assigner import WindowAssigner, check_sliding, missing_timestamp
+from flinkish.core.window.assigner import WindowAssigner, check_sliding, in_milliseconds, missing_timestamp
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
@@ -29,14 +29,17 @@ class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
         self._offset = offset
 
     @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingEventTimeWindows:
+    def of(
+        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
+    ) -> SlidingEventTimeWindows:
         """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
         """
-        offset_ms = 0 if offset is None else offset.to_milliseconds()
-        return SlidingEventTimeWindows(size.to_milliseconds(), slide.to_milliseconds(), offset_ms)
+        return SlidingEventTimeWindows(
+            *in_milliseconds("SlidingEventTimeWindows.of()", size=size, slide=slide, offset=offset or Time(0))
+        )
 
     @property
     def size_ms(self) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
-from flinkish.core.window.assigner import WindowAssigner, check_sliding
+from flinkish.common.time import Duration, Time
+from flinkish.core.window.assigner import WindowAssigner, check_sliding, in_milliseconds
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
@@ -23,14 +23,17 @@ class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
         self._offset = offset
 
     @staticmethod
-    def of(size: Time, slide: Time, offset: Time | None = None) -> SlidingProcessingTimeWindows:
+    def of(
+        size: Time | Duration, slide: Time | Duration, offset: Time | Duration | None = None
+    ) -> SlidingProcessingTimeWindows:
         """The assigner of windows of ``size`` that begin every ``slide``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < slide`` and ``size > 0``.
         """
-        offset_ms = 0 if offset is None else offset.to_milliseconds()
-        return SlidingProcessingTimeWindows(size.to_milliseconds(), slide.to_milliseconds(), offset_ms)
+        return SlidingProcessingTimeWindows(
+            *in_milliseconds("SlidingProcessingTimeWindows.of()", size=size, slide=slide, offset=offset or Time(0))
+        )
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.core.window.evictor import OneSidedEvictor, TimestampedValue
 from flinkish.core.window.trigger import checked_interval
 from flinkish.core.window.window import Window
@@ -20,10 +20,10 @@ class TimeEvictor(OneSidedEvictor[Window]):
         self._window_size = checked_interval("TimeEvictor", window_size)
 
     @staticmethod
-    def of(window_size: Time, do_evict_after: bool = False) -> TimeEvictor:
+    def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
         """The evictor that keeps elements of that time; with ``do_evict_after`` the window function sees all
         elements."""
-        return TimeEvictor(window_size.to_milliseconds(), do_evict_after)
+        return TimeEvictor(milliseconds_of(window_size, "the window size", "TimeEvictor.of()"), do_evict_after)
 
     def evict(self, elements: list[TimestampedValue]) -> None:
         if not elements or not elements[0].has_timestamp():

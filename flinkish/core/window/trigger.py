@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from flinkish.common.arguments import check_instance, stands_for
 from flinkish.core.window.window import W
 from flinkish.errors import ArgumentValueError
 
@@ -142,12 +143,16 @@ class Trigger(ABC, Generic[T, W]):
 
 
 def traits_of(trigger: Trigger[Any, Any]) -> TriggerTraits:
-    """The traits that the trigger's own class states. Inherited ones do not count: a subclass may do anything."""
-    return trigger.traits() if "traits" in type(trigger).__dict__ else UNKNOWN_TRAITS
+    """The traits that the trigger states. They do not count if another method was overridden since: that may do
+    anything."""
+    stated = stands_for(trigger, "traits", "on_element", "on_event_time", "on_processing_time", "on_merge", "clear")
+    return trigger.traits() if stated else UNKNOWN_TRAITS
 
 
 def checked_interval(name: str, interval_ms: int) -> int:
     """Return the length of time, in ms. Raises ProgramError unless it is more than 0."""
+    hint = f"{name}.of(...) takes a Time or a Duration"
+    check_instance(interval_ms, int, "the interval is", f"{name}(...)", hint, "milliseconds, as an int")
     if interval_ms <= 0:
         raise ArgumentValueError(
             f"{name} with {interval_ms} ms",

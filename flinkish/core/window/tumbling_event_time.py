@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
+from flinkish.common.time import Duration, Time
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.window.assigner import WindowAssigner, check_tumbling, missing_timestamp
+from flinkish.core.window.assigner import WindowAssigner, check_tumbling, in_milliseconds, missing_timestamp
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
@@ -27,14 +27,16 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
         self._offset = offset
 
     @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingEventTimeWindows:
+    def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingEventTimeWindows:
         """The assigner of windows of ``size``, shifted by ``offset`` (``Time.hours(-8)`` for days that begin at
         midnight in UTC+8).
 
         Raises:
             ProgramError: unless ``abs(offset) < size``.
         """
-        return TumblingEventTimeWindows(size.to_milliseconds(), 0 if offset is None else offset.to_milliseconds())
+        return TumblingEventTimeWindows(
+            *in_milliseconds("TumblingEventTimeWindows.of()", size=size, offset=offset or Time(0))
+        )
 
     @property
     def size_ms(self) -> int:

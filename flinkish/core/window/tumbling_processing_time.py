@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkish.common.time import Time
-from flinkish.core.window.assigner import WindowAssigner, check_tumbling
+from flinkish.common.time import Duration, Time
+from flinkish.core.window.assigner import WindowAssigner, check_tumbling, in_milliseconds
 from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
 from flinkish.core.window.serializers import TimeWindowSerializer
 from flinkish.core.window.window import TimeWindow
@@ -21,13 +21,15 @@ class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
         self._offset = offset
 
     @staticmethod
-    def of(size: Time, offset: Time | None = None) -> TumblingProcessingTimeWindows:
+    def of(size: Time | Duration, offset: Time | Duration | None = None) -> TumblingProcessingTimeWindows:
         """The assigner of windows of ``size``, shifted by ``offset``.
 
         Raises:
             ProgramError: unless ``abs(offset) < size``.
         """
-        return TumblingProcessingTimeWindows(size.to_milliseconds(), 0 if offset is None else offset.to_milliseconds())
+        return TumblingProcessingTimeWindows(
+            *in_milliseconds("TumblingProcessingTimeWindows.of()", size=size, offset=offset or Time(0))
+        )
 
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext

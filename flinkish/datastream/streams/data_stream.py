@@ -10,17 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from flinkish.common.arguments import check_instance, kind_of
+from flinkish.common.arguments import check_instance, check_methods_take
 from flinkish.common.typeinfo import TupleTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.types import Row
-from flinkish.common.watermark_strategy import WatermarkStrategy, extractor_of
+from flinkish.common.watermark_strategy import WatermarkStrategy, extractor_of, generators_of
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
-    Function,
     KeySelector,
     MapBatchesFunction,
     MapFunction,
@@ -31,9 +30,9 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.count_sliding import count_windows
-from flinkish.datastream.streams.key_function import KeyFunction, key_function, partition_function
-from flinkish.datastream.streams.operator_stream import OperatorStream
-from flinkish.errors import ArgumentTypeError, ProgramError
+from flinkish.datastream.streams.key_function import KeyFunction, check_function, key_function, partition_function
+from flinkish.datastream.streams.operator_stream import OfKeyedStreams, OperatorStream
+from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamNode, Tap
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
@@ -87,11 +86,16 @@ class DataStream(OperatorStream):
         env.execute()
     """
 
+    if not TYPE_CHECKING:  # they are no methods of this class
+        window, count_window = OfKeyedStreams("window_all"), OfKeyedStreams("count_window_all")
+        reduce, interval_join = OfKeyedStreams(), OfKeyedStreams()
+        sum, min, max, min_by, max_by = (OfKeyedStreams() for _ in range(5))
+
     # --- operators ----------------------------------------------------------------------------------------------
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Call a function for each record, which gives one result. It may be None, for the next operator to drop it."""
-        _check_function(func, MapFunction, self._place("map"))
+        check_function(func, MapFunction, self._place("map"))
         return self._transform("Map", lambda converter: MapFactory(func, converter=converter), output_type)
 
     def map_batches(
@@ -126,7 +130,7 @@ class DataStream(OperatorStream):
         """
         from flinkish.connectors.columns import FrameWriter, RecordReader, columns_of_frame
 
-        _check_function(func, MapBatchesFunction, self._place("map_batches"))
+        check_function(func, MapBatchesFunction, self._place("map_batches"))
         if batch_format not in ("arrow", "pandas"):
             raise ProgramError(f"the batch format {batch_format!r}", expected="'arrow' or 'pandas'")
         declared = declared_type(output_type)
@@ -140,12 +144,12 @@ class DataStream(OperatorStream):
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Call a function for each record, which gives any number of results: it returns an iterable of them, or
         None."""
-        _check_function(func, FlatMapFunction, self._place("flat_map"))
+        check_function(func, FlatMapFunction, self._place("flat_map"))
         return self._transform("FlatMap", lambda converter: FlatMapFactory(func, converter=converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """Keep the records for which the function returns a true value."""
-        _check_function(func, FilterFunction, self._place("filter"))
+        check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func), self._type)
 
     def process(self, func: ProcessFunction, output_type: DeclaredType = None) -> DataStream:
@@ -158,6 +162,7 @@ class DataStream(OperatorStream):
             self._place("process"),
             "a KeyedProcessFunction needs key_by() before process(); a plain function goes to map() or flat_map()",
         )
+        check_methods_take(func, ProcessFunction, self._place("process"))
         return self._transform("PROCESS", lambda converter: ProcessFactory(func, converter), output_type)
 
     def project(self, *field_indexes: int) -> DataStream:
@@ -220,7 +225,7 @@ class DataStream(OperatorStream):
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
         """The side output with this tag of the operator that the stream leaves. If a tag is never asked for, what the
-        function yields with it stays in the main output.
+        function yields with it is dropped, with a warning.
 
         Raises:
             ProgramError: the tag's id was already asked for with another type.
@@ -437,7 +442,7 @@ def watermarks_factory(strategy: WatermarkStrategy, of_source: bool = False) -> 
         strategy.max_out_of_orderness_ms if strategy.kind == "bounded" else None,
         strategy.idle_timeout_ms,
         alignment=_alignment(strategy),
-        make_generator=strategy.generator_supplier,
+        make_generator=generators_of(strategy),
     )
 
 
@@ -480,18 +485,4 @@ def check_environment(stream: OperatorStream, other: OperatorStream, where: str)
             where=where,
             expected="streams of one environment",
             hint="call StreamExecutionEnvironment.get_execution_environment() once, and make all sources with it",
-        )
-
-
-def _check_function(func: Any, kind: type[Function], where: str) -> None:
-    """Raises ArgumentTypeError unless ``func`` is an instance of the function class ``kind``, or any callable that is
-    not a function class."""
-    no_instance = isinstance(func, type) and issubclass(func, Function)
-    if no_instance or not (isinstance(func, kind) or callable(func)):
-        name = kind.__name__
-        raise ArgumentTypeError(
-            f"The input must be a {name} or a callable function, not {kind_of(func)}",
-            where=where,
-            expected=f"a {name} or a callable",
-            hint=f"make an instance: {func.__name__}()" if no_instance else f"wrap it into a lambda or a {name}",
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.common.arguments import check_instance
-from flinkish.common.time import Time
+from flinkish.common.arguments import check_instance, check_methods_take
+from flinkish.common.time import Duration, Time, milliseconds_of
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.output_tag import OutputTag
@@ -53,10 +53,12 @@ class IntervalJoin:
             hint="call assign_timestamps_and_watermarks(...) on both streams, and leave out in_processing_time()",
         )
 
-    def between(self, lower_bound: Time, upper_bound: Time) -> IntervalJoined:
+    def between(self, lower_bound: Time | Duration, upper_bound: Time | Duration) -> IntervalJoined:
         """Set the bounds. A right record is joined with a left record of the same key if its timestamp is at least
         ``lower_bound`` and at most ``upper_bound`` later than that of the left record. The bounds may be negative."""
-        return IntervalJoined(self._left, self._right, lower_bound.to_milliseconds(), upper_bound.to_milliseconds())
+        where = "IntervalJoin.between()"
+        lower_ms = milliseconds_of(lower_bound, "the lower bound", where)
+        return IntervalJoined(self._left, self._right, lower_ms, milliseconds_of(upper_bound, "the upper bound", where))
 
 
 class IntervalJoined:
@@ -105,6 +107,7 @@ class IntervalJoined:
             "IntervalJoined.process()",
             "derive it from ProcessJoinFunction",
         )
+        check_methods_take(process_join_function, ProcessJoinFunction, "IntervalJoined.process()")
         lower_ms = self._bounds_ms[0] + self._exclusive[0]
         upper_ms = self._bounds_ms[1] - self._exclusive[1]
         if lower_ms > upper_ms:

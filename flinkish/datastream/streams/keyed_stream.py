@@ -11,7 +11,7 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from flinkish.common.arguments import check_instance
+from flinkish.common.arguments import check_instance, check_methods_take, inherits
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
 from flinkish.core.error_handling import OnError
@@ -28,8 +28,8 @@ from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.count_sliding import count_windows
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, _check_function
-from flinkish.datastream.streams.key_function import KeyFunction
+from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
+from flinkish.datastream.streams.key_function import KeyFunction, check_function
 from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.errors import UnsupportedOperationError
 from flinkish.graph.stream_graph import StreamNode
@@ -80,19 +80,19 @@ class KeyedStream(DataStream):
 
     def map(self, func: MapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Call a function for each record, which gives one result. A MapFunction can use keyed state."""
-        _check_function(func, MapFunction, self._place("map"))
+        check_function(func, MapFunction, self._place("map"))
         keyed = _can_use_state(func)
         return self._transform("Map", lambda converter: MapFactory(func, keyed, converter), output_type)
 
     def flat_map(self, func: FlatMapFunction | Callable[[Any], Any], output_type: DeclaredType = None) -> DataStream:
         """Call a function for each record, which gives any number of results. A FlatMapFunction can use keyed state."""
-        _check_function(func, FlatMapFunction, self._place("flat_map"))
+        check_function(func, FlatMapFunction, self._place("flat_map"))
         keyed = _can_use_state(func)
         return self._transform("FlatMap", lambda converter: FlatMapFactory(func, keyed, converter), output_type)
 
     def filter(self, func: FilterFunction | Callable[[Any], Any]) -> DataStream:
         """Keep the records for which the function returns a true value. A FilterFunction can use keyed state."""
-        _check_function(func, FilterFunction, self._place("filter"))
+        check_function(func, FilterFunction, self._place("filter"))
         return self._add_operator("Filter", FilterFactory(func, _can_use_state(func)), self._type)
 
     def process(  # type: ignore[override]
@@ -121,12 +121,13 @@ class KeyedStream(DataStream):
             self._place("process"),
             "derive it from KeyedProcessFunction, which also has timers and the key",
         )
+        check_methods_take(func, KeyedProcessFunction, self._place("process"))
         return self._transform("KEYED PROCESS", lambda converter: KeyedProcessFactory(func, converter), output_type)
 
     def reduce(self, func: ReduceFunction | Callable[[Any, Any], Any]) -> DataStream:
         """Combine each record with the value reduced so far for its key, and emit the new value. In BATCH mode only the
         last value of each key is emitted. Example: ``ds.key_by(key).reduce(lambda old, new: max(old, new))``."""
-        _check_function(func, ReduceFunction, self._place("reduce"))
+        check_function(func, ReduceFunction, self._place("reduce"))
         return self._rolling(ReduceFactory(func, self._type.batch_converter("results of 'Reduce'")))
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
@@ -276,4 +277,4 @@ class KeyedStream(DataStream):
 def _can_use_state(func: Any) -> bool:
     """Whether a function can use state. Only ``open`` gives access to it, so a function that does not override it needs
     no state backend."""
-    return isinstance(func, Function) and type(func).open is not Function.open
+    return isinstance(func, Function) and not inherits(func, Function, "open")

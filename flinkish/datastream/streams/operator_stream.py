@@ -11,7 +11,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.error_handling import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.operator_settings import OperatorSettings
-from flinkish.errors import ProgramError, UnsupportedOperationError
+from flinkish.errors import NotKeyedError, ProgramError, UnsupportedOperationError
 from flinkish.graph.stream_graph import ChainingStrategy, StreamNode, Tap
 
 if TYPE_CHECKING:
@@ -26,6 +26,29 @@ def unsupported(stream: OperatorStream, what: str, method: str, hint: str) -> Un
         expected="the stream that an operator returned",
         hint=hint,
     )
+
+
+class OfKeyedStreams:
+    """Stands in a stream without keys for methods that only keyed streams have: to use one raises NotKeyedError, which
+    names the method, and ``instead``, the method for all records, if there is one. As an AttributeError it leaves
+    ``hasattr`` right."""
+
+    def __init__(self, instead: str = "") -> None:
+        self._instead = instead
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, stream: OperatorStream | None, owner: type) -> NoReturn:
+        if stream is None:
+            raise AttributeError(f"type object {owner.__name__!r} has no attribute {self._name!r}")
+        raise NotKeyedError(
+            f"{self._name}() is called on a stream without keys",
+            where=stream._place(self._name),
+            expected="a stream that key_by() gave",
+            hint=f"call key_by(lambda record: ...) first{self._instead and f', or {self._instead}(...)'}",
+        )
 
 
 S = TypeVar("S", bound="OperatorStream")

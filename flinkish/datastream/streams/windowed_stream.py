@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from flinkish.common.arguments import check_at_least, check_instance, kind_of
+from flinkish.common.arguments import check_at_least, check_instance, check_methods_take, kind_of
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.core.functions import (
@@ -26,9 +26,9 @@ from flinkish.datastream.streams.data_stream import (
     TAG_HINT,
     DataStream,
     DeclaredType,
-    _check_function,
     refuse_checkpointed,
 )
+from flinkish.datastream.streams.key_function import check_function
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
@@ -56,6 +56,7 @@ class _Windowed:
             "window() or window_all()",
             "such as TumblingEventTimeWindows.of(Time.minutes(5))",
         )
+        check_methods_take(window_assigner, WindowAssigner, "window() or window_all()")
         self._keyed_stream = keyed_stream
         self._assigner = window_assigner
         self._trigger: Trigger[Any, Any] | None = None
@@ -80,6 +81,7 @@ class _Windowed:
             ProgramError: the assigner merges windows, and the trigger does not support merging.
         """
         check_instance(trigger, Trigger, "the trigger is", self._place("trigger"), "such as CountTrigger.of(10)")
+        check_methods_take(trigger, Trigger, self._place("trigger"))
         if isinstance(self._assigner, MergingWindowAssigner) and not trigger.can_merge():
             raise ProgramError(
                 "A merging window assigner cannot be used with a trigger that does not support merging",
@@ -94,6 +96,7 @@ class _Windowed:
         """Set an evictor, which removes elements from a window before or after it is evaluated. All elements of a
         window are kept until then."""
         check_instance(evictor, Evictor, "the evictor is", self._place("evictor"), "such as CountEvictor.of(10)")
+        check_methods_take(evictor, Evictor, self._place("evictor"))
         self._evictor = evictor
         return self
 
@@ -142,7 +145,7 @@ class _Windowed:
         return self._evaluate(WindowLogic(function), self.get_input_type(), function)
 
     def _reduce(self, reduce_function: Any, window_function: Any, output_type: DeclaredType) -> DataStream:
-        _check_function(reduce_function, ReduceFunction, self._place("reduce"))
+        check_function(reduce_function, ReduceFunction, self._place("reduce"))
         if window_function is None and output_type is None:
             output_type = self.get_input_type()
         logic = WindowLogic(reduce_function, self._checked(window_function, "reduce"))
@@ -158,6 +161,7 @@ class _Windowed:
             self._place("aggregate"),
             "derive it from AggregateFunction; plain functions go to reduce()",
         )
+        check_methods_take(aggregate_function, AggregateFunction, self._place("aggregate"))
         declared_type(accumulator_type)
         logic = WindowLogic(aggregate_function, self._checked(window_function, "aggregate"))
         return self._evaluate(logic, output_type, aggregate_function, window_function)
@@ -185,6 +189,9 @@ class _Windowed:
             f"keyed windows take a {WindowFunction.__name__} or a {ProcessWindowFunction.__name__}, windows of all "
             f"records an {AllWindowFunction.__name__} or a {ProcessAllWindowFunction.__name__}",
         )
+        for kind in kinds:
+            if isinstance(function, kind):
+                check_methods_take(function, kind, self._place(method))
 
     def _place(self, method: str) -> str:
         """The place of a call in the program, for error messages."""

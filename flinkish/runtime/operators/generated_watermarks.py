@@ -13,7 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput
+from flinkish.common.arguments import check_made
+from flinkish.common.watermark_strategy import (
+    AssignersOfProgram,
+    WatermarkContext,
+    WatermarkGenerator,
+    WatermarkOutput,
+)
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.timestamps_and_watermarks import ExtractTimestamp, TimestampsAndWatermarksOperator
@@ -47,14 +53,14 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
     """Assigns timestamps and emits the watermarks of the program's own generators, deterministically.
 
     Args:
-        make_generator: makes the generator of each split.
+        make_generator: makes the generator of each split, given the context of the operator.
         interval_ms: see `TimestampsAndWatermarksOperator`, as for the other arguments.
     """
 
     def __init__(
         self,
-        extract_timestamp: ExtractTimestamp | None,
-        make_generator: Callable[[], WatermarkGenerator],
+        extract_timestamp: ExtractTimestamp | AssignersOfProgram | None,
+        make_generator: Callable[[WatermarkContext], WatermarkGenerator],
         interval_ms: int | None,
         before_next: bool,
     ) -> None:
@@ -62,17 +68,19 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         self._make = make_generator
         #: the generators of the other splits, and the last watermark of each that functions have seen
         self._by_generator: dict[str, tuple[WatermarkGenerator, _Emitted, int]] = {}
-        self._generator, self._emitted = self._new()
+        self._generator: WatermarkGenerator
+        self._emitted: _Emitted
         #: the status of the split that was emitted last, whether it is idle; None: none was emitted yet
         self._told_idle: bool | None = None
 
     def _new(self) -> tuple[WatermarkGenerator, _Emitted]:
-        generator = self._make()
-        if not isinstance(generator, WatermarkGenerator):
-            raise TypeMismatchError(
-                f"the generator supplier made {generator!r}", expected="an instance of WatermarkGenerator"
-            )
+        generator = self._make(WatermarkContext(self.context.metrics))
+        check_made(generator, WatermarkGenerator, self._make, "create_watermark_generator()")
         return generator, _Emitted()
+
+    def open(self) -> None:
+        super().open()
+        self._generator, self._emitted = self._new()
 
     def begin_epoch(self) -> None:
         super().begin_epoch()

@@ -125,9 +125,9 @@ class IntervalJoinOperator(UserFunctionOperator):
                 for other in others:
                     # either is in other pairs, too
                     mine_now, other_now = value if value_cannot_change else detached(value), detached(other)
-                    found: Any = join(other_now, mine_now, pair) if side else join(mine_now, other_now, pair)
-                    if found:
-                        for result in found:
+                    iterable: Any = join(other_now, mine_now, pair) if side else join(mine_now, other_now, pair)
+                    if iterable:
+                        for result in iterable:
                             if result.__class__ not in shared:
                                 result = hand_over(result)
                             results.append(result)

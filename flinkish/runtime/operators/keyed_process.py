@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
+from flinkish.common.arguments import inherits
 from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
-from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.steps import Records, WatermarkStep
@@ -97,6 +98,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         results: list[Any] = []
         times: list[int] = []
         shared, hand_over = self.shared, self.handed_over
+        iterable: Any = None
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
         arriving = iter(values)
         for value, key, timestamp in zip(arriving, keys, stamps, strict=False):
@@ -109,6 +111,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
+        if iterable.__class__ in PARTED:
+            self.warn_of_parts(iterable, input_index)
         self.collect(results, None if timestamps is None else times)
 
     def _process_stretch(
@@ -134,6 +138,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             process = self.calls[input_index]
             results: list[Any] = []
             times: list[int] = []
+            iterable: Any = None
             stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
             # the records are the first argument: once they are exhausted, `zip` takes no key
             of_batch = zip(islice(arriving, len(batch)), following[input_index], stamps, strict=False)
@@ -147,6 +152,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                             result = hand_over(result)
                         results.append(result)
                         times.append(timestamp)
+            if iterable.__class__ in PARTED:
+                self.warn_of_parts(iterable, input_index)
             if results:
                 self.collect(results, None if timestamps is None else times)
 
@@ -186,6 +193,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         shared, hand_over = self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
+        iterable: Any = None
         for timestamp_ms, key, _ in backend.due(TIMER_SERVICE, domain, upto_ms):
             backend.current_key = key
             ctx.current_timestamp = timestamp_ms
@@ -196,6 +204,8 @@ class KeyedProcessOperator(UserFunctionOperator):
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp_ms)
+        if iterable.__class__ in PARTED:
+            self.warn_of_parts(iterable, method="on_timer")
         return results, times
 
 
@@ -222,4 +232,4 @@ class KeyedProcessFactory(OperatorFactoryBase):
 
 def overrides_on_timer(function: Function, kind: type[Any]) -> bool:
     """Whether a function has another ``on_timer`` than its base class ``kind``, which does nothing."""
-    return getattr(function.on_timer, "__func__", None) is not kind.on_timer  # type: ignore[attr-defined]
+    return not inherits(function, kind, "on_timer")

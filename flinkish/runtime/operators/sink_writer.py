@@ -5,12 +5,14 @@ The committables that it has handed over by the barrier go to the sink's committ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.common.arguments import abbreviated, check_made
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
+from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.column_writer import ColumnWriter
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
@@ -43,6 +45,9 @@ class SinkWriterOperator(StreamOperator):
     def open(self) -> None:
         """Open the writer."""
         if self._writer is not None:
+            epoch = self.context.epoch
+            if isinstance(self._writer, SinkWriter):
+                self._writer._times = lambda: (epoch.processing_time_ms, epoch.watermark_ms)
             self._writer.open(self.context.subtask, self.context.parallelism)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
@@ -60,6 +65,12 @@ class SinkWriterOperator(StreamOperator):
     def _send(self, committables: list[Any]) -> None:
         if not committables:
             return
+        if not isinstance(committables, Iterable):
+            raise TypeMismatchError(
+                f"write() or prepare_commit() of {type(self._writer).__name__} returned {abbreviated(committables)}",
+                where=self.context.name,
+                expected="a list of committables; [] if there are none",
+            )
         self._held.extend(committables)
         if len(self._held) >= self._max_batch:
             self._flush()
@@ -114,7 +125,9 @@ class SinkWriterFactory(OperatorFactoryBase):
     def create(self) -> SinkWriterOperator:
         """A fresh operator."""
         if isinstance(self.sink, WriterSink):
-            return SinkWriterOperator(self.sink.create_writer())
+            writer = self.sink.create_writer()
+            check_made(writer, SinkWriter, self.sink, "create_writer")
+            return SinkWriterOperator(writer)
         assert isinstance(self.sink, DataFrameSink) and self.input_type is not None
         return SinkWriterOperator(ColumnWriter(self.sink, self.input_type, self.where), max_batch=1)
 

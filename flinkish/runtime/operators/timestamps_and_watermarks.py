@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.watermark_strategy import WatermarkGenerator
+from flinkish.common.watermark_strategy import AssignersOfProgram, WatermarkContext, WatermarkGenerator
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
@@ -43,7 +43,7 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     """Assigns timestamps and emits watermarks of the kind "bounded out-of-orderness", deterministically.
 
     Args:
-        extract_timestamp: the timestamp assigner; None: records keep their timestamps.
+        extract_timestamp: the timestamp assigner, or what makes it; None: records keep their timestamps.
         out_of_orderness_ms: how far a record may be behind the greatest timestamp without being late; None: there are
             no watermarks.
         interval_ms: a watermark is emitted whenever it enters the next multiple of this; None or 0: it is not.
@@ -54,13 +54,14 @@ class TimestampsAndWatermarksOperator(StreamOperator):
 
     def __init__(
         self,
-        extract_timestamp: ExtractTimestamp | None,
+        extract_timestamp: ExtractTimestamp | AssignersOfProgram | None,
         out_of_orderness_ms: int | None,
         interval_ms: int | None,
         before_next: bool = False,
         every_records: int = 0,
     ) -> None:
-        self._extract = extract_timestamp
+        self._made_by = extract_timestamp if isinstance(extract_timestamp, AssignersOfProgram) else None
+        self._extract = None if isinstance(extract_timestamp, AssignersOfProgram) else extract_timestamp
         self._every_records = every_records
         #: the number of records since the last watermark at the end of a batch
         self._records = 0
@@ -73,6 +74,11 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._max_ms = MIN_TIMESTAMP_MS
         #: the last watermark that functions of the chain have seen, and the last one at all
         self._emitted_ms = self._sent_ms = MIN_TIMESTAMP_MS
+
+    def open(self) -> None:
+        """Make the program's own timestamp assigner, if the strategy makes one per subtask."""
+        if self._made_by is not None:
+            self._extract = self._made_by.extractor(WatermarkContext(self.context.metrics))
 
     def begin_epoch(self) -> None:
         """Forget the source splits of the last epoch: what is known of those that go on is restored."""
@@ -247,7 +253,7 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     `TimestampsAndWatermarksOperator`. ``idle_timeout_ms`` None: there is no idleness detection.
     """
 
-    extract_timestamp: ExtractTimestamp | None
+    extract_timestamp: ExtractTimestamp | AssignersOfProgram | None
     out_of_orderness_ms: int | None
     idle_timeout_ms: int | None = None
     interval_ms: int | None = None
@@ -256,7 +262,7 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
     #: the watermark alignment of the source; None: it is not aligned with others
     alignment: WatermarkAlignment | None = None
     #: makes the program's own generator of each split; takes precedence over ``out_of_orderness_ms``
-    make_generator: Callable[[], WatermarkGenerator] | None = None
+    make_generator: Callable[[WatermarkContext], WatermarkGenerator] | None = None
     forwards_records: bool = True
 
     @property

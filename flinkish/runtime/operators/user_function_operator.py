@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
+from flinkish.common.arguments import inherits
 from flinkish.common.detach import SHARED, handed_over
+from flinkish.common.types import Row
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -24,6 +26,10 @@ from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.task_log import warn_of_program
+
+#: The classes of iterables that are probably meant as one result, and not as several.
+PARTED = frozenset({tuple, Row, str, bytes, dict})
 
 
 class UserFunctionOperator(StreamOperator):
@@ -114,7 +120,7 @@ class UserFunctionOperator(StreamOperator):
         return (
             self.context.keyed_state is not None
             and isinstance(self.function, Function)
-            and type(self.function).open is not Function.open
+            and not inherits(self.function, Function, "open")
         )
 
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
@@ -190,6 +196,7 @@ class UserFunctionOperator(StreamOperator):
         process, shared, hand_over = self.calls[input_index], self.shared, self.handed_over
         results: list[Any] = []
         times: list[int] = []
+        iterable: Any = None
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
         arriving = iter(values)
         for value, timestamp in zip(arriving, stamps, strict=False):
@@ -201,7 +208,22 @@ class UserFunctionOperator(StreamOperator):
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
+        if iterable.__class__ in PARTED:
+            self.warn_of_parts(iterable, input_index)
         return results, None if timestamps is None else times
+
+    def warn_of_parts(self, returned: Any, input_index: int = 0, method: str = "") -> None:
+        """Warn once if a process function has probably returned one result instead of yielding it: a tuple, Row, text
+        or the like, whose parts are then the results, as in PyFlink. A declared type would refuse them."""
+        whole = returned.__class__ is tuple and all(isinstance(part, (tuple, Row, list, dict)) for part in returned)
+        if self.converter is not None or whole or not returned:
+            return
+        name = method or getattr(self.calls[input_index], "__name__", "the function")
+        warn_of_program(
+            f"{name}() of {type(self.function).__name__} returned a {type(returned).__name__}, and each of its parts "
+            f"is a result of its own [{self.where}]; write yield instead of return, or return a list of results",
+            self.context.warnings,
+        )
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Emit results, of which some may be tagged for side outputs."""

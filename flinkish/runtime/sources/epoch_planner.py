@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from flinkish.common.arguments import abbreviated, check_made
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumerator, SplitSource, UnitCost
+from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.sources.alignment import UNLIMITED, SourceStream
 from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore
@@ -90,9 +93,54 @@ class EpochPlanner:
             self._ids = {split.id for split in self._splits}
         if not start.complete:
             self._enumerator.splits_ended(start.oldest_open, epoch)
-            found = list(self._enumerator.discover(self._ids))
+            found = self._found(self._enumerator.discover(self._ids))
             self._splits.extend(found)
             self._ids.update(split.id for split in found)
+
+    def _found(self, found: Any) -> list[SourceSplit]:
+        """The splits that an enumerator has found.
+
+        Raises:
+            TypeMismatchError: these are no splits.
+            ProgramError: a split is known already, or was found twice.
+        """
+        check_made(found, Iterable, self._enumerator, "discover")
+        splits, ids = list(found), set(self._ids)
+        for split in splits:
+            if not isinstance(split, SourceSplit):
+                raise TypeMismatchError(
+                    f"discover() of {type(self._enumerator).__name__} gave {abbreviated(split)}",
+                    where=type(self._source).__name__,
+                    expected="instances of SourceSplit",
+                )
+            if split.id in ids:
+                raise ProgramError(
+                    f"discover() of {type(self._enumerator).__name__} gave the split {split.id!r} again",
+                    where=type(self._source).__name__,
+                    expected="new splits, each with an id of its own",
+                    hint="leave out those whose id is in `known`",
+                )
+            ids.add(split.id)
+        return splits
+
+    def _end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        """The enumerator's `SplitEnumerator.end_of`, checked."""
+        found: Any = self._enumerator.end_of(split, position)
+        if isinstance(found, tuple) and len(found) == 2 and (found[0] is None or hasattr(found[0], "__index__")):
+            return found
+        raise TypeMismatchError(
+            f"end_of() of {type(self._enumerator).__name__} returned {abbreviated(found)} for the split {split.id!r}",
+            where=type(self._source).__name__,
+            expected="(end, whether that is the end of the split): a whole number or None, and a bool",
+        )
+
+    def _cost(self, split: SourceSplit, position: int) -> UnitCost:
+        """The enumerator's `SplitEnumerator.cost`, checked."""
+        found: Any = self._enumerator.cost(split, position)
+        if isinstance(found, tuple) and len(found) == 2:
+            return UnitCost(*found)
+        check_made(found, UnitCost, self._enumerator, "cost")
+        return found  # type: ignore[no-any-return]
 
     def streams(self, start: SourceProgress) -> list[SourceStream]:
         """The streams of the source that have not ended. To be called after `discover`."""
@@ -103,7 +151,7 @@ class EpochPlanner:
         found = []
         for one in self._assign_all(start)[0]:
             split = self._splits[one.number]
-            end, last = self._enumerator.end_of(split, one.position)
+            end, last = self._end_of(split, one.position)
             readable = end is None or end > one.position
             if readable or not last:
                 found.append(SourceStream(split.id, readable))
@@ -178,8 +226,8 @@ class EpochPlanner:
     def _read_side_by_side(self, open_splits: Sequence[OpenSplit]) -> list[OpenSplit]:
         """Read from each split in proportion to what it has, so that none runs ahead of the others; returns the splits
         that are open afterwards."""
-        ends = [self._enumerator.end_of(self._splits[one.number], one.position) for one in open_splits]
-        costs = [self._enumerator.cost(self._splits[one.number], one.position) for one in open_splits]
+        ends = [self._end_of(self._splits[one.number], one.position) for one in open_splits]
+        costs = [self._cost(self._splits[one.number], one.position) for one in open_splits]
         whole = _Budget(self._limits.max_records, self._limits.max_bytes)
         available = [
             whole.units(*cost) if end is None else end - one.position
@@ -286,8 +334,8 @@ class EpochPlanner:
         """Read on in a split; returns it at its new position (None if it has ended), and whether the subtask may read
         another split in this epoch."""
         split = self._splits[one.number]
-        end, last = self._enumerator.end_of(split, one.position)
-        cost = self._enumerator.cost(split, one.position)
+        end, last = self._end_of(split, one.position)
+        cost = self._cost(split, one.position)
         fitting = budget.units(*cost)
         if end is None:
             # such a split is read only as a whole, and the cost is that of the whole

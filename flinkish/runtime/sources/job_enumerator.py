@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from flinkish.common.arguments import check_made
 from flinkish.common.sealed_json import json_as, typed
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
@@ -306,6 +307,7 @@ class JobEnumerator:
         found = self._planners.get(one.uid)
         if found is None:
             enumerator = one.source.create_enumerator(known_splits(start, self._store))
+            check_made(enumerator, SplitEnumerator, one.source, "create_enumerator")
             self._enumerators.append(enumerator)
             directory = posixpath.join(self._directory, quote(one.uid, safe=""))
             enumerator.start(SplitEnumeratorContext(directory, start.state))

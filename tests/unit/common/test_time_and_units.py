@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flinkish.common import Duration, Instant, Time
+from flinkish.common import Configuration, Duration, Instant, Time
 from flinkish.common.units import (
     format_list,
     format_map,
@@ -83,6 +83,7 @@ def test_only_true_and_false_are_booleans():
 
 
 def test_lists_are_read_in_all_of_flinks_forms():
+    assert Configuration.parse_list_value(None) == []
     assert parse_list("a;b") == parse_list("[a, b]") == parse_list("- a\n- b\n") == ["a", "b"]
     assert parse_list("'a;b';c") == ["a;b", "c"]
 

@@ -52,9 +52,14 @@ from flinkish.datastream import (
     WindowFunction,
 )
 from flinkish.datastream.connectors import DeliveryGuarantee
-from flinkish.datastream.connectors.file_system import FileSink, RollingPolicy
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions
-from flinkish.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink, KafkaSource
+from flinkish.datastream.connectors.kafka import (
+    KafkaOffsetsInitializer,
+    KafkaRecordSerializationSchema,
+    KafkaSink,
+    KafkaSource,
+)
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.formats.avro import AvroSchema
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema, CsvSchema
@@ -69,11 +74,14 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.datastream.window import (
+    ContinuousEventTimeTrigger,
     CountTumblingWindowAssigner,
     EventTimeSessionWindows,
+    EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
+    TimeEvictor,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
@@ -170,6 +178,81 @@ class WithoutKeys(Plain):
 class StateWithoutKeys(Same):
     def open(self, runtime_context: Any) -> None:
         runtime_context.get_state(ValueStateDescriptor("n", Types.INT()))
+
+
+class TakesNothing(MapFunction):
+    def map(self) -> Any: ...  # type: ignore[override]
+
+
+class OpenedWithout(Same):
+    def open(self) -> None: ...  # type: ignore[override]
+
+
+class WithoutContext(KeyedProcessFunction):
+    def process_element(self, value: Any) -> None: ...  # type: ignore[override]
+
+
+class Returning(KeyedProcessFunction):
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        return self.result
+
+
+class FiringWith(Returning):
+    def process_element(self, value: Any, ctx: Any) -> None:
+        ctx.timer_service().register_event_time_timer(1)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        return self.result
+
+
+class MadeOfSomething(AggregateFunction):
+    def create_accumulator(self, something: Any) -> Any: ...  # type: ignore[override]
+
+    def add(self, value: Any, accumulator: Any) -> Any: ...
+
+    def get_result(self, accumulator: Any) -> Any: ...
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any: ...
+
+
+class WithoutTimers(EventTimeTrigger):
+    def clear(self, window: Any) -> None: ...  # type: ignore[override]
+
+
+class OwnPolicy(RollingPolicy):
+    def should_roll_on_event(self, part: Any, element: Any) -> bool:
+        return True
+
+
+class OwnOffsets(KafkaOffsetsInitializer):
+    def get_partition_offsets(self, partitions: Any, retriever: Any) -> Any: ...
+
+
+class OwnRecords(KafkaRecordSerializationSchema):
+    def serialize(self, value: Any, context: Any, timestamp: int) -> Any: ...
+
+
+class Buckets(BucketAssigner):
+    def __init__(self, bucket: Any) -> None:
+        super().__init__()
+        self.__dict__["bucket_id"] = bucket
+
+    def get_bucket_id(self, element: Any, context: Any) -> Any:
+        return self.__dict__["bucket_id"]
+
+
+class Encoded(Encoder):
+    def __init__(self, line: Any) -> None:
+        self.line = line
+
+    def encode(self, value: Any) -> Any:
+        return self.line
+
+
+WINDOWS = TumblingEventTimeWindows.of(Time.seconds(1))
 
 
 class Two(KeyedCoProcessFunction):
@@ -573,7 +656,54 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         JsonRowDeserializationSchema.builder().type_info(NAMES).fail_on_missing_field().ignore_parse_errors().build()
     ),
     "an Avro schema is JSON": lambda p: AvroSchema.parse_string("record"),
+    "map calls with one record": lambda p: p.words.map(lambda: 5),
+    "a method of a function takes what it is called with": lambda p: p.words.map(TakesNothing()),
+    "open takes the runtime context": lambda p: p.words.map(OpenedWithout()),
+    "reduce calls with two values": lambda p: p.keyed.reduce(lambda value: value),
+    "a process function takes the context": lambda p: p.keyed.process(WithoutContext()),
+    "a key selector takes a record": lambda p: p.words.key_by(lambda word, number: word),
+    "a partitioner takes the number of subtasks": lambda p: p.words.partition_custom(
+        lambda key: 0, lambda word: word[0]
+    ),
+    "an accumulator is made of nothing": lambda p: p.windows.aggregate(MadeOfSomething()),
+    "a trigger takes the context": lambda p: p.windows.trigger(WithoutTimers()),
+    "a generator supplier takes nothing or the context": lambda p: WatermarkStrategy.for_generator(lambda a, b: None),
+    "the size of windows is a time": lambda p: TumblingEventTimeWindows.of(5),
+    "the slide of windows is a time": lambda p: SlidingEventTimeWindows.of(Time.seconds(2), 1),
+    "the gap of sessions is a time": lambda p: EventTimeSessionWindows.with_gap(5),
+    "a window made by its constructor has milliseconds": lambda p: TumblingProcessingTimeWindows(Time.seconds(1)),
+    "the interval of a trigger is a time": lambda p: ContinuousEventTimeTrigger.of(5),
+    "the size of an evictor is a time": lambda p: TimeEvictor.of(5),
+    "the bounds of an interval join are times": lambda p: p.keyed.interval_join(p.keyed).between(1, 2),
+    "windows of a stream without keys are of all records": lambda p: p.words.window(WINDOWS),
+    "windows of records without keys are of all records": lambda p: p.words.count_window(5),
+    "a stream without keys has no sum": lambda p: p.words.sum(1),
+    "a rolling policy has no methods of its own": lambda p: _row_sink().with_rolling_policy(OwnPolicy()),
+    "a bucket assigner is one": lambda p: _row_sink().with_bucket_assigner("hour"),
+    "an initializer of offsets has no methods of its own": lambda p: KafkaSource.builder().set_starting_offsets(
+        OwnOffsets("earliest")
+    ),
+    "a record serializer has no methods of its own": lambda p: KafkaSink.builder().set_record_serializer(
+        OwnRecords("t", None, None, SimpleStringSchema())
+    ),
+    "a partition is a number": lambda p: results_of(
+        p.words.partition_custom(lambda key, subtasks: "a", lambda word: word[0]).map(Same())
+    ),
+    "a process function returns results": lambda p: results_of(p.keyed.process(Returning(5))),
+    "a timer returns results": lambda p: results_of(p.timed.key_by(lambda word: word[0]).process(FiringWith(5))),
+    "a bucket is a folder": lambda p: _written(_row_sink().with_bucket_assigner(Buckets(7))),
+    "an encoder makes bytes": lambda p: _written(FileSink.for_row_format("/tmp/x", Encoded("text"))),
 }
+
+
+def _row_sink() -> Any:
+    return FileSink.for_row_format("/tmp/x", Encoder.simple_string_encoder())
+
+
+def _written(builder: Any) -> None:
+    env = new_environment()
+    env.from_collection(["a"], Types.STRING()).sink_to(builder.build())
+    env.execute()
 
 
 def _expected() -> Iterator[tuple[str, str, tuple[str, ...]]]:

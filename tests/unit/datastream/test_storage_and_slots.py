@@ -94,6 +94,13 @@ def test_a_checkpoint_storage_is_the_directory_of_the_checkpoints() -> None:
     storage = checkpoints.get_checkpoint_storage()
     assert isinstance(storage, FileSystemCheckpointStorage)
     assert storage.get_checkpoint_path() == "/data/checkpoints"
+    # as Flink's Path shows it
+    assert FileSystemCheckpointStorage("file://var/checkpoints/").get_checkpoint_path() == "file://var/checkpoints"
+    assert JobManagerCheckpointStorage("s3://b//c/").get_checkpoint_path() == "s3://b/c"
+    assert FsStateBackend("file://var/checkpoints/").get_checkpoint_path() == "file://var/checkpoints"
+    rocks = RocksDBStateBackend("file://var/checkpoints/")
+    rocks.set_db_storage_paths("file://var/db_storage_dir1/", "/db_storage_dir2")
+    assert rocks.get_db_storage_paths() == ["/db_storage_dir1", "/db_storage_dir2"]
     assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (20_480, 4_096)
     checkpoints.set_checkpoint_storage(JobManagerCheckpointStorage())
     assert isinstance(checkpoints.get_checkpoint_storage(), JobManagerCheckpointStorage)

@@ -7,6 +7,7 @@ from typing import Any
 
 from flinkish.common import Types
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.testing.sinks import TestingSink
 from tests.support.programs import new_environment
 
 
@@ -37,20 +38,56 @@ def test_a_small_program_has_the_plan_that_flink_gives_it() -> None:
         },
         {
             "id": 3,
+            "type": "_stream_key_by_map_operator",
+            "pact": "Operator",
+            "contents": "_stream_key_by_map_operator",
+            "parallelism": 2,
+            "predecessors": [{"id": 2, "ship_strategy": "FORWARD", "side": "second"}],
+        },
+        {
+            "id": 4,
             "type": "Reduce",
             "pact": "Operator",
             "contents": "the sums",
             "parallelism": 2,
-            "predecessors": [{"id": 2, "ship_strategy": "HASH", "side": "second"}],
+            "predecessors": [{"id": 3, "ship_strategy": "HASH", "side": "second"}],
         },
         {
-            "id": 4,
+            "id": 5,
             "type": "Sink: Print to Std. Out",
             "pact": "Data Sink",
             "contents": "Sink: Print to Std. Out",
             "parallelism": 2,
-            "predecessors": [{"id": 3, "ship_strategy": "FORWARD", "side": "second"}],
+            "predecessors": [{"id": 4, "ship_strategy": "FORWARD", "side": "second"}],
         },
+    ]
+
+
+def test_the_plan_has_the_operators_that_pyflink_puts_behind_key_by() -> None:
+    env = new_environment(parallelism=4)
+    source = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()])).name("From Collection")
+    keyed = source.key_by(lambda pair: pair[0], Types.STRING())
+    keyed.map(lambda pair: pair).name("Plus Two Map").set_parallelism(3).print()
+    keyed.sum(1)
+    keyed.print()
+    keyed.sink_to(TestingSink())
+    plan = {node["id"]: node for node in plan_of(env)}
+    shown = [
+        (node["type"], node["parallelism"], [(plan[one["id"]]["type"], one["ship_strategy"]) for one in inputs])
+        for node in plan.values()
+        for inputs in [node.get("predecessors", [])]
+    ]
+    key_by = "_stream_key_by_map_operator"
+    assert shown == [
+        ("Source: From Collection", 1, []),
+        (key_by, 1, [("Source: From Collection", "FORWARD")]),
+        ("Plus Two Map", 3, [(key_by, "HASH")]),
+        ("Reduce", 4, [(key_by, "HASH")]),
+        (key_by, 4, [("Source: From Collection", "REBALANCE")]),
+        ("Sink: Print to Std. Out", 4, [("Plus Two Map", "REBALANCE")]),
+        ("_keyed_stream_values_operator", 4, [(key_by, "HASH")]),
+        ("Sink: Print to Std. Out", 4, [("_keyed_stream_values_operator", "FORWARD")]),
+        ("Sink: TestingSink", 4, [(key_by, "HASH")]),
     ]
 
 
@@ -81,7 +118,8 @@ def test_every_way_has_flinks_name() -> None:
     ]
     for way in ways:
         way.map(lambda n: n)
-    strategies = [node["predecessors"][0]["ship_strategy"] for node in plan_of(env)[1:]]
+    maps = [node for node in plan_of(env) if node["type"] == "Map"]
+    strategies = [node["predecessors"][0]["ship_strategy"] for node in maps]
     assert strategies == ["FORWARD", "REBALANCE", "RESCALE", "SHUFFLE", "BROADCAST", "CUSTOM", "HASH"]
 
 

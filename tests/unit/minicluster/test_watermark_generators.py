@@ -158,7 +158,7 @@ def test_misuse_is_refused_in_words() -> None:
         def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
             output.emit_watermark("late")  # type: ignore[arg-type]
 
-    for generator, problem in ((lambda: 5, "the generator supplier made 5"), (Wrong, "emitted 'late'")):
+    for generator, problem in ((lambda: 5, "the generator supplier returned 5"), (Wrong, "emitted 'late'")):
         env = environment(1)
         env.from_source(list_source([("a", 1)]), of(generator), "source").sink_to(TestingSink())
         with pytest.raises(TypeMismatchError, match=problem):

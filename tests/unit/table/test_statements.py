@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
+from datetime import timedelta
 
 import pytest
 
+from flinkish.common import Row
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.errors import EnvironmentVersionError, ProgramError
+from flinkish.common.typeinfo.arrow import RecordWriter
+from flinkish.connectors.columns import RecordReader
+from flinkish.errors import EnvironmentVersionError, ProgramError, TypeMismatchError
 from flinkish.table import DataTypes, Schema
 from flinkish.table.schema import Statement, parse
 
@@ -54,6 +58,41 @@ def test_a_column_has_the_type_of_the_datastream_api(sql_type: str, expected: Ty
     [column] = declared(f"`user` {sql_type}").columns
     assert (column.name, column.type) == ("user", expected)
     assert Schema.new_builder().column("user", sql_type).build().columns == (column,)
+
+
+BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
+
+
+@pytest.mark.parametrize(
+    ("data_type", "expected"),
+    [
+        (DataTypes.BINARY(10), BYTES),
+        (DataTypes.VARBINARY(10), BYTES),
+        (DataTypes.MULTISET(DataTypes.STRING()), Types.MAP(Types.STRING(), Types.INT())),
+        (DataTypes.LIST_VIEW(DataTypes.INT()), Types.LIST(Types.INT())),
+        (DataTypes.MAP_VIEW(DataTypes.INT(), DataTypes.STRING()), Types.MAP(Types.INT(), Types.STRING())),
+        (DataTypes.INTERVAL(DataTypes.YEAR(), DataTypes.MONTH()), Types.INT()),
+        (DataTypes.DATE().bridged_to("java.sql.Date"), Types.SQL_DATE()),
+    ],
+    ids=str,
+)
+def test_a_data_type_is_that_of_its_values_in_python(data_type: TypeInformation, expected: TypeInformation) -> None:
+    assert data_type == expected
+
+
+def test_an_interval_of_days_is_a_timedelta_and_null_only_none() -> None:
+    interval, nothing = DataTypes.INTERVAL(DataTypes.DAY(), DataTypes.SECOND()), DataTypes.NULL()
+    day = timedelta(days=1, microseconds=5)
+    assert interval.convert(day) == day and nothing.convert(None) is None
+    assert interval == DataTypes.INTERVAL(DataTypes.SECOND(3)) != nothing
+    row = DataTypes.ROW([DataTypes.FIELD("for", interval), DataTypes.FIELD("nothing", nothing)])
+    record = Row(**{"for": day, "nothing": None})
+    assert RecordReader(row, "a test").read(RecordWriter(row, "a test").write([record])) == [record]
+    for data_type, value in ((interval, 5), (nothing, 0)):
+        with pytest.raises(TypeMismatchError):
+            data_type.convert(value)
+    with pytest.raises(ValueError, match="a unit and a smaller one"):
+        DataTypes.INTERVAL(DataTypes.SECOND(), DataTypes.DAY())
 
 
 def test_a_schema_takes_types_as_objects_or_texts_and_computed_columns() -> None:

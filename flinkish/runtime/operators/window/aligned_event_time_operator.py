@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import inherits, runs_ours
 from flinkish.common.detach import all_detached, cannot_change, detached
 from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
@@ -61,15 +62,16 @@ class AlignedEventTimeOperator(WindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether this operator may be used: for exactly these assigners and this trigger, not for subclasses of users,
-        without an evictor, and for folds that cannot hold state handles, since the current key is not set for each
-        element."""
+        """Whether this operator may be used: for these assigners and this trigger as flinkish has them, without an
+        evictor, and for folds that cannot hold state handles, since the current key is not set for each element."""
         fold = factory.window_logic.fold
         return (
-            type(factory.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
-            and type(factory.trigger) is EventTimeTrigger
+            isinstance(factory.assigner, (TumblingEventTimeWindows, SlidingEventTimeWindows))
+            and isinstance(factory.trigger, EventTimeTrigger)
+            and runs_ours(factory.assigner)
+            and runs_ours(factory.trigger)
             and factory.evictor is None
-            and not (isinstance(fold, Function) and type(fold).open is not Function.open)
+            and not (isinstance(fold, Function) and not inherits(fold, Function, "open"))
         )
 
     # --- elements -----------------------------------------------------------------------------------------------

@@ -63,9 +63,9 @@ class JoinWindowFunction(_OfBoth):
         for one in first:
             for other in second:
                 # each record is in several pairs, and what is done to the result of one must not change the others
-                result = join(detached(one), detached(other))
+                iterable = result = join(detached(one), detached(other))
                 if flat:
-                    yield from result or ()
+                    yield from iterable or ()
                 elif result is None:
                     raise TypeMismatchError(
                         f"the join function returned None (key {abbreviated(key)})",

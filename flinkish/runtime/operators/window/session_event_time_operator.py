@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.arguments import inherits, runs_ours
 from flinkish.core.functions import Function
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
@@ -56,14 +57,16 @@ class SessionEventTimeOperator(MergingWindowOperator):
 
     @staticmethod
     def handles(factory: WindowOperatorFactory) -> bool:
-        """Whether this operator may be used: for exactly these assigners and this trigger, not for subclasses of users,
-        without an evictor, and for folds that cannot hold state handles."""
+        """Whether this operator may be used: for these assigners and this trigger as flinkish has them, without an
+        evictor, and for folds that cannot hold state handles."""
         fold = factory.window_logic.fold
         return (
-            type(factory.assigner) in (EventTimeSessionWindows, DynamicEventTimeSessionWindows)
-            and type(factory.trigger) is EventTimeTrigger
+            isinstance(factory.assigner, (EventTimeSessionWindows, DynamicEventTimeSessionWindows))
+            and isinstance(factory.trigger, EventTimeTrigger)
+            and runs_ours(factory.assigner)
+            and runs_ours(factory.trigger)
             and factory.evictor is None
-            and not (isinstance(fold, Function) and type(fold).open is not Function.open)
+            and not (isinstance(fold, Function) and not inherits(fold, Function, "open"))
         )
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any
 
+from flinkish.common.arguments import inherits
 from flinkish.core.functions import (
     AllWindowFunction,
     Function,
@@ -64,7 +65,7 @@ class ProcessEvaluator(WindowEvaluator):
         self._process = function.process
         self._clear = function.clear
         self._context = context
-        self.clears = type(function).clear is not ProcessWindowFunction.clear
+        self.clears = not inherits(function, ProcessWindowFunction, "clear")
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._process(thawed(key), self._context, elements)
@@ -80,7 +81,7 @@ class ProcessAllEvaluator(WindowEvaluator):
         self._process = function.process
         self._clear = function.clear
         self._context = context
-        self.clears = type(function).clear is not ProcessAllWindowFunction.clear
+        self.clears = not inherits(function, ProcessAllWindowFunction, "clear")
 
     def evaluate(self, key: Any, window: Window, elements: list[Any]) -> Iterable[Any] | None:
         return self._process(self._context, elements)

@@ -38,15 +38,15 @@ class WindowOutput:
         #: side output -> values and their timestamps
         self._sides: dict[str, tuple[list[Any], list[int]]] = {}
 
-    def emit(self, results: Iterable[Any] | None, timestamp_ms: int) -> None:
+    def emit(self, iterable: Iterable[Any] | None, timestamp_ms: int) -> None:
         """Add the results of one window, which have one timestamp. The iterable may be lazy; None stands for no
         results."""
-        if not results:
+        if not iterable:
             return
         values, timestamps = self._values, self._timestamps
         # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
         shared, hand_over, tagged = self._shared, self._hand_over, self._tagged
-        for result in results:
+        for result in iterable:
             if tagged and result.__class__ not in shared:
                 result = hand_over(result)
             values.append(result)
