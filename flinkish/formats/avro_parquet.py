@@ -100,7 +100,7 @@ class AvroColumns:
         Raises:
             TypeMismatchError: a column cannot be read as the type that the schema has.
         """
-        columns = []
+        columns: list[Iterable[Any]] = []
         remaining = iter(batch.columns)
         for name, wanted, _, read in self._fields:
             if wanted is None:
