@@ -99,7 +99,15 @@ def _values(
     """The values of the rows that an input row stands for: one value, or for a whole map one per entry."""
 
     def typed(value: Any) -> Any:
-        return value if declared is None or value is None else declared.convert(value)
+        if declared is None or value is None:
+            return value
+        converted = declared.convert(value)
+        if not _is_same(converted, value):
+            raise SavepointError(
+                f"its value {abbreviated(value)} would become {abbreviated(converted)}",
+                expected=f"a value of the declared type {declared!r}",
+            )
+        return converted
 
     value = python_value(row["value"], types["value"])
     if kind in MAP_KINDS and row.get("map_key") is not None:
@@ -115,6 +123,18 @@ def _values(
             raise SavepointError(f"it is of list state and its value is {abbreviated(value)}", expected="an array")
         return [[typed(item) for item in value]]
     return [typed(value)]
+
+
+def _is_same(converted: Any, given: Any) -> bool:
+    """Whether a value that was converted to its declared type is still the same: no number was wrapped or rounded."""
+    if isinstance(converted, bytes) and isinstance(given, list):
+        return all(-128 <= item <= 255 for item in given)
+    if isinstance(converted, dict) and isinstance(given, dict):
+        pairs = zip(converted.items(), given.items(), strict=False)
+        return len(converted) == len(given) and all(_is_same(*pair) for pair in pairs)
+    if isinstance(converted, (Row, tuple, list)) and isinstance(given, (Row, tuple, list)):
+        return len(converted) == len(given) and all(map(_is_same, converted, given))
+    return bool(converted == given or converted != converted and given != given)
 
 
 def python_value(value: Any, arrow: pa.DataType, as_key: bool = False) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from flinkish.common.types import Row
 from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
 from flinkish.spark.worker import DeployedClasses, WorkerFailure
-from flinkish.state.native_rows import python_value
+from flinkish.state.native_rows import NativeToTexts, python_value
 from flinkish.state.typed_rows import TextsToTyped
+from flinkish.table import DataTypes
 
 
 @pytest.mark.parametrize(
@@ -28,6 +30,7 @@ from flinkish.state.typed_rows import TextsToTyped
         (Types.TUPLE([Types.INT(), Types.PICKLED_BYTE_ARRAY()]), None),
         (Types.LIST(Types.LIST(Types.PICKLED_BYTE_ARRAY())), None),
         (Types.SQL_TIME(), None),
+        (DataTypes.DECIMAL(10, 2), "DECIMAL(10, 2)"),
     ],
 )
 def test_types_have_the_name_of_a_column_type_unless_something_in_them_is_pickled(declared: Any, ddl: Any) -> None:
@@ -67,3 +70,36 @@ def test_columns_become_values_of_programs() -> None:
     assert python_value([("k", 1)], pa.map_(pa.string(), pa.int64())) == {"k": 1}
     zoned = datetime.datetime(2024, 1, 1, 2, tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
     assert python_value(zoned, pa.timestamp("us", "UTC")) == datetime.datetime(2024, 1, 1)
+
+
+ROWS = Types.ROW_NAMED(["n", "f"], [Types.INT(), Types.DOUBLE()])
+
+
+@pytest.mark.parametrize(
+    ("value", "declared", "fits"),
+    [
+        (pa.array([2**31 - 1]), Types.INT(), True),
+        (pa.array([2**31]), Types.INT(), False),
+        (pa.array([2]), Types.BOOLEAN(), False),
+        (pa.array([Decimal("1.999")]), DataTypes.DECIMAL(10, 2), False),
+        (pa.array([Decimal("1.990")]), DataTypes.DECIMAL(10, 2), True),
+        (pa.array([0.1]), Types.FLOAT(), False),
+        (pa.array([float("nan")]), Types.FLOAT(), True),
+        (pa.array([[1, 2]]), Types.PRIMITIVE_ARRAY(Types.BYTE()), True),
+        (pa.array([[300]]), Types.PRIMITIVE_ARRAY(Types.BYTE()), False),
+        (pa.array([{"n": 1, "f": None}]), ROWS, True),
+        (pa.array([{"n": 2**40, "f": None}]), ROWS, False),
+        (pa.array([{"n": 1, "f": 0.5}]), Types.TUPLE([Types.INT(), Types.DOUBLE()]), True),
+    ],
+)
+def test_a_value_for_a_savepoint_is_the_same_under_its_declared_type_or_refused(
+    value: pa.Array, declared: Any, fits: bool
+) -> None:
+    columns = {"uid": ["op"], "state": ["s"], "key": ["k"], "value": value}
+    convert = NativeToTexts(tuple(columns), {("op", "s"): declared}, False, DeployedClasses.of(NO_CLASSES))
+    batches = iter([pa.RecordBatch.from_pydict(columns)])
+    if fits:
+        assert next(convert(batches)).num_rows == 1
+    else:
+        with pytest.raises(WorkerFailure, match="would become"):
+            next(convert(batches))
