@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 from flinkish.common.configuration import Configuration
@@ -70,11 +69,20 @@ def sent_to_minicluster(job: JobDescriptor) -> JobDescriptor:
     Raises:
         UnserializableFunctionError: a function cannot be pickled; the error names its operator.
     """
-    if not job.settings.share_functions and find_spec("pyspark") is not None:
+    if not job.settings.share_functions and _has_pyspark():
         from flinkish.spark.worker import deploy
 
         deploy(replace(job, vertices=tuple(map(_with_few_values, job.vertices))), partitions=1)
     return job.with_own_functions()
+
+
+def _has_pyspark() -> bool:
+    try:
+        import pyspark.cloudpickle  # noqa: F401
+    except ImportError:
+        # there is none, or one that lacks what it needs
+        return False
+    return True
 
 
 def _with_few_values(vertex: VertexDescriptor) -> VertexDescriptor:
