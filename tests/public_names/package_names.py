@@ -81,7 +81,9 @@ def _members(classes: dict[str, Any]) -> Iterator[str]:
     public = {found for found in classes.values() if isinstance(found, type)}
     for name, found in classes.items():
         ancestors = found.__mro__ if isinstance(found, type) else ()
-        inherited = {member for base in ancestors[1:] if base in public for member in dir(base) if hasattr(base, member)}
+        inherited = {
+            member for base in ancestors[1:] if base in public for member in dir(base) if hasattr(base, member)
+        }
         for owner in ancestors:
             if owner.__module__.startswith("flinkish"):
                 yield from (f"{name}.{member}" for member in _methods(owner) if member not in inherited)
