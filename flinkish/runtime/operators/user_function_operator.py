@@ -60,7 +60,7 @@ class UserFunctionOperator(StreamOperator):
         #: the rule by which results are handed over (`hand_over_rule`); set by `setup`
         self.shared: set[type] = SHARED
         self.handed_over: Callable[..., Any] = handed_over
-        self._must_close = False
+        self._must_close = self._looked_at_parts = False
         #: the last epoch in which this instance has reached the barrier
         self._ended_epoch: int | None = None
 
@@ -215,9 +215,11 @@ class UserFunctionOperator(StreamOperator):
     def warn_of_parts(self, returned: Any, input_index: int = 0, method: str = "") -> None:
         """Warn once if a process function has probably returned one result instead of yielding it: a tuple, Row, text
         or the like, whose parts are then the results, as in PyFlink. A declared type would refuse them."""
-        whole = returned.__class__ is tuple and all(isinstance(part, (tuple, Row, list, dict)) for part in returned)
-        if self.converter is not None or whole or not returned:
+        if self.converter is not None or not returned or self._looked_at_parts:
             return
+        if returned.__class__ is tuple and all(isinstance(part, (tuple, Row, list, dict)) for part in returned):
+            return
+        self._looked_at_parts = True
         name = method or getattr(self.calls[input_index], "__name__", "the function")
         warn_of_program(
             f"{name}() of {type(self.function).__name__} returned a {type(returned).__name__}, and each of its parts "
