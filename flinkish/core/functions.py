@@ -222,6 +222,11 @@ class Function(ABC):  # noqa: B024 - each kind of function has a method of its o
         """Called once per subtask after all other methods, also when the task failed."""
 
 
+def opens(function: Any) -> bool:
+    """Whether a function has an ``open`` of its own, so that it may ask its context for state."""
+    return isinstance(function, Function) and getattr(function.open, "__func__", None) is not Function.open
+
+
 class MapFunction(Function):
     """Maps each record to one result."""
 

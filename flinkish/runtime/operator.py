@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -99,6 +100,15 @@ class OperatorContext:
     accumulators: OperatorAccumulators = field(default_factory=lambda: OperatorAccumulators(""))
     #: the JSON-able configuration of the job
     configuration: dict[str, str] = field(default_factory=dict)
+    #: the contexts from which user code may get keyed state, as long as it keeps them
+    state_stores: list[ReferenceType[Any]] = field(default_factory=list)
+
+    def may_have_keyed_state(self) -> bool:
+        """Whether user code has got a handle of keyed state, or keeps a context from which it can get one."""
+        return self.keyed_state is not None and (
+            any(descriptor is not None for _, descriptor in self.keyed_state.declared.values())
+            or any(store() is not None for store in self.state_stores)
+        )
 
     def exact_counter(self, name: str) -> ExactCounter:
         """A counter metric of the operator whose total stays exact across failures and restarts."""

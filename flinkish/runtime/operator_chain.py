@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -335,8 +336,18 @@ class OperatorChain:
         for operator in reversed(self.operators):
             info = operator.context.epoch
             info.restored, info.restored_epoch = restored or restored_epoch is not None, restored_epoch
-            operator.initialize_state()
-            operator.open()
+            with self._without_key("initialize_state()"):
+                operator.initialize_state()
+            with self._without_key("open()"):
+                operator.open()
+
+    def _without_key(self, method: str) -> AbstractContextManager[None]:
+        """While this method of user code runs, keyed state has no key. What each subtask does, one of them logs."""
+        context = self.head.context
+        if context.keyed_state is None:
+            return nullcontext()
+        quiet = context.subtask > 0 and method in ("initialize_state()", "open()")
+        return context.keyed_state.unkeyed.during(context.keyed_state, method, quiet)
 
     def begin(self, epoch: int, now_ms: int, watermark_ms: int, saved: dict[str, Any]) -> None:
         """Begin an epoch: set the time and the watermarks of all operators, and restore what `end` has returned."""
@@ -353,8 +364,9 @@ class OperatorChain:
             value, output_watermark_ms = saved.get(descriptor.uid, (None, info.watermark_ms))
             operator.restore(value)
             self._announce(operator, output_watermark_ms)
-        for operator in self.operators:
-            operator.begin_epoch()
+        with self._without_key("notify_checkpoint_complete()"):
+            for operator in self.operators:
+                operator.begin_epoch()
 
     def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
         """Restore the watermark that this operator has sent to the operators that it feeds, without firing timers."""
@@ -367,8 +379,10 @@ class OperatorChain:
     def end(self) -> dict[str, Any]:
         """Handle the barrier: snapshot from the first operator to the last, and send all buffers. Returns the saved
         values and output watermarks by operator uid, for the next `begin`."""
-        for operator in self.operators:
-            operator.snapshot_state()
+        with self._without_key("snapshot_state()"):
+            for operator in self.operators:
+                operator.snapshot_state()
+                operator.context.operator_state.settle()
         for writer in self.writers:
             writer.end_epoch()
         saved: dict[str, Any] = {}
@@ -421,8 +435,9 @@ class OperatorChain:
         if self._closed or self._disposed:
             return
         self._closed = True
-        for operator in self.operators:
-            operator.close()
+        with self._without_key("close()"):
+            for operator in self.operators:
+                operator.close()
 
     def dispose(self) -> None:
         """Dispose of all operators, once. An error of one operator does not prevent the others from being disposed of;
@@ -431,11 +446,15 @@ class OperatorChain:
             return
         self._disposed = True
         errors = []
-        for operator in self.operators:
-            try:
-                operator.dispose()
-            except failures_of_user_code() as error:
-                errors.append(error)
+        if (keyed := self.head.context.keyed_state) is not None:
+            # of a call that has failed
+            keyed.loans.forget()
+        with self._without_key("close()"):
+            for operator in self.operators:
+                try:
+                    operator.dispose()
+                except failures_of_user_code() as error:
+                    errors.append(error)
         if errors:
             raise errors[0]
 

@@ -15,7 +15,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.detach import all_detached, cannot_change, detached
-from flinkish.core.functions import Function
+from flinkish.core.functions import opens
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
@@ -69,7 +69,7 @@ class AlignedEventTimeOperator(WindowOperator):
             type(factory.assigner) in (TumblingEventTimeWindows, SlidingEventTimeWindows)
             and type(factory.trigger) is EventTimeTrigger
             and factory.evictor is None
-            and not (isinstance(fold, Function) and type(fold).open is not Function.open)
+            and not opens(fold)
         )
 
     # --- elements -----------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class AlignedEventTimeOperator(WindowOperator):
             new_keys = self.contents.add_all(scope.table.namespace(namespace), remaining, values)
         except BaseException:
             # the error names the current key: the last key that the loop has taken
-            scope.backend.current_key = keys[len(keys) - length_hint(remaining) - 1]
+            scope.backend.loans.enter(keys[len(keys) - length_hint(remaining) - 1])
             raise
         scope.table.mark_grown(namespace, keys)
         if not new_keys:

@@ -114,7 +114,7 @@ class WindowOperator(StreamOperator):
         assign, backend, context = self.assigner.assign_windows, self.scope.backend, self.assigner_context
         windows: list[Collection[Window]] = []
         for value, timestamp_ms, key in zip(values, timestamps, keys, strict=True):
-            backend.current_key = key
+            backend.loans.enter(key)
             of_element = assign(value, timestamp_ms, context)
             if of_element.__class__ is not list and not isinstance(of_element, Collection):
                 raise ProgramError(
@@ -146,7 +146,7 @@ class WindowOperator(StreamOperator):
             skipped: no other window has taken the element, so `skip` is called if none of these takes it.
         """
         scope = self.scope
-        scope.backend.current_key = key
+        scope.backend.loans.enter(key)
         shared = self.contents.folds and len(windows) > 1
         for window in windows:
             if not self.time.is_window_late(window, scope.watermark_ms):
