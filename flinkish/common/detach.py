@@ -236,6 +236,11 @@ def _is_immutable_of_library(cls: type) -> bool:
 _COPIERS = _Copiers({tuple: _copied_tuple, list: _copied_list, dict: _copied_dict, set: _copied_set, Row: _copied_row})
 
 
+def copies_attributes(cls: type) -> bool:
+    """Whether `detached` copies instances of a class by copying their ``__dict__``."""
+    return _COPIERS[cls] in (_copied_instance, _copied_frozen)
+
+
 # --- reference counts ---------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.accumulators import Accumulator, DoubleCounter, Histogram, IntCounter, LongCounter
+from flinkish.common.arguments import inherits
 from flinkish.core.window.window import W, Window
 from flinkish.errors import ProgramError, UnsupportedOperationError
 
@@ -220,6 +221,11 @@ class Function(ABC):  # noqa: B024 - each kind of function has a method of its o
 
     def close(self) -> None:  # noqa: B027 - optional for users
         """Called once per subtask after all other methods, also when the task failed."""
+
+
+def opens(function: Any) -> bool:
+    """Whether a function has an ``open`` of its own, so that it may ask its context for state."""
+    return isinstance(function, Function) and not inherits(function, Function, "open")
 
 
 class MapFunction(Function):

@@ -1,7 +1,8 @@
 """The handles of keyed state, and the descriptors by which user functions get them, with PyFlink's names.
 
-A handle reads and writes the state of the current key only. A value that was read from a handle and changed in place is
-not written unless it is passed back (``update``, ``put``).
+A handle reads and writes the state of the current key only. A value that was read from a handle, or put into it, is the
+state's until the call for the key ends: what is changed in it in place by then is in the state. What is changed later
+is not, unless the value is passed back (``update``, ``put``).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class ListState(MergingState[T, Iterable[T]], Generic[T]):
 
     @abstractmethod
     def get(self) -> list[T]:
-        """A copy of the list, empty if there is none."""
+        """A new list of the elements, empty if there is none: to append to it changes no state."""
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
@@ -122,8 +123,8 @@ class MapState(State, Generic[K, V]):
         """Set the value of a map key."""
 
     @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the values of several map keys."""
+    def put_all(self, dict_value: dict[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set the values of several map keys, which are given as a dict or as pairs."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
@@ -214,8 +215,8 @@ class BroadcastState(ReadOnlyBroadcastState[K, V], Generic[K, V]):
         """Set the value of a map key."""
 
     @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the values of several map keys."""
+    def put_all(self, dict_value: dict[K, V] | Iterable[tuple[K, V]]) -> None:
+        """Set the values of several map keys, which are given as a dict or as pairs."""
 
     @abstractmethod
     def remove(self, key: K) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
-from flinkish.common.detach import all_detached
+from flinkish.common.detach import SHARED, all_detached
 from flinkish.core.checkpointed_function import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -21,7 +22,8 @@ from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, LIST_STATE_K
 
 
 class OperatorListHandle(ListState[Any]):
-    """The handle of a list state in operator state. Elements are copied on the way in and out, as in keyed state."""
+    """The handle of a list state in operator state. An element that was read is the state's until the barrier, and for
+    as long as somebody keeps it: what is changed in it in place is written at the barrier."""
 
     def __init__(self, state: OperatorState, kind: str, name: str) -> None:
         self._state = state
@@ -29,7 +31,11 @@ class OperatorListHandle(ListState[Any]):
         self._name = name
 
     def get(self) -> list[Any]:
-        return all_detached(self._state.elements(self._kind, self._name))
+        lend = self._state.lend
+        return [
+            element if element.__class__ in SHARED else lend(self._kind, self._name, index, element)
+            for index, element in enumerate(self._state.elements(self._kind, self._name))
+        ]
 
     def add(self, value: Any) -> None:
         self.add_all([value])
@@ -96,6 +102,7 @@ class InitializationContext(FunctionInitializationContext):
     def __init__(self, context: OperatorContext, where: str) -> None:
         self._context = context
         self._where = where
+        context.state_stores.append(ref(self))
 
     def is_restored(self) -> bool:
         return self._context.epoch.restored

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -107,6 +108,15 @@ class OperatorContext:
     added_at: str = ""
     #: the warnings that were given of the operator in this process
     warnings: set[str] = field(default_factory=set)
+    #: the contexts from which user code may get keyed state, as long as it keeps them
+    state_stores: list[ReferenceType[Any]] = field(default_factory=list)
+
+    def may_have_keyed_state(self) -> bool:
+        """Whether user code has got a handle of keyed state, or keeps a context from which it can get one."""
+        return self.keyed_state is not None and (
+            any(descriptor is not None for _, descriptor in self.keyed_state.declared.values())
+            or any(store() is not None for store in self.state_stores)
+        )
 
     def exact_counter(self, name: str) -> ExactCounter:
         """A counter metric of the operator whose total stays exact across failures and restarts."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -380,8 +381,18 @@ class OperatorChain:
         for operator in reversed(self.operators):
             info = operator.context.epoch
             info.restored, info.restored_epoch = restored or restored_epoch is not None, restored_epoch
-            operator.initialize_state()
-            operator.open()
+            with self._without_key("initialize_state()"):
+                operator.initialize_state()
+            with self._without_key("open()"):
+                operator.open()
+
+    def _without_key(self, method: str) -> AbstractContextManager[None]:
+        """While this method of user code runs, keyed state has no key. What each subtask does, one of them logs."""
+        context = self.head.context
+        if context.keyed_state is None:
+            return nullcontext()
+        quiet = context.subtask > 0 and method in ("initialize_state()", "open()")
+        return context.keyed_state.unkeyed.during(context.keyed_state, method, quiet)
 
     def begin(
         self,
@@ -406,8 +417,9 @@ class OperatorChain:
             value, output_watermark_ms = saved.get(descriptor.uid, (None, info.watermark_ms))
             operator.restore(value)
             self._announce(operator, output_watermark_ms)
-        for operator in self.operators:
-            operator.begin_epoch()
+        with self._without_key("notify_checkpoint_complete()"):
+            for operator in self.operators:
+                operator.begin_epoch()
         for split, state in (splits or {}).items():
             self._restore_split(split, state)
         if "" in self._split_watermarks:
@@ -452,8 +464,10 @@ class OperatorChain:
     def end(self) -> dict[str, Any]:
         """Handle the barrier: snapshot from the first operator to the last, and send all buffers. Returns the saved
         values and output watermarks by operator uid, for the next `begin`."""
-        for operator in self.operators:
-            operator.snapshot_state()
+        with self._without_key("snapshot_state()"):
+            for operator in self.operators:
+                operator.snapshot_state()
+                operator.context.operator_state.settle()
         for writer in self.writers:
             writer.end_epoch()
         saved: dict[str, Any] = {}
@@ -513,8 +527,9 @@ class OperatorChain:
         if self._closed or self._disposed:
             return
         self._closed = True
-        for operator in self.operators:
-            operator.close()
+        with self._without_key("close()"):
+            for operator in self.operators:
+                operator.close()
 
     def dispose(self) -> None:
         """Dispose of all operators, once. An error of one operator does not prevent the others from being disposed of;
@@ -523,11 +538,15 @@ class OperatorChain:
             return
         self._disposed = True
         errors = []
-        for operator in self.operators:
-            try:
-                operator.dispose()
-            except failures_of_user_code() as error:
-                errors.append(error)
+        if (keyed := self.head.context.keyed_state) is not None:
+            # of a call that has failed
+            keyed.loans.forget()
+        with self._without_key("close()"):
+            for operator in self.operators:
+                try:
+                    operator.dispose()
+                except failures_of_user_code() as error:
+                    errors.append(error)
         if errors:
             raise errors[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from weakref import ref
 
 from flinkish.common.accumulators import Accumulator
 from flinkish.core.functions import DistributedCache, RuntimeContext
@@ -23,7 +24,7 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.state.handle_cache import HandleCache
+from flinkish.runtime.state.described_handles import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 
@@ -33,6 +34,7 @@ class StreamingRuntimeContext(RuntimeContext):
     def __init__(self, context: OperatorContext) -> None:
         self._context = context
         self._handles = None if context.keyed_state is None else HandleCache(context.keyed_state)
+        context.state_stores.append(ref(self))
         if isinstance(context.keyed_state, KeyedStateBackend):
             # state expires by the time of the operator that owns it
             context.keyed_state.epoch = context.epoch

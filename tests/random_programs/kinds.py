@@ -585,10 +585,16 @@ def _keyed(t: Text, s: StreamInfo) -> dict[str, object]:
 @kind(order=Order.KEYED)
 def keyed_process_with_value_state(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     shape = s.shape
+    new = shape.new(shape.k("r"), shape.n("r"))
     body = [
-        f"x = self.state.value() or {shape.new(shape.k('r'), shape.n('r'))}",
+        *t.rng.choice(
+            [
+                [f"x = self.state.value() or {new}", *t.change(shape, "x"), "self.state.update(x)"],
+                # later values are changed in place only
+                ["x = self.state.value()", "if x is None:", f"    x = {new}", "    self.state.update(x)"],
+            ]
+        ),
         *t.change(shape, "x"),
-        "self.state.update(x)",
         *t.maybe_change(shape, "x"),
         *t.rng.choice([["yield x"], ["yield x", *t.change(shape, "x")], ["yield r", *t.change(shape)]]),
     ]

@@ -337,20 +337,26 @@ class Stamped:
 
 
 class _Handle:
-    """Access to a state of the current key (or of nothing, for operator state). What is stored is never what user code
-    has."""
+    """Access to a state of the current key (or of nothing, for operator state). What is stored is what user code has
+    until the call for the key ends (``touched`` has it then), and never for operator state."""
 
-    def __init__(
-        self, entries: dict[Any, Any], key: Callable[[], Any], descriptor: Descriptor, now: Callable[[], int]
-    ) -> None:
-        self._entries, self._key, self._of = entries, key, descriptor.of
-        self._ttl, self._now = descriptor.ttl, now
+    def __init__(self, store: Store, descriptor: Descriptor) -> None:
+        self._entries, self._key, self._of = store.tables[descriptor.name], store.scope, descriptor.of
+        self._ttl, self._now, self._touched = descriptor.ttl, store.now, store.touched
 
     def clear(self) -> None:
         self._entries.pop(self._key(), None)
 
     def _new(self, value: Any) -> Stamped:
-        return Stamped(copy.deepcopy(value), self._now())
+        stamped = Stamped(value, self._now())
+        stamped.value = self._shared(stamped)
+        return stamped
+
+    def _shared(self, stamped: Stamped) -> Any:
+        if self._touched is None:
+            return copy.deepcopy(stamped.value)
+        self._touched.append(stamped)
+        return stamped.value
 
     def _lives(self, stamped: Stamped) -> bool:
         return self._ttl is None or self._now() < stamped.time_ms + self._ttl.time_ms
@@ -358,7 +364,7 @@ class _Handle:
     def _read(self, stamped: Stamped) -> Any:
         if self._ttl is not None and self._ttl.on_read:
             stamped.time_ms = self._now()
-        return copy.deepcopy(stamped.value)
+        return self._shared(stamped)
 
 
 class ValueHandle(_Handle):
@@ -429,8 +435,8 @@ class ReducingHandle(ValueHandle):
         return self.value()
 
     def add(self, value: Any) -> None:
-        old, new = self.value(), copy.deepcopy(value)
-        self.update(new if old is None else _method(self._of, "reduce")(old, new))
+        old = self.value()
+        self.update(value if old is None else _method(self._of, "reduce")(old, copy.deepcopy(value)))
 
 
 class AggregatingHandle(ValueHandle):
@@ -447,19 +453,25 @@ class AggregatingHandle(ValueHandle):
 
 class Store:
     """The states of an operator. ``scope``: what states belong to, such as the current key. ``now``: the processing
-    time."""
+    time. ``touched``: what the running call has read or written, of keyed state."""
 
-    def __init__(self, scope: Callable[[], Any], now: Callable[[], int]) -> None:
-        self.scope, self.now = scope, now
+    def __init__(self, scope: Callable[[], Any], now: Callable[[], int], touched: list[Stamped] | None = None) -> None:
+        self.scope, self.now, self.touched = scope, now, touched
         self.tables: dict[str, dict[Any, Any]] = defaultdict(dict)
 
+    def end_call(self) -> None:
+        """User code and state are separate from now on."""
+        for stamped in self.touched or ():
+            stamped.value = copy.deepcopy(stamped.value)
+        self.touched.clear()
+
     def scoped(self, prefix: str, scope: Callable[[], Any]) -> Store:
-        store = Store(scope, self.now)
+        store = Store(scope, self.now, self.touched)
         store.tables = _Prefixed(self.tables, prefix)
         return store
 
     def _handle(self, cls: type, descriptor: Descriptor) -> Any:
-        return cls(self.tables[descriptor.name], self.scope, descriptor, self.now)
+        return cls(self, descriptor)
 
     def get_state(self, descriptor: Descriptor) -> ValueHandle:
         return self._handle(ValueHandle, descriptor)
@@ -514,16 +526,30 @@ class FunctionNode(Node):
     def __init__(self, job: Job, function: Any, inputs: list[Tap], keys: list[Any] | None = None) -> None:
         super().__init__(job, *inputs)
         self.keys = keys
-        self.key: Any = None
+        self._key: Any = None
         self.timestamp_ms = 0
-        self.state = Store(lambda: self.key, lambda: job.time_ms)
+        self.state = Store(lambda: self.key, lambda: job.time_ms, [])
         self.operator_state = Store(lambda: None, lambda: job.time_ms)
+        #: the same state, as the call of a broadcast element has it
+        self.written = Store(lambda: None, lambda: job.time_ms, [])
+        self.written.tables = self.operator_state.tables
+        self._input = 0
         self.timers: dict[bool, dict[tuple[int, Any], None]] = {True: {}, False: {}}
         self.program = function
         self._opened = False
         self.restart()
 
+    @property
+    def key(self) -> Any:
+        return self._key
+
+    @key.setter
+    def key(self, key: Any) -> None:
+        self.state.end_call()
+        self._key = key
+
     def restart(self) -> None:
+        self.state.end_call()
         self.function = _own(self.program)
         if hasattr(self.function, "initialize_state"):
             self.function.initialize_state(self)
@@ -538,8 +564,10 @@ class FunctionNode(Node):
     def process(self, value: Any, timestamp: int, index: int) -> None:
         if self.keys is not None:
             self.key = self.keys[index](value)
-        self.timestamp_ms = timestamp
+        self.timestamp_ms, self._input = timestamp, index
         self.call(value, timestamp, index)
+        self._input = 0
+        self.written.end_call()
 
     def call(self, value: Any, timestamp: int, index: int) -> None:
         raise NotImplementedError
@@ -550,7 +578,7 @@ class FunctionNode(Node):
         return self.operator_state
 
     def get_broadcast_state(self, descriptor: Descriptor) -> MapHandle:
-        return self.operator_state.get_map_state(descriptor)
+        return (self.written if self._input else self.operator_state).get_map_state(descriptor)
 
     def get_current_key(self) -> Any:
         return self.key

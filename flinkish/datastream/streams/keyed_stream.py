@@ -11,9 +11,10 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from flinkish.common.arguments import check_instance, check_methods_take, inherits
+from flinkish.common.arguments import check_instance, check_methods_take
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
+from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.core.error_handling import OnError
 from flinkish.core.functions import (
     FilterFunction,
@@ -23,6 +24,7 @@ from flinkish.core.functions import (
     KeySelector,
     MapFunction,
     ReduceFunction,
+    opens,
 )
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
@@ -275,6 +277,6 @@ class KeyedStream(DataStream):
 
 
 def _can_use_state(func: Any) -> bool:
-    """Whether a function can use state. Only ``open`` gives access to it, so a function that does not override it needs
-    no state backend."""
-    return isinstance(func, Function) and not inherits(func, Function, "open")
+    """Whether a function can use state. Only ``open`` and ``initialize_state`` give access to it, so a function with
+    neither needs no state backend."""
+    return opens(func) or isinstance(func, Function) and isinstance(func, CheckpointedFunction)

@@ -64,11 +64,13 @@ class BroadcastProcessOperator(ProcessOperator):
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
         self._states = BroadcastStates(context.operator_state, self._descriptors, self.where)
+        self.calls = self.call, self._states.written_by(self.calls[BROADCAST_INPUT])
         self._process_context = NonKeyedBroadcastContext(self._states, context.epoch)
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self._states.writable = input_index == BROADCAST_INPUT
         super().process_batch(values, timestamps, input_index)
+        self._states.look()
 
 
 @dataclass

@@ -181,6 +181,7 @@ class GuardedOperator(StreamOperator):
         backend = context.keyed_state
         log = None if backend is None else backend.undo_log
         self._log = context.operator_state.undo_log = log if log is not None else UndoLog()
+        self._log.lenders.append(context.operator_state)
         self._held = HeldOutput(output)
         self._received, self._consumed, self._timers_failed = (
             self._counter(name) for name in (RECORDS_IN, CONSUMED, TIMERS_FAILED)

@@ -102,6 +102,7 @@ class IntervalJoinOperator(UserFunctionOperator):
         times: list[int] = []
         late: tuple[list[Any], list[Any]] = ([], [])
         kept: tuple[dict[int, dict[Any, None]], ...] = ({}, {})
+        lent, settle = backend.loans.open, backend.loans.settle
         # they may hold side outputs of a call that failed and was undone
         self._pair.sides.clear()
         arriving, stamps = iter(values), timestamps or repeat(MIN_TIMESTAMP_MS)
@@ -111,6 +112,8 @@ class IntervalJoinOperator(UserFunctionOperator):
             if timestamp_ms < watermark_ms:
                 late[side].append((value, timestamp_ms))
                 continue
+            if lent:
+                settle()
             backend.current_key = key
             mine = buffers[side]
             same = mine.entry(VOID_NAMESPACE, key, timestamp_ms)

@@ -44,7 +44,7 @@ class KeyedBroadcastContext(BroadcastContext, KeyedBroadcastProcessFunction.Cont
         state = backend.partitioned_state(state_descriptor)
         for keys in backend.key_batches(state_descriptor.name):
             for key in keys:
-                backend.current_key = key
+                backend.loans.enter(key)
                 call(thawed(key), state)
         backend.leave_key()
 
@@ -93,6 +93,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
         backend, epoch = self.keyed_state, context.epoch
         timer_service = KeyedTimerService(epoch, backend, TIMER_SERVICE)
         self._states = BroadcastStates(context.operator_state, self._descriptors, self.where)
+        self.calls = self.call, self._states.written_by(self.calls[BROADCAST_INPUT])
         self._broadcast_context = KeyedBroadcastContext(self._states, epoch, backend)
         self._process_context = KeyedReadOnlyContext(self._states, epoch, backend, timer_service)
         self._timer_context = KeyedBroadcastOnTimerContext(self._states, epoch, backend, timer_service)
@@ -111,6 +112,7 @@ class KeyedBroadcastProcessOperator(KeyedProcessOperator):
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         if input_index != BROADCAST_INPUT:
             super().process_batch(values, timestamps, input_index)
+            self._states.look()
             return
         self.keyed_state.leave_key()
         self._states.writable = True

@@ -99,9 +99,12 @@ class KeyedProcessOperator(UserFunctionOperator):
         times: list[int] = []
         shared, hand_over = self.shared, self.handed_over
         iterable: Any = None
+        lent, settle = backend.loans.open, backend.loans.settle
         stamps: Iterable[int] = repeat(MIN_TIMESTAMP_MS) if timestamps is None else timestamps
         arriving = iter(values)
         for value, key, timestamp in zip(arriving, keys, stamps, strict=False):
+            if lent:
+                settle()
             backend.current_key = key
             ctx.current_timestamp = timestamp
             iterable = process(value, ctx)
@@ -126,6 +129,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             backend.timers(TIMER_SERVICE).bring(TimeDomain.EVENT_TIME, watermarks_ms[-1])
         following = [iter(of_input) for of_input in keys]
         shared, hand_over = self.shared, self.handed_over
+        lent, settle = backend.loans.open, backend.loans.settle
         # all records of the stretch, as of a batch: runtime/task_progress.py
         values = [value for step in steps if isinstance(step, Records) for value in step.values]
         arriving = iter(values)
@@ -143,6 +147,8 @@ class KeyedProcessOperator(UserFunctionOperator):
             # the records are the first argument: once they are exhausted, `zip` takes no key
             of_batch = zip(islice(arriving, len(batch)), following[input_index], stamps, strict=False)
             for value, key, timestamp in of_batch:
+                if lent:
+                    settle()
                 backend.current_key = key
                 ctx.current_timestamp = timestamp
                 iterable = process(value, ctx)
@@ -191,10 +197,13 @@ class KeyedProcessOperator(UserFunctionOperator):
         backend, ctx, on_timer = self.keyed_state, self._timer_context, self.on_timer
         ctx.current_domain = domain
         shared, hand_over = self.shared, self.handed_over
+        lent, settle = backend.loans.open, backend.loans.settle
         results: list[Any] = []
         times: list[int] = []
         iterable: Any = None
         for timestamp_ms, key, _ in backend.due(TIMER_SERVICE, domain, upto_ms):
+            if lent:
+                settle()
             backend.current_key = key
             ctx.current_timestamp = timestamp_ms
             iterable = on_timer(timestamp_ms, ctx)

@@ -37,8 +37,9 @@ class ReduceOperator(UserFunctionOperator):
 
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
         """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
-        reduce, get, backend = self.call, reduced.get, self.keyed_state
-        sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing[0], self.shared
+        reduce, get, enter = self.call, reduced.get, self.keyed_state.loans.enter
+        sees_state = self.context.may_have_keyed_state()
+        keeps_nothing, shared = self.keeps_nothing[0], self.shared
         results: list[Any] = []
         append = results.append
         arriving = iter(values)
@@ -48,7 +49,7 @@ class ReduceOperator(UserFunctionOperator):
                 result = value
             else:
                 if sees_state:
-                    backend.current_key = key
+                    enter(key)
                 result = reduce(left, value)
                 if result is None:
                     raise self.none_error(f"the reduce function (key {abbreviated(key)})")

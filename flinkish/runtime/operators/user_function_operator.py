@@ -2,8 +2,7 @@
 
 The rules: the function is opened once and closed once, by ``close`` at the normal end or else by ``dispose``; it is
 also closed if its ``open`` failed half way. A plain callable is neither opened nor closed. On a keyed stream the
-current key is set before user code that can hold state handles sees a record; only functions that were given a
-RuntimeContext can.
+current key is set before user code that has state handles, or may still ask for one, sees a record.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.arguments import inherits
 from flinkish.common.detach import SHARED, handed_over
 from flinkish.common.types import Row
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
@@ -113,28 +111,21 @@ class UserFunctionOperator(StreamOperator):
             raise InternalError("a keyed operator got no keyed state", where=self.where)
         return backend
 
-    @property
-    def sees_state(self) -> bool:
-        """Whether the function can hold handles of keyed state: it overrides ``open``, which gets the
-        RuntimeContext."""
-        return (
-            self.context.keyed_state is not None
-            and isinstance(self.function, Function)
-            and not inherits(self.function, Function, "open")
-        )
-
     def per_record(self, values: list[Any], input_index: int = 0) -> Callable[[Any], Any]:
         """The function to call with each record of a batch, in their order. This is the user's function itself or, if
         that can hold state handles on a keyed stream, one that sets the current key before it calls the user's."""
         call = self.calls[input_index]
-        if not self.sees_state:
+        if not self.context.may_have_keyed_state():
             return call
         backend = self.keyed_state
         keys = keys_of(self.context.key_selectors[input_index], values)
         backend.prefetch(keys)
         following = iter(keys)
+        lent, settle = backend.loans.open, backend.loans.settle
 
         def with_key(value: Any) -> Any:
+            if lent:
+                settle()
             backend.current_key = next(following)
             return call(value)
 

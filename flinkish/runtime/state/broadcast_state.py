@@ -6,15 +6,24 @@ elements in the same order, and this keeps their copies the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from flinkish.common.detach import all_detached, detached
+from flinkish.common.detach import SHARED, detached
 from flinkish.common.typeinfo import BasicTypeInfo
 from flinkish.common.typeinfo.basic import for_map_keys
 from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.errors import StateAccessError
+from flinkish.runtime.state.loans import differs
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.state_handles import number_as_text
+from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND
+
+#: Of so many values that a batch reads it is looked whether they are changed.
+_MOST_READ = 100
+
+_LOG = logging.getLogger("flinkish.BroadcastState")
 
 
 class BroadcastStates:
@@ -29,6 +38,45 @@ class BroadcastStates:
         self._handles = {descriptor.name: BroadcastHandle(self, state, descriptor) for descriptor in descriptors}
         #: name -> the descriptor that was compared last: most functions ask with the same object for each record
         self._compared: dict[str, MapStateDescriptor] = {}
+        #: (name, the state's own value, what user code has), of the first values that a batch has read
+        self._read: list[tuple[str, Any, Any]] = []
+        self._warned: set[str] = set()
+
+    def written_by(self, call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Iterator[Any]]:
+        """A function of broadcast elements, as a generator: when a call ends, what it has changed in place in values of
+        these states is in the states."""
+
+        def called(value: Any, ctx: Any) -> Iterator[Any]:
+            try:
+                yield from call(value, ctx) or ()
+            except BaseException:
+                self._state.forget()
+                raise
+            self._state.settle()
+
+        return called
+
+    def lend(self, name: str, key: Any, own: Any) -> Any:
+        """A value for user code. Where the state is read-only, it is looked whether a copy is changed in place."""
+        if self.writable:
+            return self._state.lend(BROADCAST_STATE_KIND, name, key, own)
+        lent = detached(own)
+        if lent is not own and len(self._read) < _MOST_READ:
+            self._read.append((name, own, lent))
+        return lent
+
+    def look(self) -> None:
+        """Warn if values that were read where the state is read-only were changed. To be called after a batch."""
+        read, self._read = self._read, []
+        for name, own, lent in read:
+            if name not in self._warned and differs(own, lent):
+                self._warned.add(name)
+                _LOG.warning(
+                    "%s: a value of broadcast state %r was changed in place where the state is read-only: the change "
+                    "is not kept; change it in process_broadcast_element, so that all subtasks do",
+                    self.where,
+                    name,
+                )
 
     def get(self, descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         """The handle of a broadcast state.
@@ -64,7 +112,8 @@ class BroadcastStates:
 
 
 class BroadcastHandle(BroadcastState[Any, Any]):
-    """The handle of one broadcast state. Values are detached, as those of keyed state are (`detach.py`)."""
+    """The handle of one broadcast state. A value that a broadcast element's call reads or puts is the state's until the
+    call ends, as in keyed state (`loans.py`); a CheckpointedFunction has it until the barrier."""
 
     def __init__(self, states: BroadcastStates, state: OperatorState, descriptor: MapStateDescriptor) -> None:
         self._states = states
@@ -88,32 +137,40 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         return self._entries()
 
     def get(self, key: Any) -> Any:
-        return detached(self._entries().get(key))
+        if key.__class__ is int:
+            key = number_as_text(key, self._key_type)
+        value = self._entries().get(key)
+        return value if value.__class__ in SHARED else self._states.lend(self._name, key, value)
 
     def contains(self, key: Any) -> bool:
-        return key in self._entries()
+        return (number_as_text(key, self._key_type) if key.__class__ is int else key) in self._entries()
 
     def items(self) -> list[tuple[Any, Any]]:
-        return [(key, detached(value)) for key, value in self._entries().items()]
+        lend = self._states.lend
+        return [
+            (key, value if value.__class__ in SHARED else lend(self._name, key, value))
+            for key, value in self._entries().items()
+        ]
 
     def keys(self) -> list[Any]:
         return list(self._entries())
 
     def values(self) -> list[Any]:
-        return all_detached(self._entries().values())
+        return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
         return not self._entries()
 
     def put(self, key: Any, value: Any) -> None:
-        entries = self._to_change()
-        self._state.keep_entries(self._name, (key,))
-        entries[key] = detached(self._fitting(key, value))
+        self.put_all({key: value})
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
+    def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        pairs = {number_as_text(key, self._key_type): value for key, value in dict(dict_value).items()}
         entries = self._to_change()
-        self._state.keep_entries(self._name, dict_value)
-        entries.update({key: detached(self._fitting(key, value)) for key, value in dict_value.items()})
+        self._state.keep_entries(self._name, pairs)
+        for key, value in {key: self._fitting(key, value) for key, value in pairs.items()}.items():
+            entries[key] = own = detached(value)
+            self._state.give(self._name, key, own, value)
 
     def _fitting(self, key: Any, value: Any) -> Any:
         """The value converted to the declared type, if that is a basic one. Raises TypeMismatchError if the key or the
@@ -123,12 +180,12 @@ class BroadcastHandle(BroadcastState[Any, Any]):
             self._key_type.validate(key, where)
         if value is None or not isinstance(self._value_type, BasicTypeInfo):
             return value
-        return self._value_type.convert(value, where)
+        return self._value_type.convert(number_as_text(value, self._value_type), where)
 
     def remove(self, key: Any) -> None:
         entries = self._to_change()
         self._state.keep_map(self._name)
-        entries.pop(key, None)
+        entries.pop(number_as_text(key, self._key_type), None)
 
     def clear(self) -> None:
         entries = self._to_change()

@@ -21,11 +21,12 @@ from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, keyed_changes
-from flinkish.runtime.state.described_handles import expiring_handle_of, handle_of
+from flinkish.runtime.state.described_handles import UnkeyedState, expiring_handle_of, handle_of
 from flinkish.runtime.state.inline_limit import InlineLimit
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
+from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.state_handles import NO_KEY
@@ -50,17 +51,15 @@ if TYPE_CHECKING:
 __all__ = ["VOID_NAMESPACE", "KeyedStateBackend"]
 
 _LOG = logging.getLogger("flinkish.KeyedStateBackend")
-
-#: About how many bytes a timer takes in files.
+#: about how many bytes a timer takes in files
 _TIMER_BYTES = 48
 
 #: The state in memory is counted when so many keys were fetched, or timers have fired, since the last time (which takes
 #: time), or half as many as there are namespaces, of which every session is one (it takes time for each).
 _KEYS_A_LOOK = 1_000
 
-#: The number of keys whose state is fetched together.
+#: the number of keys whose state is fetched together
 _KEYS_BATCH = 10_000
-
 #: When the changes that lie in no file exceed one part in so many of the managed memory, they are written to files
 #: before the epoch ends.
 SPILL_PART = 4
@@ -120,7 +119,10 @@ class KeyedStateBackend:
         #: state name -> descriptor, of the states that user code has asked for
         self._descriptors: dict[str, StateDescriptor] = {}
         self._policies: dict[str, TtlPolicy] = {}
-        self.undo_log = UndoLog() if undone else None
+        #: the values that the running call of user code has in its hands
+        self.loans = Loans(self)
+        self.unkeyed = UnkeyedState()
+        self.undo_log = UndoLog(self.loans) if undone else None
         self._recording = recording
         self._uid = uid
         self._recorded: list[Change] = []
@@ -133,6 +135,7 @@ class KeyedStateBackend:
         Raises:
             CorruptStateError: the data cannot be decoded; see `KeyedBody.decode` for other errors.
         """
+        self.loans.forget()
         self.current_key = NO_KEY
         self.generation += 1
         self._tables, self._timers = {}, {}
@@ -154,6 +157,7 @@ class KeyedStateBackend:
     def snapshot(self) -> bytes | None:
         """End the epoch: write the changes to files if they are large, and return all that is stored with the task,
         encoded (None: there is no state)."""
+        self.loans.look()
         self._purge()
         if self._recording:
             self._recorded.extend(keyed_changes(self._uid, self._tables, self._timers))
@@ -234,8 +238,6 @@ class KeyedStateBackend:
         """The changes that the `snapshot` calls since the last call have recorded; none unless ``recording``."""
         changes, self._recorded = self._recorded, []
         return changes
-
-    # ------------------------------------------------------------------------------------------------ what is in it
 
     def table(self, name: str, kind: str) -> StateTable:
         """The table of one state, created when absent. ``kind`` is value, list, map, reducing or aggregating.
@@ -399,6 +401,7 @@ class KeyedStateBackend:
         batches; does nothing within a call that may be undone. ``keys``: the number of keys that are in the batch."""
         if self.undo_log is not None and self.undo_log.open:
             return
+        self.loans.look()
         self._keys_until_look -= keys
         if self._keys_until_look > 0:
             return
@@ -416,11 +419,12 @@ class KeyedStateBackend:
 
     def leave_key(self) -> None:
         """Unset the current key: handles that are used from now on raise StateAccessError."""
-        self.current_key = NO_KEY
+        self.loans.enter(NO_KEY)
         self.generation += 1
 
     def remove_namespace(self, namespace: Hashable) -> None:
         """Remove the values of all states that the current key has in a namespace."""
+        self.loans.settle()
         for name, kind in list(self._kinds.items()):
             table = self.table(name, kind)
             table.fetch(namespace, (self.current_key,))
@@ -439,9 +443,8 @@ class KeyedStateBackend:
 
     def changed(self) -> bool:
         """Whether anything was changed since `restore` or the last `snapshot`."""
+        self.loans.look()
         return any(table.changed for table in self._tables.values()) or any(q.changed for q in self._timers.values())
-
-    # ------------------------------------------------------------------------------------------------ memory
 
     @property
     def cached_bytes(self) -> int:
@@ -462,12 +465,11 @@ class KeyedStateBackend:
 
     def release(self) -> None:
         """Evict values that lie in files and were not used since the last call. To be called only between batches."""
+        self.loans.look()
         for table in self._tables.values():
             if table.timed is None:
                 table.release()
         self.generation += 1
-
-    # ------------------------------------------------------------------------------------------------ inside
 
     def _purge(self) -> None:
         """Remove expired values of subtasks without state in files (in files, compaction removes them), and the times

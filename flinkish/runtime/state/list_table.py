@@ -77,6 +77,21 @@ class ListTable(StateTable):
     def mark_grown(self, namespace: Hashable, keys: Iterable[Any]) -> None:
         super().mark_all(namespace, keys)
 
+    def entry_in_memory(self, namespace: Hashable, key: Any, index: int) -> Any:
+        """An element of the list of a key that was fetched; None: there is none."""
+        elements = self._namespaces.get(namespace, {}).get(key, ())
+        return elements[index] if index < len(elements) else None
+
+    def replace(self, namespace: Hashable, key: Any, index: int, element: Any) -> None:
+        """Replace an element that the running call has added."""
+        self._namespaces[namespace][key][index] = element
+
+    def put_changed(self, namespace: Hashable, key: Any, changed: dict[int, Any]) -> None:
+        """Set elements (index -> element) of an existing list."""
+        self.mark(namespace, key)
+        for index, element in changed.items():
+            self.replace(namespace, key, index, element)
+
     def _replaced(self, namespace: Hashable, key: Any) -> None:
         for places in (self._in_files, self._ends):
             if namespace in places:

@@ -173,6 +173,21 @@ class MapTable(StateTable):
             found.unwritten.add(user_key)
         self._mark_entries(namespace, key, pairs)
 
+    def entry_in_memory(self, namespace: Hashable, key: Any, user_key: Any) -> Any:
+        """The value of an entry that is in memory; None: there is none."""
+        found: MapEntries | None = self._namespaces.get(namespace, {}).get(key)
+        entry = None if found is None else found.entries.get(user_key)
+        return None if entry is None else entry[1]
+
+    def replace(self, namespace: Hashable, key: Any, user_key: Any, value: Any) -> None:
+        """Replace the value of an entry that the running call has put."""
+        entries: dict[Any, _Entry] = self._namespaces[namespace][key].entries
+        entries[user_key] = (entries[user_key][0], value)
+
+    def put_changed(self, namespace: Hashable, key: Any, changed: dict[Any, Any]) -> None:
+        """Set the values of existing entries."""
+        self.put(namespace, key, changed)
+
     def remove(self, namespace: Hashable, key: Any) -> None:
         if self.times is not None and key in self.namespace(namespace):
             # the times in files end with the map, though they were not read

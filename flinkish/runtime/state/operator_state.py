@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.detach import detached, handed_over
 from flinkish.core.state import MapStateDescriptor, StateDescriptor
+from flinkish.runtime.state.loans import differs
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     LIST_STATE_KIND,
@@ -46,6 +48,8 @@ class OperatorState:
         self._changed: set[tuple[str, str]] = set()
         #: the log of the running call, if the operator has ``on_error``
         self.undo_log: UndoLog | None = None
+        #: (kind, name, entry) -> (the state's own value, what user code has), of values that can change
+        self._lent: dict[tuple[str, str, Any], tuple[Any, Any]] = {}
         #: name -> descriptor of the broadcast states that the program has named
         self.declared: dict[str, MapStateDescriptor] = {}
 
@@ -87,6 +91,51 @@ class OperatorState:
     def mark_broadcast(self, name: str) -> None:
         """Record that a broadcast state was changed; it is written at the next barrier."""
         self._changed.add((BROADCAST_STATE_KIND, name))
+
+    def lend(self, kind: str, name: str, entry: Any, own: Any) -> Any:
+        """A value of a list (by index) or a broadcast state (by key) for user code: a copy if something in it can
+        change, and then always the same copy until `settle`."""
+        there = self._lent.get((kind, name, entry))
+        if there is not None and there[0] is own:
+            return there[1]
+        lent = detached(own)
+        if lent is not own:
+            self._lent[kind, name, entry] = own, lent
+        return lent
+
+    def give(self, name: str, key: Any, own: Any, value: Any) -> None:
+        """Note that user code still has the value that it has put into a broadcast state."""
+        if own is not value:
+            self._lent[BROADCAST_STATE_KIND, name, key] = own, value
+
+    def settle(self) -> None:
+        """Write what user code has changed in place in what it has read or put. Elements of lists stay lent while
+        somebody keeps them."""
+        lent, self._lent = self._lent, {}
+        changed: dict[tuple[str, str], dict[Any, Any]] = {}
+        for (kind, name, entry), (own, value) in lent.items():
+            if self._entry(kind, name, entry) is own:
+                if differs(own, value):
+                    own = changed.setdefault((kind, name), {})[entry] = detached(value)  # noqa: PLW2901
+                if kind != BROADCAST_STATE_KIND and handed_over(value, 1) is not value:
+                    self._lent[kind, name, entry] = own, value
+        for (kind, name), entries in changed.items():
+            if kind == BROADCAST_STATE_KIND:
+                self.keep_entries(name, entries)
+                self.broadcast(name).update(entries)
+                self.mark_broadcast(name)
+            else:
+                self.set_list(kind, name, [], {**dict(enumerate(self.elements(kind, name))), **entries}.values())
+
+    def forget(self) -> None:
+        """A call has failed: what it has changed in place does not count."""
+        self._lent = {}
+
+    def _entry(self, kind: str, name: str, entry: Any) -> Any:
+        if kind == BROADCAST_STATE_KIND:
+            return self.broadcast(name).get(entry)
+        elements = self.elements(kind, name)
+        return elements[entry] if entry < len(elements) else None
 
     def elements(self, kind: str, name: str) -> list[Any]:
         """The live elements of a list, which only `set_list` may change; empty if there is no such list."""
@@ -147,6 +196,7 @@ class OperatorState:
             for name, elements in stored.get(kind, {}).items()
         }
         self._changed = set()
+        self._lent = {}
 
     def stored(self) -> StoredOperatorState:
         """All state that is not empty. Its maps and lists are the live ones, not copies."""

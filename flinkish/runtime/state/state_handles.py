@@ -8,10 +8,10 @@ same within a generation; those of other namespaces may be removed at any time a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, detached, handed_over
+from flinkish.common.detach import SHARED, SHARED_IF_FLAT, cannot_change, detached, handed_over
 from flinkish.common.serialization import abbreviated
 from flinkish.common.typeinfo import BasicTypeInfo, PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType, for_map_keys
@@ -27,6 +27,8 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.loans import EntryLoan, Loan
+from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.table_keys import NONE_MARKED
 
 if TYPE_CHECKING:
@@ -63,6 +65,24 @@ def _range_of(declared: TypeInformation | None) -> range | None:
     return _RANGES.get(declared._basic_type) if isinstance(declared, BasicTypeInfo) else None
 
 
+def _may_change(value: Any) -> bool:
+    """Whether something in a value may change, as far as this is easily seen."""
+    cls = value.__class__
+    if cls in SHARED:
+        return False
+    if cls is tuple:
+        for item in value:
+            if item.__class__ not in SHARED:
+                return True
+        return False
+    return True
+
+
+def number_as_text(value: Any, declared: TypeInformation | None) -> Any:
+    """The text of a whole number if texts are declared, as in PyFlink; any other value as it is."""
+    return str(value) if value.__class__ is int and _class_of(declared) is str else value
+
+
 class NoKey:
     """The type of `NO_KEY`, which is the ``current_key`` while there is none."""
 
@@ -76,46 +96,64 @@ NO_KEY = NoKey()
 class StateHandle:
     """Base class of the handles of keyed state: binds a handle to the table and the dict of its state."""
 
-    __slots__ = ("_backend", "_generation", "_kind", "_name", "_namespace", "_table", "_values")
+    __slots__ = ("_backend", "_generation", "_kind", "_loan", "_table", "_values", "name", "namespace")
+
+    #: the class of the loans of what user code reads and puts into the state
+    _loan_class: Any = Loan
 
     _table: StateTable
     _values: dict[Any, Any]
 
     def __init__(self, backend: KeyedStateBackend, name: str, kind: str, namespace: Hashable) -> None:
         self._backend = backend
-        self._name = name
+        self.name = name
         self._kind = kind
-        self._namespace = namespace
+        self.namespace = namespace
         self._generation = _NEVER
 
     def _bind(self) -> None:
         backend = self._backend
         if backend.current_key is NO_KEY:
-            raise StateAccessError(
-                f"state {self._name!r} was used while no record is processed",
-                where=backend.where,
-                expected="a current key",
-                hint="get the handle in open(), but read and write it only while a record or a timer is processed; "
-                "broadcast elements have no key: ctx.apply_to_keyed_state(descriptor, function) reaches all keys",
-            )
-        self._table = backend.table(self._name, self._kind)
-        self._values = self._table.namespace(self._namespace)
-        if self._namespace is VOID_NAMESPACE:
+            table = backend.unkeyed.table(backend, self.name, self._kind)
+            if table is None:
+                raise StateAccessError(
+                    f"state {self.name!r} was used while no record is processed",
+                    where=backend.where,
+                    expected="a current key",
+                    hint="get the handle in open(), but read and write it only while a record or a timer is processed; "
+                    "broadcast elements have no key: ctx.apply_to_keyed_state(descriptor, function) reaches all keys",
+                )
+            # bound anew at each use
+            self._table, self._values, self._generation = table, table.namespace(self.namespace), _NEVER
+            self._loan = backend.loans.of_table(self._loan_class, table)
+            return
+        self._table = backend.table(self.name, self._kind)
+        self._values = self._table.namespace(self.namespace)
+        if self.namespace is VOID_NAMESPACE:
             self._generation = backend.generation
+            self._loan = backend.loans.of_table(self._loan_class, self._table)
+
+    def _lending(self) -> Any:
+        """The loan of the state, for values that can change. Bound before."""
+        if self.namespace is VOID_NAMESPACE:
+            return self._loan
+        return self._backend.loans.of(self._loan_class, self._table, self.namespace)
 
     def _live(self) -> dict[Any, Any]:
         """The dict of the namespace, with the value of the current key if there is one."""
         if self._generation != self._backend.generation:
             self._bind()
         if self._backend.current_key not in self._values:
-            self._table.fetch(self._namespace, (self._backend.current_key,))
+            self._table.fetch(self.namespace, (self._backend.current_key,))
         return self._values
 
     def _mark(self) -> None:
-        self._table.mark(self._namespace, self._backend.current_key)
+        self._table.mark(self.namespace, self._backend.current_key)
 
     def _fitting(self, value: Any, declared: TypeInformation | None) -> Any:
-        """The value converted to the declared type. Raises TypeMismatchError if that cannot be done."""
+        """The value converted to the declared type; a whole number under STRING becomes text, as in PyFlink. Raises
+        TypeMismatchError if that cannot be done."""
+        value = number_as_text(value, declared)
         if declared is None or isinstance(declared, PickledBytesTypeInfo):
             return value
         try:
@@ -124,7 +162,7 @@ class StateHandle:
         except TypeMismatchError:
             pass
         raise TypeMismatchError(
-            f"state {self._name!r} was given {abbreviated(value)}",
+            f"state {self.name!r} was given {abbreviated(value)}",
             where=f"{self._backend.where}, key {abbreviated(self._backend.current_key)}",
             expected=f"a value of the declared type, {declared!r}",
             hint="call clear() to remove the value" if value is None else "declare the type that values have",
@@ -133,7 +171,7 @@ class StateHandle:
     def clear(self) -> None:
         """Remove the state of the current key."""
         if self._live():
-            self._table.remove(self._namespace, self._backend.current_key)
+            self._table.remove(self.namespace, self._backend.current_key)
 
 
 class _TypedHandle(StateHandle):
@@ -179,7 +217,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
 
     def _bind(self) -> None:
         super()._bind()
-        if self._namespace is VOID_NAMESPACE:
+        if self.namespace is VOID_NAMESPACE:
             self._marked = self._table.marked()
 
     def value(self) -> Any:
@@ -189,7 +227,10 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         value: Any = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        return value if value.__class__ in self._shared else detached(value)
+        cls = value.__class__
+        if cls in self._shared or cls is tuple and not _may_change(value):
+            return value
+        return self._lending().lend(value)
 
     def update(self, value: Any) -> None:
         backend = self._backend
@@ -206,13 +247,13 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
             value = self._fitting(value, self._declared)
         key, marked = backend.current_key, self._marked
         if not marked.whole and key not in marked:
-            self._table.mark(self._namespace, key)
-        if value.__class__ not in SHARED:
-            own = detached(value)
-            if own is not value and value.__class__ is tuple and self._shared is SHARED_IF_FLAT:
+            self._table.mark(self.namespace, key)
+        if value.__class__ not in SHARED and _may_change(value):
+            if value.__class__ is tuple and self._shared is SHARED_IF_FLAT:
                 # a part of it can change, so it is not of the declared type
-                own = self._fitting(own, self._declared)
-            value = own
+                value = self._fitting(detached(value), self._declared)
+            else:
+                self._lending().give(value)
         self._values[key] = value
 
 
@@ -220,6 +261,7 @@ class ListHandle(_TypedHandle, ListState[Any]):
     """The handle of ListState: one list per key."""
 
     __slots__ = ()
+    _loan_class = EntryLoan
 
     def __init__(
         self, backend: KeyedStateBackend, name: str, namespace: Hashable, descriptor: StateDescriptor | None = None
@@ -227,26 +269,39 @@ class ListHandle(_TypedHandle, ListState[Any]):
         super().__init__(backend, name, "list", namespace, None if descriptor is None else descriptor.entry_types()[1])
 
     def get(self) -> list[Any]:
-        return all_detached(self._live().get(self._backend.current_key) or ())
+        elements = self._live().get(self._backend.current_key)
+        if not elements:
+            return []
+        if cannot_change(elements):
+            return elements.copy()  # type: ignore[no-any-return]
+        lend = self._lending().lend
+        return [
+            element if element.__class__ in SHARED else lend(index, element) for index, element in enumerate(elements)
+        ]
 
     def size(self) -> int:
         """The length of the list of the current key."""
         return len(self._live().get(self._backend.current_key, ()))
 
     def add(self, value: Any) -> None:
-        value = self._converted(value)
+        value, key = self._converted(value), self._backend.current_key
         lists = self._live()
-        self._table.mark_grown(self._namespace, (self._backend.current_key,))
-        lists.setdefault(self._backend.current_key, []).append(detached(value))
+        self._table.mark_grown(self.namespace, (key,))
+        elements = lists.setdefault(key, [])
+        elements.append(value)
+        if value.__class__ not in SHARED and _may_change(value):
+            self._lending().give(len(elements) - 1, value)
 
-    def add_all(self, values: list[Any]) -> None:
+    def add_all(self, values: Iterable[Any]) -> None:
         values = self._elements(values)
         if values:
-            lists = self._live()
-            self._table.mark_grown(self._namespace, (self._backend.current_key,))
-            lists.setdefault(self._backend.current_key, []).extend(values)
+            lists, key = self._live(), self._backend.current_key
+            self._table.mark_grown(self.namespace, (key,))
+            elements = lists.setdefault(key, [])
+            elements.extend(values)
+            self._give(values, len(elements) - len(values))
 
-    def update(self, values: list[Any]) -> None:
+    def update(self, values: Iterable[Any]) -> None:
         values = self._elements(values)
         if not values:
             self.clear()
@@ -254,9 +309,18 @@ class ListHandle(_TypedHandle, ListState[Any]):
         lists = self._live()
         self._mark()
         lists[self._backend.current_key] = values
+        self._give(values, 0)
 
-    def _elements(self, values: list[Any]) -> list[Any]:
-        values, wanted, fitting = all_detached(values), self._class, self._range
+    def _give(self, values: list[Any], begin: int) -> None:
+        """Note that values, which are the elements from an index on, are still in the hands of user code."""
+        if not cannot_change(values):
+            give = self._lending().give
+            for index, value in enumerate(values, begin):
+                if _may_change(value):
+                    give(index, value)
+
+    def _elements(self, values: Iterable[Any]) -> list[Any]:
+        values, wanted, fitting = list(values), self._class, self._range
         if wanted is None or not values:
             return values
         if set(map(type, values)) == {wanted} and (
@@ -270,6 +334,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
     """The handle of MapState: one map per key, which is read and written entry by entry."""
 
     __slots__ = ("_classes", "_declared", "_key_range", "_range")
+    _loan_class = EntryLoan
 
     _table: MapTable
 
@@ -290,21 +355,39 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         return self._table
 
     def _all(self) -> dict[Any, tuple[int, Any]]:
-        entries = self._maps().whole(self._namespace, self._backend.current_key)
+        entries = self._maps().whole(self.namespace, self._backend.current_key)
         return {} if entries is None else entries.entries
 
     def get(self, key: Any) -> Any:
-        entry = self._maps().entry(self._namespace, self._backend.current_key, key)
-        return None if entry is None else detached(entry[1])
+        if key.__class__ is int and self._classes[0] is str:
+            key = str(key)
+        entry = self._maps().entry(self.namespace, self._backend.current_key, key)
+        if entry is None:
+            return None
+        value = entry[1]
+        return value if value.__class__ in SHARED else self._lending().lend(key, value)
+
+    def user_key(self, key: Any) -> Any:
+        """The key under which the map has an entry that is put or asked for with a key."""
+        return number_as_text(key, self._declared[0])
+
+    def _lent(self, key: Any, value: Any) -> Any:
+        return value if value.__class__ in SHARED else self._lending().lend(key, value)
 
     def put(self, key: Any, value: Any) -> None:
         key, value = self._entry(key, value)
-        self._maps().put(self._namespace, self._backend.current_key, {key: value})
+        self._maps().put(self.namespace, self._backend.current_key, {key: value})
+        if value.__class__ not in SHARED and _may_change(value):
+            self._lending().give(key, value)
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        if dict_value:
-            added = dict(itertools.starmap(self._entry, dict_value.items()))
-            self._maps().put(self._namespace, self._backend.current_key, added)
+    def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        pairs = dict_value.items() if isinstance(dict_value, Mapping) else dict_value
+        added = dict(itertools.starmap(self._entry, pairs))
+        if added:
+            self._maps().put(self.namespace, self._backend.current_key, added)
+            for key, value in added.items():
+                if _may_change(value):
+                    self._lending().give(key, value)
 
     def _entry(self, key: Any, value: Any) -> tuple[Any, Any]:
         key_class, value_class = self._classes
@@ -315,30 +398,34 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         if value_class is not None and value is not None:
             if value.__class__ is not value_class or (self._range is not None and value not in self._range):
                 value = self._fitting(value, self._declared[1])
-        return key, detached(value)
+        return key, value
 
     def remove(self, key: Any) -> None:
-        self._maps().discard(self._namespace, self._backend.current_key, key)
+        if key.__class__ is int and self._classes[0] is str:
+            key = str(key)
+        self._maps().discard(self.namespace, self._backend.current_key, key)
 
     def contains(self, key: Any) -> bool:
-        return self._maps().entry(self._namespace, self._backend.current_key, key) is not None
+        if key.__class__ is int and self._classes[0] is str:
+            key = str(key)
+        return self._maps().entry(self.namespace, self._backend.current_key, key) is not None
 
     def items(self) -> list[tuple[Any, Any]]:
-        return [(key, detached(value)) for key, (_, value) in self._all().items()]
+        return [(key, self._lent(key, value)) for key, (_, value) in self._all().items()]
 
     def keys(self) -> list[Any]:
         return list(self._all())
 
     def values(self) -> list[Any]:
-        return [detached(value) for _, value in self._all().values()]
+        return [self._lent(key, value) for key, (_, value) in self._all().items()]
 
     def is_empty(self) -> bool:
         return not self._all()
 
     def clear(self) -> None:
         """Remove all entries of the current key."""
-        if self._maps().of(self._namespace, self._backend.current_key) is not None:
-            self._maps().remove(self._namespace, self._backend.current_key)
+        if self._maps().of(self.namespace, self._backend.current_key) is not None:
+            self._maps().remove(self.namespace, self._backend.current_key)
 
 
 class ReducingHandle(_TypedHandle, ReducingState[Any]):
@@ -353,19 +440,28 @@ class ReducingHandle(_TypedHandle, ReducingState[Any]):
         self._reduce = descriptor.get_reduce_function().reduce
 
     def get(self) -> Any:
-        return detached(self._live().get(self._backend.current_key))
+        value = self._live().get(self._backend.current_key)
+        return value if value.__class__ in SHARED else self._lending().lend(value)
 
     def add(self, value: Any) -> None:
         values = self._live()
         key = self._backend.current_key
         self._mark()
-        value = detached(value)
-        if key in values:
-            left = values[key]
-            value = self._reduce(left, value)
-            if value.__class__ not in SHARED:
-                # a reduction that changes its first argument and returns it costs no copy: the state refers to it, too
-                value = handed_over(value, 2 if value is left else 0)
+        if key not in values:
+            value = values[key] = self._converted(value)
+            if _may_change(value):
+                self._lending().give(value)
+            return
+        left = values[key]
+        if self._backend.loans.open and (lent := self._lending().lent(left)) is not left:
+            # what user code has of the state is what it reduces
+            value = values[key] = self._converted(self._reduce(lent, detached(value)))
+            self._lending().give(value)
+            return
+        value = self._reduce(left, detached(value))
+        if value.__class__ not in SHARED:
+            # a reduction that changes its first argument and returns it costs no copy: the state refers to it, too
+            value = handed_over(value, 2 if value is left else 0)
         values[key] = self._converted(value)
 
 
@@ -379,9 +475,12 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
         self._function = function
 
     def get(self) -> Any:
-        values = self._live()
-        key = self._backend.current_key
-        return self._function.get_result(detached(values[key])) if key in values else None
+        accumulator = self._live().get(self._backend.current_key, MISSING)
+        if accumulator is MISSING:
+            return None
+        if accumulator.__class__ not in SHARED:
+            accumulator = self._lending().lend(accumulator)
+        return self._function.get_result(accumulator)
 
     def add(self, value: Any) -> None:
         """Add a value; None clears the state, as in Flink."""
@@ -391,5 +490,9 @@ class AggregatingHandle(StateHandle, AggregatingState[Any, Any]):
             return
         key = self._backend.current_key
         self._mark()
-        accumulator = values[key] if key in values else detached(self._function.create_accumulator())
-        values[key] = self._function.add(detached(value), accumulator)
+        own = values[key] if key in values else detached(self._function.create_accumulator())
+        lent = self._lending().lent(own)
+        values[key] = accumulator = self._function.add(detached(value), lent)
+        if lent is not own:
+            # what user code has of the state is what it adds to
+            self._lending().give(accumulator)

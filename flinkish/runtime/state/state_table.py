@@ -33,6 +33,7 @@ from flinkish.runtime.state.table_keys import Marks, present, spread
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder
+    from flinkish.runtime.state.loans import EntryLoan, Loan
 
 _Keys = dict[Hashable, set[Any]]
 _IN_MEMORY = StoredState()
@@ -65,6 +66,8 @@ class StateTable:
         self.times: StateTable | None = None
         #: set if this is such a table of times: the table of the state that the times belong to
         self.timed: StateTable | None = None
+        #: what the running call has in its hands of the void namespace (`loans.py`)
+        self.loan: Loan | EntryLoan | None = None
         #: about the size of an encoded value, as last written to files
         self.encoded_bytes = 24
         self._stored = stored

@@ -8,7 +8,7 @@ and off: a value that has no time yet counts as written now. An entry has expire
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,12 +170,12 @@ class TtlListState(ListState[Any]):
     def add(self, value: Any) -> None:
         self.add_all([value])
 
-    def add_all(self, values: list[Any]) -> None:
+    def add_all(self, values: Iterable[Any]) -> None:
         self._align()
         self._state.add_all(values)
         self._align()
 
-    def update(self, values: list[Any]) -> None:
+    def update(self, values: Iterable[Any]) -> None:
         self._state.update(values)
         self._times.clear()
         self._align()
@@ -215,25 +215,30 @@ class TtlMapState(MapState[Any, Any]):
         return True
 
     def get(self, key: Any) -> Any:
+        key = self._state.user_key(key)
         if not self._state.contains(key):
             return None
         value = self._state.get(key)
         return value if self._visible(key) else None
 
     def put(self, key: Any, value: Any) -> None:
+        key = self._state.user_key(key)
         self._state.put(key, value)
         self._times.put(key, self._policy.now_ms())
 
-    def put_all(self, dict_value: dict[Any, Any]) -> None:
-        self._state.put_all(dict_value)
+    def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
+        pairs = {self._state.user_key(key): value for key, value in dict(dict_value).items()}
+        self._state.put_all(pairs)
         now_ms = self._policy.now_ms()
-        self._times.put_all(dict.fromkeys(dict_value, now_ms))
+        self._times.put_all(dict.fromkeys(pairs, now_ms))
 
     def remove(self, key: Any) -> None:
+        key = self._state.user_key(key)
         self._state.remove(key)
         self._times.remove(key)
 
     def contains(self, key: Any) -> bool:
+        key = self._state.user_key(key)
         return self._state.contains(key) and self._visible(key)
 
     def items(self) -> list[tuple[Any, Any]]:

@@ -13,22 +13,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.detach import detached
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.state.list_table import ListTable
+from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.map_table import MapEntries, MapTable
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING, StoredState
 from flinkish.runtime.state.table_keys import NONE_MARKED, Marks
 from flinkish.runtime.state.timer_queue import FiledTimers, TimerQueue
 
+if TYPE_CHECKING:
+    from flinkish.runtime.state.operator_state import OperatorState
+
 
 class UndoLog:
-    """Collects the steps to take if the running call fails, and the ones to take if it succeeds."""
+    """Collects the steps to take if the running call fails, and the ones to take if it succeeds.
 
-    def __init__(self) -> None:
+    Args:
+        loans: what the running call has in its hands of keyed state; what a call that fails has changed in it does not
+            count.
+    """
+
+    def __init__(self, loans: Loans | None = None) -> None:
+        #: what the running call may change in place
+        self.lenders: list[Loans | OperatorState] = [] if loans is None else [loans]
         #: whether a call is running
         self.open = False
         self._kept: set[Hashable] = set()
@@ -61,6 +72,8 @@ class UndoLog:
         """End a call that has succeeded: take the steps of `then`."""
         steps = self._then
         self._end()
+        for lender in self.lenders:
+            lender.settle()
         for step in steps:
             step()
 
@@ -68,6 +81,8 @@ class UndoLog:
         """End a call that has failed: take the steps of `keep`, the last one first."""
         steps = self._undo
         self._end()
+        for lender in self.lenders:
+            lender.forget()
         for step in reversed(steps):
             step()
 

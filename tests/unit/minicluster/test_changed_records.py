@@ -156,7 +156,8 @@ class ReadsChangesAndEmits(KeyedProcessFunction):
 
 
 class KeepsInLists(KeyedProcessFunction):
-    """Changes what it has put into state and what it has read of it, which changes no state."""
+    """Changes what it has put into state and what it has read of it, which changes the state, but not what was
+    emitted."""
 
     def open(self, runtime_context: Any) -> None:
         self.values = runtime_context.get_list_state(ListStateDescriptor("values", ANY))
@@ -247,7 +248,13 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     ),
     "list and map state": (
         lambda s: one_key(s).process(KeepsInLists()),
-        [([{"n": [m]} for m in range(1, n + 1)],) * 2 for n in (1, 2, 3)],
+        [
+            (
+                [{"n": [m, *["changed"] * 4]} for m in range(1, n + 1)],
+                [{"n": [m, *["changed"] * (4 + n - m)]} for m in range(1, n + 1)],
+            )
+            for n in (1, 2, 3)
+        ],
     ),
     "reduce that extends its first argument": (
         lambda s: one_key(s.map(lambda n: ("k", [n]))).reduce(extended),

@@ -12,7 +12,7 @@ from tests.support.documented import Program, programs
 TUTORIAL = programs("tutorial.md")
 ON_SPARK = "savepoint.py"
 WITHOUT_SPARK = [program for name, program in TUTORIAL.items() if name != ON_SPARK]
-for page in ("index.md", "from-pyflink.md", "from-structured-streaming.md"):
+for page in ("index.md", "from-pyflink.md", "from-structured-streaming.md", "semantics.md"):
     WITHOUT_SPARK += programs(page).values()
 
 

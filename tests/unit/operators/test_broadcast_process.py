@@ -112,7 +112,7 @@ def test_a_broadcast_state_works_like_a_dict() -> None:
     assert seen == [(["a", "b"], 1, True, False, True, False), (["a", "b"], [1, 2], [("a", 1), ("b", 2)], None)]
 
 
-def test_what_a_function_does_to_an_object_does_not_change_the_state() -> None:
+def test_only_a_broadcast_element_changes_an_object_in_the_state_in_place() -> None:
     lists = MapStateDescriptor("lists", Types.STRING(), ANY)
 
     class Change(BroadcastProcessFunction[Any, Any, Any]):
@@ -125,12 +125,12 @@ def test_what_a_function_does_to_an_object_does_not_change_the_state() -> None:
 
         def process_broadcast_element(self, value: Any, ctx: BroadcastProcessFunction.Context) -> Any:
             ctx.get_broadcast_state(lists).put("a", value)
-            value.append("behind its back")
+            value.append("in its call")
 
     with BroadcastOperatorTestHarness(BroadcastProcessFactory(Change(), (lists,))) as harness:
         harness.process_broadcast_element([1])
         harness.process_element(None)
-        assert harness.take_values() == [[1]]
+        assert harness.take_values() == [[1, "in its call"]]
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import tempfile
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +19,7 @@ from hypothesis import strategies as st
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
-from flinkish.common.types import Row
+from flinkish.common.types import Row, RowKind
 from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import (
     AggregatingStateDescriptor,
@@ -24,8 +30,9 @@ from flinkish.core.state import (
 )
 from flinkish.core.state_ttl import StateTtlConfig
 from flinkish.errors import StateAccessError, TypeMismatchError
+from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.state.described_handles import HandleCache
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.handle_cache import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.stored_columns import stored_rows
 from tests.support.changed_keys import changed_keys
@@ -68,7 +75,10 @@ class Store:
 
     def _make(self) -> None:
         self.backend = KeyedStateBackend(
-            "operator 'tested'", directory=self._directory, inline_bytes=self._inline_bytes
+            "operator 'tested'",
+            classes=ProgramClasses(modules=frozenset({__name__})),
+            directory=self._directory,
+            inline_bytes=self._inline_bytes,
         )
         self._inline_bytes = 1_000_000 if self._inline_bytes == 150 else 150
         self.backend.restore(self.body)
@@ -77,7 +87,7 @@ class Store:
         }
 
     def enter(self, key: int) -> None:
-        self.backend.current_key = key
+        self.backend.loans.enter(key)
 
     def barrier(self, forget: bool) -> None:
         if self.backend.changed():
@@ -240,23 +250,242 @@ def test_the_internal_state_of_a_map_is_the_map_as_in_pyflink() -> None:
         assert dict(state.items()) == dict(state.get_internal_state().items()) == {"a": 1}
 
 
-@pytest.mark.parametrize("mutable", [[1], {"a": 1}, {1}, Row(1)], ids=lambda value: type(value).__name__)
-def test_what_user_code_does_to_an_object_after_handing_it_over_does_not_change_the_state(mutable: Any) -> None:
-    def spoil(value: Any) -> None:
-        if isinstance(value, Row):
-            value[0] = "spoilt"
-        else:
-            value.clear()
+class Plain:
+    def __init__(self, n: Any) -> None:
+        self.n = n
 
+
+@dataclass(slots=True)
+class Slots:
+    n: Any
+
+
+class Pair(NamedTuple):
+    name: str
+    rest: list[Any]
+
+
+def appended(value: Any) -> None:
+    value.append(2)
+
+
+#: values that can change, and changes in them, some of which Python's `==` does not see
+CHANGES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "list": (lambda: [1], appended),
+    "list, an element": (lambda: [1, 2], lambda v: v.__setitem__(0, True)),
+    "dict": (lambda: {"a": 1}, lambda v: v.update(b=2)),
+    "dict, a value": (lambda: {"a": 0.0, "b": 1}, lambda v: v.update(a=-0.0)),
+    "dict, its order": (lambda: {"a": 1, "b": 2}, lambda v: v.update(a=v.pop("a"))),
+    "set": (lambda: {1}, lambda v: v.add(2)),
+    "Row": (lambda: Row(a=1), lambda v: v.__setitem__(0, 2)),
+    "Row, its kind": (lambda: Row(1), lambda v: v.set_row_kind(RowKind.DELETE)),
+    "instance": (lambda: Plain(1), lambda v: setattr(v, "n", 2)),
+    "instance, deep": (lambda: Plain({"a": [Plain([1])]}), lambda v: v.n["a"][0].n.append(2)),
+    "slots": (lambda: Slots([1]), lambda v: v.n.append(2)),
+    "named tuple": (lambda: Pair("a", [1]), lambda v: v.rest.append(2)),
+    "nested": (lambda: ("a", {"b": [{"c": [1]}]}), lambda v: v[1]["b"][0]["c"].append(2)),
+    "default dict": (lambda: defaultdict(list, a=[1]), lambda v: v["b"].append(2)),
+    "counter": (lambda: Counter("aab"), lambda v: v.update("b")),
+    "ordered dict": (lambda: OrderedDict(a=1, b=2), lambda v: v.move_to_end("a")),
+    "deque": (lambda: deque([1], maxlen=3), appended),
+    "bytearray": (lambda: bytearray(b"a"), lambda v: v.extend(b"b")),
+    "array": (lambda: np.arange(3), lambda v: v.__setitem__(0, 7)),
+}
+
+#: ways to a value in state: what puts it there, and what reads it
+WAYS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[Any], Any]]] = {
+    "value": (lambda s, v: s["value"].update(v), lambda s: s["value"].value()),
+    "list": (lambda s, v: s["list"].add(v), lambda s: s["list"].get()[0]),
+    "list, iterated": (lambda s, v: s["list"].update([v, 1]), lambda s: next(iter(s["list"]))),
+    "map": (lambda s, v: s["map"].put("k", v), lambda s: s["map"].get("k")),
+    "map, items": (lambda s, v: s["map"].put_all({"k": v}), lambda s: next(iter(s["map"].items()))[1]),
+    "map, values": (lambda s, v: s["map"].put_all([("k", v)]), lambda s: next(iter(s["map"].values()))),
+    "reducing": (lambda s, v: s["reducing"].add(v), lambda s: s["reducing"].get()),
+    "aggregating": (lambda s, v: s["accumulator"].add(v), lambda s: s["accumulator"].get()),
+    "value, expiring": (lambda s, v: s["ttl value"].update(v), lambda s: s["ttl value"].value()),
+    "list, expiring": (lambda s, v: s["ttl list"].add(v), lambda s: s["ttl list"].get()[0]),
+    "map, expiring": (lambda s, v: s["ttl map"].put("k", v), lambda s: s["ttl map"].get("k")),
+}
+
+
+class Only(AggregateFunction):
+    """The accumulator is the one value that was added, and the result is the accumulator."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return value
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return acc_a
+
+
+class InPlace(Store):
+    """A store with expiring states, too."""
+
+    def _make(self) -> None:
+        super()._make()
+        for kind, descriptor in (
+            ("value", ValueStateDescriptor("ttl value", ANY)),
+            ("list", ListStateDescriptor("ttl list", ANY)),
+            ("map", MapStateDescriptor("ttl map", ANY, ANY)),
+        ):
+            descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+            self.states["ttl " + kind] = self.backend.partitioned_state(descriptor)
+        self.states["accumulator"] = self.backend.partitioned_state(AggregatingStateDescriptor("only", Only(), ANY))
+
+
+def shown(value: Any) -> Any:
+    """What tells values apart of which Python says that they are equal."""
+    return pickle.dumps(copy.deepcopy(value), 4)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_that_is_changed_in_place_is_changed_in_the_state_until_the_call_ends(way: str, change: str) -> None:
+    (make, alter), (put, read) = CHANGES[change], WAYS[way]
+    expected = make()
+    with tempfile.TemporaryDirectory() as folder:
+        for directory in (None, StateDirectory(folder)):
+            store, expected = InPlace(directory), make()
+            store.enter(0)
+            value = make()
+            put(store.states, value)
+            if way != "aggregating":
+                alter(value)
+                alter(expected)
+                assert shown(read(store.states)) == shown(expected), "in the same call"
+            for forget in (False, True, True):
+                store.enter(1)
+                store.enter(0)
+                kept = read(store.states)
+                assert shown(kept) == shown(expected), "in a later call"
+                alter(kept)
+                alter(expected)
+                assert read(store.states) is kept or way == "reducing"
+                store.enter(1)
+                alter(kept)
+                store.barrier(forget)
+            store.enter(0)
+            assert shown(read(store.states)) == shown(expected), "after the barrier"
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_value_that_is_only_read_is_not_written(way: str) -> None:
+    put, read = WAYS[way]
+    for make, _ in CHANGES.values():
+        store = InPlace()
+        store.enter(0)
+        put(store.states, make())
+        store.barrier(forget=False)
+        for _ in range(2):
+            store.enter(0)
+            read(store.states)
+        assert not store.backend.changed()
+
+
+def test_explicit_writes_count_more_than_what_was_changed_in_place() -> None:
     store = Store()
     store.enter(0)
-    copy = Row(1) if isinstance(mutable, Row) else type(mutable)(mutable)
-    store.states["value"].update(mutable)
-    store.states["map"]["k"] = mutable
-    spoil(mutable)
-    for read in (store.states["value"].value, lambda: store.states["map"]["k"]):
-        spoil(read())
-        assert read() == copy
+    value, entries, elements = store.states["value"], store.states["map"], store.states["list"]
+    value.update([1])
+    entries.put_all({"a": [1], "b": [1]})
+    elements.update([[1], [2]])
+    store.enter(0)
+    for read in (value.value(), entries.get("a"), entries.get("b"), *elements.get()):
+        read.append("lost")
+    value.update([2])
+    entries.put("a", [2])
+    entries.remove("b")
+    elements.update([[3]])
+    store.enter(0)
+    assert (value.value(), dict(entries.items()), elements.get()) == ([2], {"a": [2]}, [[3]])
+    value.value().append("lost")
+    value.clear()
+    store.enter(0)
+    assert value.value() is None
+
+
+def test_an_object_in_two_states_is_two_objects_when_the_call_has_ended() -> None:
+    store = Store()
+    store.enter(0)
+    one: list[Any] = []
+    store.states["value"].update(one)
+    store.states["map"].put("k", one)
+    one.append(1)
+    store.enter(0)
+    store.states["value"].value().append(2)
+    store.enter(0)
+    assert (store.states["value"].value(), store.states["map"].get("k")) == ([1, 2], [1])
+
+
+def test_a_change_after_the_call_is_not_in_the_state_and_one_line_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    store.enter(0)
+    kept: list[Any] = [1]
+    store.states["value"].update(kept)
+    for key in (1, 0, 1):
+        store.enter(key)
+        kept.append(key)
+        store.barrier(forget=False)
+    store.enter(0)
+    assert store.states["value"].value() == [1]
+    assert [record.getMessage() for record in caplog.records] == [
+        "operator 'tested': an object that was read from state 'value', or put into it, was changed after the call for "
+        "its key had ended, and the state does not have the change: call update() or put() with it"
+    ]
+
+
+def test_an_object_that_is_kept_and_given_back_is_no_reason_for_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    kept: list[Any] = []
+    for key in range(3):
+        store.enter(key)
+        kept.append(key)
+        store.states["value"].update(kept)
+        store.barrier(forget=False)
+    assert (store.states["value"].value(), caplog.records) == ([0, 1, 2], [])
+
+
+@pytest.mark.parametrize("pairs", [[("a", 1)], {"a": 1}, iter([("a", 1)]), {"a": 1}.items()])
+def test_put_all_takes_pairs_as_well_as_a_dict(pairs: Any) -> None:
+    store = InPlace()
+    store.enter(0)
+    store.states["map"].put_all(pairs)
+    assert dict(store.states["map"].items()) == {"a": 1}
+    store.states["ttl map"].put_all([("a", 1)])
+    assert dict(store.states["ttl map"].items()) == {"a": 1}
+
+
+def test_whole_numbers_under_a_text_are_the_text_of_the_number() -> None:
+    backend = KeyedStateBackend("operator 'counts'")
+    backend.current_key = "k"
+    expiring = MapStateDescriptor("t", Types.STRING(), Types.STRING())
+    expiring.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+    for descriptor in (MapStateDescriptor("m", Types.STRING(), Types.STRING()), expiring):
+        entries: Any = backend.partitioned_state(descriptor)
+        entries.put(1, 2)
+        entries.put_all({3: 4})
+        assert (dict(entries.items()), entries.get(1), entries[3], 1 in entries) == (
+            {"1": "2", "3": "4"},
+            "2",
+            "4",
+            True,
+        )
+        entries.remove(1)
+        assert list(entries) == ["3"]
+    value: Any = backend.partitioned_state(ValueStateDescriptor("v", Types.STRING()))
+    values: Any = backend.partitioned_state(ListStateDescriptor("l", Types.STRING()))
+    value.update(5)
+    values.add_all(["a", 6])
+    assert (value.value(), values.get()) == ("5", ["a", "6"])
+    for wrong in (True, 1.5, [1]):
+        with pytest.raises(TypeMismatchError):
+            value.update(wrong)
 
 
 @pytest.mark.parametrize("declared", [Types.INT(), ANY])
@@ -343,7 +572,7 @@ def test_values_of_basic_types_take_the_form_of_the_declared_type_or_are_refused
         lambda: values.add(None),
         lambda: values.add_all([1, 2.5]),
         lambda: values.update([None]),
-        lambda: entries.put(3, 3),
+        lambda: entries.put(3.5, 3),
         lambda: entries.put("d", "three"),
         lambda: entries.put_all({"d": 1.5}),
     ):

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import inherits, runs_ours
+from flinkish.common.arguments import runs_ours
 from flinkish.common.detach import all_detached, cannot_change, detached
-from flinkish.core.functions import Function
+from flinkish.core.functions import opens
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
@@ -71,7 +71,7 @@ class AlignedEventTimeOperator(WindowOperator):
             and runs_ours(factory.assigner)
             and runs_ours(factory.trigger)
             and factory.evictor is None
-            and not (isinstance(fold, Function) and not inherits(fold, Function, "open"))
+            and not opens(fold)
         )
 
     # --- elements -----------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class AlignedEventTimeOperator(WindowOperator):
             new_keys = self.contents.add_all(scope.table.namespace(namespace), arriving, values)
         except BaseException:
             # the error names the current key: the last key that the loop has taken
-            scope.backend.current_key = keys[len(keys) - length_hint(arriving) - 1]
+            scope.backend.loans.enter(keys[len(keys) - length_hint(arriving) - 1])
             raise
         scope.table.mark_grown(namespace, keys)
         if not new_keys:

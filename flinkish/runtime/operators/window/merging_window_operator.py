@@ -92,7 +92,7 @@ class MergingWindowOperator(WindowOperator):
         self, value: Any, timestamp_ms: int, key: Any, windows: Collection[Window], skipped: bool = True
     ) -> None:
         scope = self.scope
-        scope.backend.current_key = key
+        scope.backend.loans.enter(key)
         open_windows = self._read(key)
         for window in windows:
             scope.key = key

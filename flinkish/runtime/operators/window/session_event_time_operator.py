@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import inherits, runs_ours
-from flinkish.core.functions import Function
+from flinkish.common.arguments import runs_ours
+from flinkish.core.functions import opens
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSessionWindows
@@ -66,7 +66,7 @@ class SessionEventTimeOperator(MergingWindowOperator):
             and runs_ours(factory.assigner)
             and runs_ours(factory.trigger)
             and factory.evictor is None
-            and not (isinstance(fold, Function) and not inherits(fold, Function, "open"))
+            and not opens(fold)
         )
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
@@ -85,8 +85,11 @@ class SessionEventTimeOperator(MergingWindowOperator):
             self.fetch_open(keys, zip(keys, zip(timestamps, ends, strict=True), strict=True))
         add, gone = self.contents.add, list[tuple[Any, tuple[int, int]]]()
         sessions: dict[Any, list[_Session]] = {}
+        lent, settle = backend.loans.open, backend.loans.settle
         arriving = iter(values)
         for place, (key, value, start_ms, end_ms) in enumerate(zip(keys, arriving, timestamps, ends, strict=True)):
+            if lent:
+                settle()
             backend.current_key = key
             of_key = sessions.get(key)
             if of_key is None:

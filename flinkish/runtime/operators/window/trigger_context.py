@@ -68,6 +68,8 @@ class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):
                 where=scope.backend.where,
                 expected="list, reducing or aggregating state without a time-to-live",
             )
+        # what the trigger has changed in the state that is merged
+        scope.backend.loans.settle()
         merge_namespaces(scope.backend.table(name, kind), scope.key, scope.namespace, self.merged, merge)
 
 

@@ -116,7 +116,7 @@ class WindowOperator(StreamOperator):
         windows: list[Collection[Window]] = []
         arriving = iter(values)
         for value, timestamp_ms, key in zip(arriving, timestamps, keys, strict=True):
-            backend.current_key = key
+            backend.loans.enter(key)
             of_element = assign(value, timestamp_ms, context)
             if of_element.__class__ is not list and not isinstance(of_element, Collection):
                 raise ProgramError(
@@ -148,7 +148,7 @@ class WindowOperator(StreamOperator):
             skipped: no other window has taken the element, so `skip` is called if none of these takes it.
         """
         scope = self.scope
-        scope.backend.current_key = key
+        scope.backend.loans.enter(key)
         shared = self.contents.folds and len(windows) > 1
         for window in windows:
             if not self.time.is_window_late(window, scope.watermark_ms):

@@ -11,7 +11,7 @@ from typing import Any
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.window import Window
 from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.state.handle_cache import HandleCache
+from flinkish.runtime.state.described_handles import HandleCache
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
@@ -53,6 +53,7 @@ class WindowScope:
 
     def enter(self, key: Any, window: Window, namespace: Hashable) -> None:
         """Set the current key and window, before any user code is called for them."""
-        self.key = self.backend.current_key = key
+        self.key = key
+        self.backend.loans.enter(key)
         self.window = window
         self.namespace = self.contents_namespace = namespace
