@@ -219,6 +219,66 @@ def test_what_functions_of_a_sources_chain_see_does_not_depend_on_where_epochs_e
     assert seen(cuts) == seen([1_000_000]) == seen([1])
 
 
+class LateOfKey(KeyedProcessFunction):
+    """Whether each record is late for its key's task, and when each record's timer fires."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        ctx.timer_service().register_event_time_timer(value[-1])
+        yield value[:2], value[-1] <= ctx.timer_service().current_watermark()
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any]:
+        yield ctx.get_current_key(), timestamp, timestamp <= ctx.timer_service().current_watermark()
+
+
+def keyed(streams: list[Any]) -> Any:
+    return streams[0].key_by(lambda r: r[1]).process(LateOfKey())
+
+
+def rebalanced(streams: list[Any]) -> Any:
+    return streams[0].rebalance().process(Late()).map(lambda r: r[:2])
+
+
+def united(streams: list[Any]) -> Any:
+    return streams[0].union(*streams[1:]).key_by(lambda r: r[1]).process(LateOfKey())
+
+
+@pytest.mark.parametrize(("program", "in_order"), [(keyed, False), (rebalanced, False), (united, True)])
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 60), max_size=12), min_size=2, max_size=3),
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.sampled_from([0, 5]),
+)
+def test_what_is_late_behind_a_shuffle_does_not_depend_on_where_epochs_end(
+    program: Any, in_order: bool, times: list[list[int]], cuts: list[int], delay_ms: int
+) -> None:
+    """Where streams are united, each of them is in order: which of them is ahead when a late record comes is chance."""
+
+    def seen(sizes: list[int]) -> list[Any]:
+        env, sink = environment(1), TestingSink()
+        streams = []
+        for source, of_source in enumerate(times):
+            ordered = sorted(of_source) if in_order else of_source
+            records = [(f"{source}-{place}", place % 2, time) for place, time in enumerate(ordered)]
+            streams.append(env.from_source(list_source(records), bounded(delay_ms), f"s{source}"))
+        program(streams).sink_to(sink)
+        return sorted(map(repr, sink_values(sizes, env, sink)))
+
+    assert seen(cuts) == seen([1_000_000]) == seen([1])
+
+
+def sink_values(sizes: list[int], env: StreamExecutionEnvironment, sink: TestingSink) -> list[Any]:
+    """What a program sends to a sink in epochs of these sizes, each of which runs in another process."""
+    job, store, clock = job_of(env), StateStore(), ManualClock()
+    for size in itertools.cycle(sizes):
+        cluster = MiniCluster(job, clock, store, size)
+        cluster.run_epoch()
+        cluster.dispose()
+        if store.finished:
+            break
+    return sink.values
+
+
 @pytest.mark.parametrize("per_epoch", [1, 2, 4, 12])
 def test_the_usual_test_for_late_records_finds_all_of_them_in_epochs_of_every_size(per_epoch: int) -> None:
     times = [1_000, 5_000, 2_000, 9_000, 3_000, 4_000, 20_000, 1_500, 21_000, 30_000, 6_000, 40_000]
