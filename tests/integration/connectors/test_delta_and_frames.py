@@ -18,12 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
+from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.connectors.spark_source import SparkSource
 from flinkish.connectors.spark_types import ddl_of, type_of_schema
 from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
+from flinkish.datastream import ProcessFunction
 from flinkish.errors import FlinkishError, OperationError, ProgramError, SavepointError, TypeMismatchError
 from tests.integration.connectors.reading import read
 from tests.integration.engine.collecting import environment
@@ -383,3 +385,30 @@ def test_a_value_that_fits_no_column_is_named_with_its_sink(spark: SparkSession,
     rows.sink_to(DeltaSink(str(tmp_path / "out"))).uid("huge")
     with pytest.raises(TypeMismatchError, match=r"the value 1000+.*field 'r', field 'n'.*uid huge"):
         env.execute("huge")
+
+
+class TimeOf(TimestampAssigner):
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return int(value["n"])
+
+
+class Late(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield f"{value['n']} {ctx.timestamp() <= ctx.timer_service().current_watermark()}"
+
+
+def test_functions_of_a_chain_see_the_watermark_of_earlier_epochs_of_a_source_that_spark_reads(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    for number, times in enumerate(((1_000, 5_000), (2_000, 9_000), (3_000, 10_000))):
+        path = tmp_path / "in" / f"{number}.csv"
+        path.write_text("".join(f"{time}\n" for time in times))
+        os.utime(path, (1_000 + number, 1_000 + number))
+    frame = spark.readStream.schema("n LONG").option("maxFilesPerTrigger", 1).csv(str(tmp_path / "in"))
+    env = environment(tmp_path / "job", execution__trigger="available-now")
+    env.set_parallelism(1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf())
+    times = env.from_spark(frame, "times").assign_timestamps_and_watermarks(strategy)
+    with times.process(Late(), Types.STRING()).execute_and_collect() as found:
+        assert list(found) == ["1000 False", "5000 False", "2000 True", "9000 False", "3000 True", "10000 False"]

@@ -6,6 +6,7 @@ import json
 from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from flinkish.common import Duration, WatermarkStrategy
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext
+from flinkish.datastream import ProcessFunction
 from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.planner_files import ReachedWatermarks
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentsInMemory
@@ -109,11 +113,53 @@ def test_streams_are_aligned_by_the_watermarks_of_committed_epochs_only() -> Non
         return JobEnumerator(job, store, ManualClock(), given_up=given_up)
 
     committed = planner({}).next_offset({})
-    reached = {"a": {"a": 5}, "b": {"b": 5}}
+    reached = Reached({"a": {"a": 5}, "b": {"b": 5}})
     planned = planner({}).next_offset(committed, reached=reached)
     # its tasks ran to their ends, so that the file of reached watermarks is of that epoch: a is far ahead of b
-    ran = {"a": {"a": 500}, "b": {"b": 20}}
+    ran = Reached({"a": {"a": 500}, "b": {"b": 20}})
     again = planner(planned).next_offset(committed, reached=ran)
     assert again == planned
     held = planner({}).next_offset(committed, reached=ran)
     assert SourceProgress.decode(held["sources"]["a"], "").held, "with watermarks that do not count, a would wait"
+
+
+class Sees(ProcessFunction):
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
+        yield ctx.timer_service().current_watermark()
+
+
+def test_an_epoch_begins_with_what_committed_epochs_know_of_its_splits() -> None:
+    env = environment(1)
+    strategy = WatermarkStrategy.for_monotonous_timestamps()
+    env.from_source(LetteredSource({"x": 9, "y": 9}, True), strategy, "s").uid("s").process(Sees()).print()
+    job, store = job_graph_of(env, max_records_per_epoch=4), SegmentsInMemory()
+
+    def planner(given_up: Offset) -> JobEnumerator:
+        return JobEnumerator(job, store, ManualClock(), given_up=given_up)
+
+    def states(start: Offset, end: Offset) -> dict[str, Any]:
+        (share,) = planner({}).shares(start, end)
+        return dict(share.states)
+
+    committed = planner({}).next_offset({})
+    assert states({}, committed) == {}
+    known = {"x": [5, {"assign": [6, 5]}], "y": [1, {"assign": [2, 1]}]}
+    planned = json.loads(json.dumps(planner({}).next_offset(committed, reached=Reached(states={"s": known}))))
+    assert states(committed, planned) == known, "a replay has them from the log"
+    ran = Reached(states={"s": {"x": [90, {}]}})
+    again = planner(planned).next_offset(committed, reached=ran)
+    assert states(committed, again) == known, "those of the epoch that was given up do not count"
+    assert states(committed, planner({}).next_offset(committed)) == {}
+
+
+def test_what_sources_have_reached_is_kept_for_two_epochs(tmp_path: Path) -> None:
+    """Sources that Spark reads look for it while the next epoch runs, however often that is tried."""
+    file = ReachedWatermarks(str(tmp_path))
+    assert not file.read()
+    file.write(0, Reached({"a": {"0": 7}}, {"s": {"x": [5, {}], "y": [1, {}]}}))
+    file.write(1, Reached({}, {"s": {"x": [6, {}]}}))
+    assert file.read(before=1).states == {"s": {"x": [5, {}], "y": [1, {}]}}
+    assert file.read() == Reached({}, {"s": {"x": [6, {}], "y": [1, {}]}})
+    file.write(1, Reached({}, {"s": {"y": None}}))
+    assert file.read(before=1).watermarks == {"a": {"0": 7}}, "the second try begins with the same"
+    assert file.read().states == {"s": {"x": [5, {}]}}, "a split that has ended is forgotten"
