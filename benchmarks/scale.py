@@ -45,6 +45,7 @@ from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import encode_position, shown_position
 from flinkish.runtime.sources.split_list import SegmentsInMemory
@@ -272,7 +273,7 @@ def _plan(source: SplitSource, parallelism: int = SUBTASKS, aligned: bool = Fals
         offset["sources"]["clicks"]["state"] = {"samples": samples, "stops": {}}
         enumerator = JobEnumerator(job, store, ManualClock())
         enumerator.next_offset(offset)
-    reached = {"clicks": {f"clicks-{number}": 1_700_000_000_000 for number in range(PARTITIONS)}}
+    reached = Reached({"clicks": {f"clicks-{number}": 1_700_000_000_000 for number in range(PARTITIONS)}})
     return lambda: enumerator.next_offset(offset, reached=reached)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.errors import StoredClassError
+from flinkish.errors import message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator_chain import SplitState
@@ -270,14 +270,14 @@ class SourceTask(Task):
             return {uid: list(entry) for uid, entry in state.items()}
         try:
             data = dumps(state, FORMAT_VERSION, self.job.classes)
-        except StoredClassError as error:
+        except Exception as error:
             if not self._told:
                 self._told = True
                 _LOG.warning(
                     "%s: a watermark generator cannot be kept from epoch to epoch, so each epoch has a new one that"
                     " goes on from the last watermark; let its attributes hold plain data: %s",
                     self.name,
-                    error,
+                    message_of(error),
                 )
             kept = {uid: (_without_generator(value), seen_ms) for uid, (value, seen_ms) in state.items()}
             data = dumps(kept, FORMAT_VERSION, self.job.classes)

@@ -15,17 +15,22 @@ from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWa
 
 
 class Recorder:
-    """An output that notes records, and watermarks as ("watermark", ms)."""
+    """An output that notes records, and rising watermarks as ("watermark", ms)."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        self.watermark_ms = MIN_TIMESTAMP_MS
 
     def collect(self, values: list[Any], timestamps: list[int]) -> None:
         assert len(values) == len(timestamps) > 0
         self.seen.extend(timestamps)
 
     def emit_watermark(self, watermark_ms: int) -> None:
-        self.seen.append(("watermark", watermark_ms))
+        if watermark_ms > self.watermark_ms:
+            self.watermark_ms = watermark_ms
+            self.seen.append(("watermark", watermark_ms))
+
+    emit_interim_watermark = emit_watermark
 
 
 def operator(bound_ms: int, interval_ms: int | None = None, before_next: bool = False, every_records: int = 0) -> Any:
