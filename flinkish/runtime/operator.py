@@ -158,8 +158,12 @@ class StreamOperator(ABC):
     def end_split(self) -> None:  # noqa: B027
         """In source tasks only: the next batches come from another split, so emit what is held back."""
 
-    def begin_split(self, split: str) -> None:  # noqa: B027
-        """In source tasks only: the next batches come from this split."""
+    def split_ended(self) -> None:  # noqa: B027
+        """In source tasks only: the split has ended, and another one may continue the same stream."""
+
+    def begin_split(self, split: str, seen_ms: int) -> None:  # noqa: B027
+        """In source tasks only: the next batches come from this split. The operator's consumers have seen the watermark
+        ``seen_ms``, if the split continues the same stream."""
 
     @abstractmethod
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:

@@ -391,6 +391,9 @@ class OperatorChain:
             operator.begin_epoch()
         for split, state in (splits or {}).items():
             self._restore_split(split, state)
+        if "" in self._split_watermarks:
+            for operator, seen_ms in zip(self.operators, self._split_watermarks[""]):
+                self._announce(operator, seen_ms)
 
     def _restore_split(self, split: str, state: SplitState) -> None:
         seen: list[int] = []
@@ -413,6 +416,11 @@ class OperatorChain:
             if value is not None or seen[index] != before_ms:
                 found[descriptor.uid] = value, seen[index]
         return found
+
+    def state_of_stream(self) -> dict[str, tuple[Any, int]]:
+        """What a source task must know before it reads another split of the same stream: the watermarks that the
+        functions have seen. It is restored as that of the split ""."""
+        return {one.uid: (None, output.seen_ms) for one, output in zip(self.vertex.operators, self.outputs)}
 
     def _announce(self, operator: StreamOperator, watermark_ms: int) -> None:
         """Restore the watermark that this operator has sent to the operators that it feeds, without firing timers."""
@@ -441,16 +449,23 @@ class OperatorChain:
         for writer in self.writers:
             writer.begin_origin(origin, part)
 
-    def begin_split(self, split: str) -> None:
-        """In source tasks: begin the records of this split, which has its own watermarks."""
+    def split_ended(self) -> None:
+        """In source tasks: the split has ended for good, and another one may continue the same stream."""
+        for operator in self.operators:
+            operator.split_ended()
+
+    def begin_split(self, split: str, same_stream: bool = False) -> None:
+        """In source tasks: begin the records of this split, which has its own watermarks. If it continues the same
+        stream, what functions see does not go back."""
         for operator in self.operators:
             operator.end_split()
-        self._split_watermarks[self._split] = [output.seen_ms for output in self.outputs]
+        now = self._split_watermarks[self._split] = [output.seen_ms for output in self.outputs]
         self._split = split
-        before = self._split_watermarks.get(split)
-        for index, operator in enumerate(self.operators):
-            operator.begin_split(split)
-            self._announce(operator, before[index] if before else MIN_TIMESTAMP_MS)
+        nothing = [MIN_TIMESTAMP_MS] * len(now)
+        before, least = self._split_watermarks.get(split, nothing), now if same_stream else nothing
+        for operator, before_ms, least_ms in zip(self.operators, before, least):
+            operator.begin_split(split, least_ms)
+            self._announce(operator, max(before_ms, least_ms))
 
     def mark_active(self) -> None:
         """Mark the current origin as active: it has records, even if the chain emits none for them."""

@@ -29,7 +29,7 @@ from flinkish.runtime.operators.timestamps_and_watermarks import (
 )
 from flinkish.runtime.report import FORMAT_VERSION, TaskReport
 from flinkish.runtime.sources.alignment import keeps_watermarks
-from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.sources.progress import STREAM, SourceShare
 from flinkish.runtime.stored_pickle import dumps, loads
 from flinkish.runtime.task import EpochStamp, Row, Task
 from flinkish.runtime.task_log import enter
@@ -177,6 +177,8 @@ class SourceTask(Task):
                 self.chain.process_watermark(batch.watermark_ms)
             if batch.ended:
                 ended[batch.split] = None
+                if self._in_sequence:
+                    self.chain.split_ended()
                 if not self._one_stream or batch.split == WHOLE_SOURCE:
                     self.chain.process_watermark(MAX_WATERMARK_MS)
             if self._rows:
@@ -198,8 +200,14 @@ class SourceTask(Task):
         """The name of the stream that the records of a split belong to; each stream has its own watermark."""
         return str(self.subtask) if self._one_stream and split != WHOLE_SOURCE else split
 
+    @property
+    def _in_sequence(self) -> bool:
+        """Whether one subtask reads all splits one after the other: the functions of its chain then see one stream.
+        With several subtasks, which of them reads a split depends on epochs."""
+        return self._one_stream and self.vertex.parallelism == 1
+
     def _begin_split(self, split: str, stream: str, part: int) -> None:
-        self.chain.begin_split(split)
+        self.chain.begin_split(split, self._in_sequence)
         self.chain.begin_origin(origin_name(self.vertex.id, stream), part)
 
     def _end(self, current: str | None) -> None:
@@ -263,6 +271,8 @@ class SourceTask(Task):
             if split not in found and split != WHOLE_SOURCE:
                 state = self._encoded(self.chain.state_of_split(split))
                 found[split] = [reached.get(split, MIN_TIMESTAMP_MS), state]
+        if read and self._in_sequence:
+            found[STREAM] = [MIN_TIMESTAMP_MS, self._encoded(self.chain.state_of_stream())]
         return found
 
     def _encoded(self, state: Mapping[str, tuple[Any, int]]) -> Any:

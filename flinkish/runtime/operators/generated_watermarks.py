@@ -78,12 +78,13 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         super().begin_epoch()
         self._by_generator = {}
 
-    def begin_split(self, split: str) -> None:
+    def begin_split(self, split: str, seen_ms: int) -> None:
         self._by_generator[self._split] = self._generator, self._emitted, self._emitted_ms
         self._split = split
         known = self._by_generator.get(split)
-        self._generator, self._emitted, self._emitted_ms = known or (*self._new(), MIN_TIMESTAMP_MS)
-        self._sent_ms, self._told_idle = self._emitted_ms, None
+        self._generator, self._emitted, emitted_ms = known or (*self._new(), MIN_TIMESTAMP_MS)
+        self._emitted_ms = self._sent_ms = max(emitted_ms, seen_ms)
+        self._told_idle = None
 
     def save_split(self, split: str) -> Any:
         current = self._generator, self._emitted, self._emitted_ms

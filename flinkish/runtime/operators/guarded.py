@@ -343,8 +343,8 @@ class GuardedOperator(StreamOperator):
     def end_split(self) -> None:
         self._inner.end_split()
 
-    def begin_split(self, split: str) -> None:
-        self._inner.begin_split(split)
+    def begin_split(self, split: str, seen_ms: int) -> None:
+        self._inner.begin_split(split, seen_ms)
 
     def process_watermark(self, watermark_ms: int) -> None:
         self._inner.process_watermark(watermark_ms)

@@ -79,12 +79,12 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         self._by_split = {}
         self._split = ""
 
-    def begin_split(self, split: str) -> None:
+    def begin_split(self, split: str, seen_ms: int) -> None:
         """Change to the generator of this split."""
         self._by_split[self._split] = self._max_ms, self._emitted_ms
         self._split = split
-        self._max_ms, self._emitted_ms = self._by_split.get(split, (MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS))
-        self._sent_ms = self._emitted_ms
+        self._max_ms, emitted_ms = self._by_split.get(split, (MIN_TIMESTAMP_MS, MIN_TIMESTAMP_MS))
+        self._emitted_ms = self._sent_ms = max(emitted_ms, seen_ms)
 
     def save_split(self, split: str) -> Any:
         """The greatest timestamp of the split so far."""
@@ -140,6 +140,10 @@ class TimestampsAndWatermarksOperator(StreamOperator):
     def end_split(self) -> None:
         """At the end of a split, emit its watermark."""
         self._catch_up()
+
+    def split_ended(self) -> None:
+        """Emit the watermark of all records of the split: what the next one has may be late by it."""
+        self._emit_watermark()
 
     def snapshot_state(self) -> None:
         """At the end of the epoch, emit the watermark."""
@@ -200,7 +204,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
         emitted_ms = np.concatenate(([self._emitted_ms], watermarks_ms[behind]))
         ends = {len(timestamps), *behind[emitted_ms[1:] > emitted_ms[:-1]].tolist()}
         if self._interval_ms:
-            slots = watermarks_ms[:-1] // self._interval_ms
+            # what functions have seen of earlier splits of the stream may be ahead of this one
+            slots = np.maximum(watermarks_ms[:-1], self._emitted_ms) // self._interval_ms
             ends.update((np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist())
         found = sorted(ends)
         return list(zip(found, highest_ms[found].tolist()))

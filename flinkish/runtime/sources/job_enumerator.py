@@ -27,7 +27,7 @@ from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, Sour
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.sources.alignment import AlignmentCoordinator, Reached, SourceStream, keeps_watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
-from flinkish.runtime.sources.progress import SourceProgress, SourceShare, ranges_between
+from flinkish.runtime.sources.progress import STREAM, SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
 
 #: The offset of a query that has not read anything yet.
@@ -273,7 +273,11 @@ class JobEnumerator:
                         together,
                         apart,
                         left,
-                        {one.split.id: states[one.split.id] for one in ranges[subtask] if one.split.id in states},
+                        {
+                            split: states[split]
+                            for split in (STREAM, *(one.split.id for one in ranges[subtask]))
+                            if split in states
+                        },
                     )
                 )
         return found

@@ -14,6 +14,10 @@ from flinkish.core.source import SplitRange
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList, from_json, to_json
 
+#: The name under which `SourceShare.states` has what is known of a stream of splits that one subtask reads one after
+#: the other. No split has this name.
+STREAM = ""
+
 
 class OpenSplit(NamedTuple):
     """A split that is assigned and has not ended.

@@ -147,6 +147,19 @@ class CountedGenerator(WatermarkGenerator):
         output.emit_watermark(sorted(self.times)[len(self.times) // 3])
 
 
+class Highest(WatermarkGenerator):
+    """Its watermark is right behind its split's highest time."""
+
+    def __init__(self) -> None:
+        self.highest = 0
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None:
+        self.highest = max(self.highest, event_timestamp)
+
+    def on_periodic_emit(self, output: WatermarkOutput) -> None:
+        output.emit_watermark(self.highest - 1)
+
+
 class HoldsALock(CountedGenerator):
     """A generator that cannot be stored."""
 
@@ -267,9 +280,9 @@ def test_what_is_late_behind_a_shuffle_does_not_depend_on_where_epochs_end(
     assert seen(cuts) == seen([1_000_000]) == seen([1])
 
 
-def sink_values(sizes: list[int], env: StreamExecutionEnvironment, sink: TestingSink) -> list[Any]:
+def sink_values(sizes: list[int], env: StreamExecutionEnvironment, sink: TestingSink, **settings: Any) -> list[Any]:
     """What a program sends to a sink in epochs of these sizes, each of which runs in another process."""
-    job, store, clock = job_of(env), StateStore(), ManualClock()
+    job, store, clock = job_of(env, **settings), StateStore(), ManualClock()
     for size in itertools.cycle(sizes):
         cluster = MiniCluster(job, clock, store, size)
         cluster.run_epoch()
@@ -277,6 +290,25 @@ def sink_values(sizes: list[int], env: StreamExecutionEnvironment, sink: Testing
         if store.finished:
             break
     return sink.values
+
+
+@pytest.mark.parametrize("per_split", [1, 2, 5])
+@pytest.mark.parametrize("strategy", [bounded(), counted(Highest)])
+@pytest.mark.parametrize("program", [chained_to_source, assigned_later])
+def test_functions_see_one_stream_where_one_subtask_reads_one_split_after_the_other(
+    program: Any, strategy: WatermarkStrategy, per_split: int
+) -> None:
+    times = [1_000, 5_000, 2_000, 9_000, 3_000, 4_000, 20_050, 20_049, 21_000, 30_000, 6_000, 40_000]
+    records = [(f"{place}", 1, time) for place, time in enumerate(times)]
+    found = []
+    for size in (1, 3, 100):
+        env, sink = environment(1), TestingSink()
+        source = list_source(*(records[at : at + per_split] for at in range(0, 12, per_split)))
+        source.__class__ = ReadInTurn
+        program(source, env, strategy).sink_to(sink)
+        found.append(sink_values([size], env, sink, auto_watermark_interval_ms=200))
+    assert found[0] == found[1] == found[2]
+    assert sum(late for _, late, _ in found[0]) == 5
 
 
 @pytest.mark.parametrize("per_epoch", [1, 2, 4, 12])
