@@ -15,8 +15,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Protocol
 
 from flinkish.common.detach import all_detached
@@ -28,19 +27,16 @@ from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexD
 from flinkish.runtime.list_keys import OwnKeys, ReceivedKeys
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
-from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.operator_listener import ChainOutput, HeardOutput, Interim, OperatorListener, copied
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.steps import Records, WatermarkStep
-from flinkish.runtime.task_log import warn_of_program
 
 #: What a source task keeps of a split between epochs: operator uid -> the value of `StreamOperator.save_split`, and the
 #: watermark that the operator's consumers have seen.
 SplitState = Mapping[str, tuple[Any, int]]
-
-Collect = Callable[[list[Any], list[int] | None], None]
 
 #: Python's own limit of recursion, which is meant for functions.
 _FRAMES_OF_FUNCTIONS = 1_000
@@ -53,147 +49,6 @@ class ProcessBatch(Protocol):
     """The signature of `StreamOperator.process_batch`."""
 
     def __call__(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None: ...
-
-
-@dataclass
-class _Interim:
-    """Whether the watermark that passes through a chain is one that its functions do not see."""
-
-    passes: bool = False
-
-
-class ChainOutput:
-    """The output of one operator of a chain, which ``where`` names in warnings.
-
-    Args:
-        interim: common to all outputs of the chain.
-        said: the warnings that were given already.
-    """
-
-    def __init__(self, interim: _Interim | None = None, where: str = "", said: set[str] | None = None) -> None:
-        self._interim = interim or _Interim()
-        self._where = where
-        self._said = set[str]() if said is None else said
-        self._children: list[StreamOperator] = []
-        self._writers: list[RecordWriter] = []
-        self._main: list[Collect] = []
-        self._sides: dict[str, list[Collect]] = {}
-        #: the last watermark, and the last one that the functions of the chain have seen
-        self.watermark_ms = self.seen_ms = MIN_TIMESTAMP_MS
-
-    def add_child(self, child: StreamOperator, tag: str | None, target: Collect) -> None:
-        """Connect an operator of the chain to the main output, or to the side output of ``tag``. ``target`` receives
-        its records."""
-        self._children.append(child)
-        (self._main if tag is None else self._sides.setdefault(tag, [])).append(target)
-
-    def add_writer(self, writer: RecordWriter, tag: str | None) -> None:
-        """Connect an edge to another vertex to the main output, or to the side output of ``tag``."""
-        self._writers.append(writer)
-        (self._main if tag is None else self._sides.setdefault(tag, [])).append(writer.collect)
-
-    def convert_for(self, leaving: set[int], convert: Callable[[list[Any]], list[Any]]) -> None:
-        """From now on, convert what is emitted to these consumers of the main output (writers come first, then
-        operators); the others get what is emitted."""
-
-        def converted(target: Collect, values: list[Any], timestamps: list[int] | None) -> None:
-            target(convert(values), timestamps)
-
-        for place in leaving:
-            self._main[place] = partial(converted, self._main[place])
-
-    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        """Emit a batch to the main output."""
-        if values:
-            _deliver(self._main, values, timestamps)
-
-    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        """Emit a batch to a side output; it is dropped, with a warning, if nothing consumes that tag."""
-        targets = self._sides.get(tag_id)
-        if targets and values:
-            _deliver(targets, values, timestamps)
-        elif values:
-            warn_of_program(
-                f"what {self._where} emits to the side output {tag_id!r} is dropped, since nothing reads it; call "
-                f"get_side_output(OutputTag({tag_id!r})) on its stream",
-                self._said,
-            )
-
-    @property
-    def has_sides(self) -> bool:
-        """Whether anything consumes a side output."""
-        return bool(self._sides)
-
-    def has_side(self, tag_id: str) -> bool:
-        """Whether anything consumes the side output of that tag."""
-        return tag_id in self._sides
-
-    def emit_watermark(self, watermark_ms: int) -> None:
-        """Emit a watermark to all consumers, including those of side outputs."""
-        self.watermark_ms = watermark_ms
-        seen = not self._interim.passes
-        if seen:
-            self.seen_ms = watermark_ms
-        for child in self._children:
-            if seen:
-                child.context.epoch.watermark_ms = watermark_ms
-            child.process_watermark(watermark_ms)
-        for writer in self._writers:
-            writer.emit_watermark(watermark_ms)
-
-    def emit_interim_watermark(self, watermark_ms: int) -> None:
-        """Emit a watermark that the functions of the chain do not see."""
-        self._interim.passes = True
-        try:
-            self.emit_watermark(watermark_ms)
-        finally:
-            self._interim.passes = False
-
-    def emit_status(self, idle: bool) -> None:
-        """Emit to all consumers that the stream has become idle, or active again."""
-        for child in self._children:
-            child.process_status(idle)
-        for writer in self._writers:
-            writer.emit_status(idle)
-
-
-class _HeardOutput(ChainOutput):
-    """An output that reports all that is emitted to a listener. The listener gets its own copies of the lists."""
-
-    def __init__(
-        self, interim: _Interim, where: str, said: set[str], listener: OperatorListener, uid: str, subtask: int
-    ) -> None:
-        super().__init__(interim, where, said)
-        self._listener = listener
-        self._uid = uid
-        self._subtask = subtask
-
-    def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
-        if values:
-            self._listener.emitted(self._uid, self._subtask, None, all_detached(values), _copied(timestamps))
-        super().collect(values, timestamps)
-
-    def collect_side(self, tag_id: str, values: list[Any], timestamps: list[int] | None) -> None:
-        if values and self.has_side(tag_id):
-            self._listener.emitted(self._uid, self._subtask, tag_id, all_detached(values), _copied(timestamps))
-        super().collect_side(tag_id, values, timestamps)
-
-    def emit_watermark(self, watermark_ms: int) -> None:
-        self._listener.emitted_watermark(self._uid, self._subtask, watermark_ms)
-        super().emit_watermark(watermark_ms)
-
-
-def _deliver(targets: list[Collect], values: list[Any], timestamps: list[int] | None) -> None:
-    """Pass a batch to all targets in order. All but the last get copies: an operator owns the lists it is given, and a
-    function that changes its argument must not affect other operators (in Flink, a serializer copies records)."""
-    for target in targets[:-1]:
-        target(all_detached(values), _copied(timestamps))
-    if targets:
-        targets[-1](values, timestamps)
-
-
-def _copied(timestamps: list[int] | None) -> list[int] | None:
-    return None if timestamps is None else list(timestamps)
 
 
 def own_keys(vertex: VertexDescriptor, subtask: int) -> OwnKeys | None:
@@ -226,9 +81,9 @@ class OperatorChain:
         self._head_epoch = head_epoch
         factories = [descriptor.factory for descriptor in vertex.operators]
         self.operators = [self._let_misfits_pass(index, factories).create() for index in range(len(factories))]
-        interim = _Interim()
+        interim = Interim()
         self.outputs = [
-            ChainOutput(*told) if listener is None else _HeardOutput(*told, listener, descriptor.uid, subtask)
+            ChainOutput(*told) if listener is None else HeardOutput(*told, listener, descriptor.uid, subtask)
             for descriptor in vertex.operators
             for told in [(interim, f"operator '{descriptor.name}' (uid {descriptor.uid})", descriptor.warnings)]
         ]
@@ -310,7 +165,7 @@ class OperatorChain:
             return process
 
         def heard(values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
-            listener.received(uid, subtask, input_index, all_detached(values), _copied(timestamps))
+            listener.received(uid, subtask, input_index, all_detached(values), copied(timestamps))
             process(values, timestamps, input_index)
 
         return heard
@@ -324,7 +179,7 @@ class OperatorChain:
         listener, uid = self._listener, self.vertex.head.uid
         for step in steps:
             if listener is not None and isinstance(step, Records):
-                values, times = all_detached(step.values), _copied(step.timestamps)
+                values, times = all_detached(step.values), copied(step.timestamps)
                 listener.received(uid, self._subtask, step.input_index, values, times)
             yield step
 

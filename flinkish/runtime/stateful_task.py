@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import IncompatibleJobError
 from flinkish.runtime.buffer import Buffer, BufferKind, place
@@ -416,8 +417,14 @@ class StatefulTask(Task, TaskLife):
             restored_bytes=size_bytes,
             declared=self._declarations.new(),
             silent_splits=self._silent_splits(result.header),
-            timer_ms=None if self.keyed_state is None else self.keyed_state.first_processing_timer(),
+            timer_ms=self._first_processing_timer(),
         )
+
+    def _first_processing_timer(self) -> int | None:
+        """A timestamp that no processing-time timer is before; None if there are none."""
+        queues = [] if self.keyed_state is None else self.keyed_state.timer_queues()
+        found = [queue.first(TimeDomain.PROCESSING_TIME) for queue in queues]
+        return min((one for one in found if one is not None), default=None)
 
     def _silent_splits(self, after: TaskHeader) -> dict[str, int]:
         """The splits of sources that hold the watermark back, unless idleness is detected for them anyway."""

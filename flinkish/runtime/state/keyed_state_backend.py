@@ -4,7 +4,6 @@ State that was changed lately is in memory and is stored with the task (`InlineS
 by key and kept in memory as long as there is room. What an operator does must not depend on where a value lies: it
 fetches the keys of its batch (`prefetch`, `StateTable.fetch`) and then finds their values in dicts. Handles that user
 functions hold stay valid over all keys and epochs: they look at the backend's current key at each call.
-
 It records what an epoch has changed, as (state name, namespace, key), for incremental checkpoints.
 """
 
@@ -352,13 +351,11 @@ class KeyedStateBackend:
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
         """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
-        # without a generator, since this is called at each watermark
-        return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])
+        return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])  # no generator: a hot path
 
-    def first_processing_timer(self) -> int | None:
-        """A timestamp that no processing-time timer is before; None if there are none."""
-        found = [queue.first(TimeDomain.PROCESSING_TIME) for queue in self._timers.values()]
-        return min((one for one in found if one is not None), default=None)
+    def timer_queues(self) -> list[TimerQueue]:
+        """The timer queues of all services."""
+        return list(self._timers.values())
 
     def _prepare(self, fired: int) -> bool:
         """Make room before a batch of keys is looked up; returns whether values may have to be read from files.
