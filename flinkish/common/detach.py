@@ -76,12 +76,12 @@ def detached(value: Any) -> Any:
     >>> a = (1, [2]); detached(a) == a, detached(a)[1] is a[1], detached(("b", 1.5)), detached("c")
     (True, False, ('b', 1.5), 'c')
     """
-    cls = value.__class__
+    cls = type(value)
     if cls in SHARED:
         return value
     if cls is tuple:
         for item in value:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 break
         else:
             return value
@@ -97,7 +97,7 @@ def all_detached(values: Iterable[Any]) -> list[Any]:
     values = list(values)
     if cannot_change(values):
         return values
-    return [value if value.__class__ in SHARED else _copied(value, {}) for value in values]
+    return [value if type(value) in SHARED else _copied(value, {}) for value in values]
 
 
 def cannot_change(values: list[Any]) -> bool:
@@ -112,10 +112,10 @@ def cannot_change(values: list[Any]) -> bool:
 
 def _copied(value: Any, memo: _Memo) -> Any:
     """`detached` for a part of a value; ``memo`` holds the copies of its other parts, by `id`."""
-    cls = value.__class__
+    cls = type(value)
     if cls is tuple:
         for item in value:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 break
         else:
             return value
@@ -126,17 +126,17 @@ def _copied(value: Any, memo: _Memo) -> Any:
 
 
 def _copied_tuple(value: Any, memo: _Memo) -> Any:
-    items = [item if item.__class__ in SHARED else _copied(item, memo) for item in value]
+    items = [item if type(item) in SHARED else _copied(item, memo) for item in value]
     # a tuple is its own copy if its elements are
     if not all(map(is_, items, value)):
-        value = memo[id(value)] = tuple.__new__(value.__class__, items)
+        value = memo[id(value)] = tuple.__new__(type(value), items)
     return value
 
 
 def _copied_list(value: list[Any], memo: _Memo) -> list[Any]:
     copied = memo[id(value)] = value.copy()
     for position, item in enumerate(value):
-        if item.__class__ not in SHARED:
+        if type(item) not in SHARED:
             copied[position] = _copied(item, memo)
     return copied
 
@@ -144,9 +144,9 @@ def _copied_list(value: list[Any], memo: _Memo) -> list[Any]:
 def _copied_dict(value: dict[Any, Any], memo: _Memo) -> dict[Any, Any]:
     copied = memo[id(value)] = value.copy()
     for key, item in value.items():
-        if key.__class__ is not str and key.__class__ not in SHARED:
+        if type(key) is not str and type(key) not in SHARED:
             return _copied_dict_with_keys(value, memo)
-        if item.__class__ not in SHARED:
+        if type(item) not in SHARED:
             copied[key] = _copied(item, memo)
     return copied
 
@@ -182,17 +182,17 @@ def _copied_row(value: Row, memo: _Memo) -> Row:
     copied = memo[id(value)] = _create_row(getattr(value, "_fields", None), value._values, value._row_kind)
     values = copied._values
     for position, item in enumerate(values):
-        if item.__class__ not in SHARED:
+        if type(item) not in SHARED:
             values[position] = _copied(item, memo)
     return copied
 
 
 def _copied_instance(value: Any, memo: _Memo) -> Any:
     """A copy of an instance with attributes in ``__dict__`` alone."""
-    copied = memo[id(value)] = object.__new__(value.__class__)
+    copied = memo[id(value)] = object.__new__(type(value))
     for name, item in value.__dict__.items():
         # not through __dict__, which instances have only once it is asked for
-        object.__setattr__(copied, name, item if item.__class__ in SHARED else _copied(item, memo))
+        object.__setattr__(copied, name, item if type(item) in SHARED else _copied(item, memo))
     return copied
 
 
@@ -216,7 +216,7 @@ def _copied_otherwise(value: Any, memo: _Memo) -> Any:
         # what cannot be copied could not be sent to another process either
         return value
     # a class of Python's may say that it needs no copy, which only its author knows
-    return _copied_by_pickle(value, memo) if copied is value and value.__class__.__flags__ & _HEAP_TYPE else copied
+    return _copied_by_pickle(value, memo) if copied is value and type(value).__flags__ & HEAP_TYPE else copied
 
 
 def _copied_with_attributes(value: Any, memo: _Memo) -> Any:
@@ -250,14 +250,15 @@ def _is_plain(cls: type) -> bool:
     without a way of their own to be copied or pickled."""
     for base in cls.__mro__[:-1]:
         own = vars(base)
-        if "__slots__" in own or not base.__flags__ & _HEAP_TYPE or base.__module__ == "builtins":
+        if "__slots__" in own or not base.__flags__ & HEAP_TYPE or base.__module__ == "builtins":
             return False
         if any(name in own for name in _WAYS_TO_COPY):
             return False
     return cls.__basicsize__ == _PLAIN_SIZE
 
 
-_HEAP_TYPE = 1 << 9
+#: the flag of classes that are made at run time, as all classes in Python are
+HEAP_TYPE = 1 << 9
 _WAYS_TO_COPY = (
     "__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__",
     "__getnewargs_ex__", "__getattribute__",
@@ -280,7 +281,7 @@ class _Copiers(dict[type, "_Copier | None"]):
         if _is_immutable(cls):
             copier = None
             share(cls)
-        elif issubclass(cls, tuple) and cls.__flags__ & _HEAP_TYPE and _adds_nothing(cls, tuple):
+        elif issubclass(cls, tuple) and cls.__flags__ & HEAP_TYPE and _adds_nothing(cls, tuple):
             # a named tuple
             copier = _copied_tuple
         elif _is_plain(cls):
@@ -315,7 +316,7 @@ def _adds_nothing(cls: type, base: type) -> bool:
     """Whether instances of a class have no attributes but those of ``base``."""
     return all(
         "__dict__" not in vars(added)
-        and not (added.__flags__ & _HEAP_TYPE and any(map(_is_attribute, vars(added).values())))
+        and not (added.__flags__ & HEAP_TYPE and any(map(_is_attribute, vars(added).values())))
         for added in cls.__mro__
         if added not in base.__mro__
     )
@@ -366,12 +367,12 @@ def handed_over(result: Any, references: int = 0) -> Any:
     >>> kept = [1]; handed_over(kept) is kept
     False
     """
-    cls = result.__class__
+    cls = type(result)
     if cls in SHARED:
         return result
     if cls is tuple:
         for item in result:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 # a further reference to a part would make it seem held
                 del item
                 break
@@ -384,7 +385,7 @@ def handed_over(result: Any, references: int = 0) -> Any:
 
 def flat_handed_over(result: Any, references: int = 0) -> Any:
     """`handed_over` for results whose parts cannot change, since their type is declared and checked afterwards."""
-    if result.__class__ in _COUNTED and getrefcount(result) <= _OF_RESULT + references:
+    if type(result) in _COUNTED and getrefcount(result) <= _OF_RESULT + references:
         return result
     return detached(result)
 
@@ -411,10 +412,10 @@ def _nobody_holds_parts(value: Any, cls: type) -> bool:
         return SHARED.issuperset(map(type, value)) and not getweakrefcount(value)
     if cls is dict:
         for key in value:
-            if key.__class__ is not str and key.__class__ not in SHARED:
+            if type(key) is not str and type(key) not in SHARED:
                 return False
     for part in value.values() if cls is dict else value._values if cls is Row else value:
-        part_cls = part.__class__
+        part_cls = type(part)
         if part_cls not in SHARED:
             if part_cls in _FROZEN and SHARED.issuperset(map(type, part)):
                 continue

@@ -26,8 +26,7 @@ from flinkish.errors import UnserializableFunctionError, failures_of_user_code, 
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.metric_group import TaskMetricGroup
-from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
-from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, OperatorListener, StreamOperator
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

@@ -20,9 +20,11 @@ Converter = Callable[[list[Any]], list[Any]]
 
 def hand_over_rule(converter: Converter | None, output: Output) -> tuple[set[type], Callable[..., Any]]:
     """The classes of results that are handed over as they are, and what hands over the others: with a declared type
-    whose parts cannot change, tuples need no look. Results for side outputs are not converted."""
+    whose parts cannot change, tuples need no look. Results for side outputs are not converted, and what does not fit
+    its type passes as it is if ``converter`` lets it (`BatchConverter.on_misfit`)."""
     if isinstance(converter, BatchConverter) and converter.type_info.is_flat and not output.has_sides:
-        return SHARED_IF_FLAT, flat_handed_over
+        if converter.on_misfit is None:
+            return SHARED_IF_FLAT, flat_handed_over
     return SHARED, handed_over
 
 

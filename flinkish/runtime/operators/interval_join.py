@@ -127,7 +127,7 @@ class IntervalJoinOperator(UserFunctionOperator):
                     found: Any = join(other_now, mine_now, pair) if side else join(mine_now, other_now, pair)
                     if found:
                         for result in found:
-                            if result.__class__ not in shared:
+                            if type(result) not in shared:
                                 result = hand_over(result)
                             results.append(result)
                     if pair.sides:

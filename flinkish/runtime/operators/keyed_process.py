@@ -106,7 +106,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = process(value, ctx)
             if iterable:
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
@@ -144,7 +144,7 @@ class KeyedProcessOperator(UserFunctionOperator):
                 iterable = process(value, ctx)
                 if iterable:
                     for result in iterable:
-                        if result.__class__ not in shared:
+                        if type(result) not in shared:
                             result = hand_over(result)
                         results.append(result)
                         times.append(timestamp)
@@ -189,7 +189,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp_ms)

@@ -27,6 +27,9 @@ class ReduceOperator(UserFunctionOperator):
     """Calls a ReduceFunction. Each result has the timestamp of its record. A reduced value of None is an error: it has
     no meaning in Flink."""
 
+    #: whether the function is one of ours, which refers to nothing that it returns
+    keeps_nothing = False
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
         table = self.keyed_state.table(REDUCE_STATE, "reducing")
@@ -38,7 +41,7 @@ class ReduceOperator(UserFunctionOperator):
     def _reduce(self, keys: list[Any], values: list[Any], reduced: dict[Any, Any]) -> list[Any]:
         """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
         reduce, get, backend = self.call, reduced.get, self.keyed_state
-        sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing[0], self.shared
+        sees_state, keeps_nothing, shared = self.sees_state, self.keeps_nothing, self.shared
         results: list[Any] = []
         append = results.append
         arriving = iter(values)
@@ -52,14 +55,14 @@ class ReduceOperator(UserFunctionOperator):
                 result = reduce(left, value)
                 if result is None:
                     raise self.none_error(f"the reduce function (key {abbreviated(key)})")
-            if result.__class__ in shared:
+            if type(result) in shared:
                 reduced[key] = result
             else:
-                if not keeps_nothing and left is not None:
+                emitted = detached(result)
+                if emitted is not result and not keeps_nothing and left is not None:
                     # the state refers to its value, and the batch to its record, if the function returns one of them
                     result = handed_over(result, 2 if result is left or result is value else 0)
-                reduced[key] = result
-                result = detached(result)
+                reduced[key], result = result, emitted
             append(result)
         return results
 

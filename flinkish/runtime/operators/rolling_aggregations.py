@@ -198,10 +198,7 @@ class RollingAggregationOperator(ReduceOperator):
     """
 
     function: RollingAggregation
-
-    def __init__(self, function: RollingAggregation, converter: Converter | None) -> None:
-        super().__init__(function, "reduce", converter)
-        self.keeps_nothing = (True,)
+    keeps_nothing = True
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         kinds = set(map(type, values))
@@ -221,4 +218,6 @@ class RollingAggregationFactory(OperatorFactoryBase):
     reads_timestamps: bool = False
 
     def create(self) -> RollingAggregationOperator:
-        return RollingAggregationOperator(RollingAggregation(self.accumulate_type, self.position), self.converter)
+        return RollingAggregationOperator(
+            RollingAggregation(self.accumulate_type, self.position), "reduce", self.converter
+        )

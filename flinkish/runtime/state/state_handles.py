@@ -189,7 +189,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         value: Any = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        return value if value.__class__ in self._shared else detached(value)
+        return value if type(value) in self._shared else detached(value)
 
     def update(self, value: Any) -> None:
         backend = self._backend
@@ -207,7 +207,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         key, marked = backend.current_key, self._marked
         if not marked.whole and key not in marked:
             self._table.mark(self._namespace, key)
-        if value.__class__ not in SHARED:
+        if type(value) not in SHARED:
             own = detached(value)
             if own is not value and value.__class__ is tuple and self._shared is SHARED_IF_FLAT:
                 # a part of it can change, so it is not of the declared type
@@ -359,7 +359,7 @@ class ReducingHandle(_TypedHandle, ReducingState[Any]):
         if key in values:
             left = values[key]
             value = self._reduce(left, value)
-            if value.__class__ not in SHARED:
+            if type(value) not in SHARED:
                 # a reduction that changes its first argument and returns it costs no copy: the state refers to it, too
                 value = handed_over(value, 2 if value is left else 0)
         values[key] = self._converted(value)

@@ -211,7 +211,7 @@ MUTABLE: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
     ("record array", lambda: np.array([([1], 1)], dtype=STRUCT).view(np.recarray), lambda v: v["a"][0]),
     ("record", lambda: np.array([([1], 1)], dtype=STRUCT).view(np.recarray)[0], lambda v: v["a"]),
     ("masked array", lambda: [np.ma.array([1, 2], mask=[0, 1])], lambda v: v[0].data),
-    ("matrix", lambda: [np.matrix([[1]])], lambda v: v[0]),
+    ("matrix", lambda: [np.ones((1, 1)).view(np.matrix)], lambda v: v[0]),
     ("random numbers", lambda: _with(_Random(), generator=np.random.default_rng(1)), lambda v: v.generator),
     ("data frame", lambda: pd.DataFrame({"a": [[1]]}), lambda v: v["a"][0]),
     ("series", lambda: pd.Series([[1]]), lambda v: v[0]),

@@ -47,7 +47,7 @@ class WindowOutput:
         # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
         shared, hand_over, tagged = self._shared, self._hand_over, self._tagged
         for result in results:
-            if tagged and result.__class__ not in shared:
+            if tagged and type(result) not in shared:
                 result = hand_over(result)
             values.append(result)
             timestamps.append(timestamp_ms)
