@@ -50,9 +50,14 @@ _IMMUTABLE_OF_LIBRARIES = (
     ("pyarrow", ("DataType", "Field", "Schema", "Scalar"), ()),
 )
 
+#: The classes whose instances cannot change and run no code of the program, whatever is done with them.
+SCALARS: frozenset[type] = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), Decimal, date, datetime, time, timedelta}
+)
+
 #: The classes whose instances cannot change, nor anything in them; it grows as classes are met. For hot paths, for
 #: which a call of `detached` is too slow. Tuples and frozen sets are not among them: it depends on their elements.
-SHARED: set[type] = {int, float, complex, bool, str, bytes, type(None), Decimal, date, datetime, time, timedelta}
+SHARED: set[type] = set(SCALARS)
 
 #: `SHARED` for values of which it is known that tuples hold nothing that can change
 SHARED_IF_FLAT: set[type] = {*SHARED, tuple}

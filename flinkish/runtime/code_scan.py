@@ -10,6 +10,9 @@ the answer is the safe one. A third question has a module of its own, `flinkish.
 from __future__ import annotations
 
 import dis
+import json
+import json.decoder
+import json.scanner
 import types
 from typing import Any
 
@@ -94,3 +97,23 @@ def _is_filled(cell: Any) -> bool:
     except ValueError:
         return False
     return True
+
+
+def is_function_of(function: Any, module: types.ModuleType) -> bool:
+    """Whether a function was written in a module: its name and its module can be copied, what it reads cannot."""
+    return type(function) is types.FunctionType and function.__globals__ is vars(module)
+
+
+def decoder_of_json() -> json.JSONDecoder | None:
+    """The decoder that ``json.loads`` uses; None if code of the program has a hand in it, through which it may hand out
+    objects that it keeps."""
+    cls, decoder = json.JSONDecoder, json._default_decoder  # type: ignore[attr-defined]
+    scan: Any = getattr(decoder, "scan_once", None)
+    if type(decoder) is not cls or type(scan) is not getattr(json.scanner, "c_make_scanner"):  # noqa: B009 - untyped
+        return None
+    is_original = is_function_of(cls.decode, json.decoder) and is_function_of(cls.raw_decode, json.decoder)
+    has_hooks = scan.object_hook is not None or scan.object_pairs_hook is not None
+    parsers = scan.parse_float, scan.parse_int, scan.parse_constant
+    expected = float, int, json.decoder._CONSTANTS.__getitem__  # type: ignore[attr-defined]
+    is_plain = not has_hooks and parsers == expected and not {"decode", "raw_decode"} & vars(decoder).keys()
+    return decoder if is_original and is_plain else None

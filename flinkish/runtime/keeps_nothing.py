@@ -23,13 +23,9 @@ from decimal import Decimal
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from flinkish.common.detach import HEAP_TYPE
+from flinkish.common.detach import HEAP_TYPE, SCALARS
 from flinkish.common.types import Row
-
-#: The classes whose instances cannot change and run no code of the program, whatever is done with them.
-SCALARS = frozenset(
-    {int, float, complex, bool, str, bytes, type(None), Decimal, date, datetime, time, timedelta}
-)  # fmt: skip
+from flinkish.runtime.code_scan import decoder_of_json, is_function_of
 
 
 @dataclass(frozen=True)
@@ -43,16 +39,20 @@ class Proof:
             scalars. Whatever else is in a record is only passed on.
         facts: (variables, name, value): the variables that the function reads.
         functions: (function, what it consists of): the functions that it calls.
+        reads_json: whether ``json.loads`` is one of them.
     """
 
     needs: set[Any]
     facts: Sequence[tuple[dict[str, Any], str, Any]] = ()
     functions: Sequence[tuple[types.FunctionType, tuple[Any, ...]]] = ()
+    reads_json: bool = False
 
     def stands(self) -> bool:
         """Whether all variables and functions are those that were read."""
-        return all(variables.get(name, _ABSENT) is value for variables, name, value in self.facts) and all(
-            all(map(operator.is_, _consists_of(function), parts)) for function, parts in self.functions
+        return (
+            all(variables.get(name, _ABSENT) is value for variables, name, value in self.facts)
+            and all(all(map(operator.is_, _consists_of(function), parts)) for function, parts in self.functions)
+            and (not self.reads_json or decoder_of_json() is not None)
         )
 
     def holds(self, values: list[Any]) -> bool:
@@ -107,7 +107,7 @@ def keeps_nothing(call: Callable[..., Any]) -> Proof | None:
     except (_CannotTell, TypeError, ValueError, AttributeError, KeyError, IndexError):
         # code of a form that is not known
         return None
-    return Proof(scan.needs, scan.facts, scan.functions)
+    return Proof(scan.needs, scan.facts, scan.functions, scan.reads_json)
 
 
 class _CannotTell(Exception):
@@ -161,11 +161,6 @@ _FLAGS = (
 )  # fmt: skip
 
 
-def is_function_of(function: Any, module: types.ModuleType) -> bool:
-    """Whether a function was written in a module: its name and its module can be copied, what it reads cannot."""
-    return type(function) is types.FunctionType and function.__globals__ is vars(module)
-
-
 def _is_original(known: Any) -> bool:
     """Whether a callable is that of the library, and not one of the program in its place."""
     if isinstance(known, type):
@@ -183,12 +178,10 @@ _BY_ID: dict[int, Any] = {
         ),
         *(error for error in vars(builtins).values() if isinstance(error, type) and issubclass(error, Exception)),
         *vars(math).values(),
-        json.loads, json.dumps, Row, date, datetime, time, timedelta, Decimal,
+        json.loads, Row, date, datetime, time, timedelta, Decimal,
     )
     if _is_original(known)
 }  # fmt: skip
-#: what the functions of json are made of, besides their code
-_FACTS_OF_JSON = [(vars(json), name, getattr(json, name)) for name in ("_default_decoder", "_default_encoder")]
 
 
 def _is_known(call: Any) -> bool:
@@ -222,6 +215,7 @@ class _Scan:
         self.needs: set[Any] = set()
         self.facts: list[tuple[dict[str, Any], str, Any]] = []
         self.functions: list[tuple[types.FunctionType, tuple[Any, ...]]] = []
+        self.reads_json = False
         #: what was stored in the record: it may be in any part of it
         self._stored: frozenset[Any] = frozenset()
 
@@ -396,7 +390,7 @@ class _Scan:
         if not _is_known(value) and type(value) is not types.FunctionType:
             raise _CannotTell
         if is_function_of(value, json):
-            self.facts.extend(_FACTS_OF_JSON)
+            self.reads_json = True
             self.functions.append((value, _consists_of(value)))
         return _Value(callee=value)
 

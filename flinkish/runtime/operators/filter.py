@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from flinkish.common.detach import SHARED, cannot_change, handed_over
+from flinkish.common.detach import SCALARS, SHARED, cannot_change, handed_over
 from flinkish.core.functions import FilterFunction
-from flinkish.runtime.keeps_nothing import SCALARS
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import json
-import json.decoder
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.functions import MapFunction
-from flinkish.runtime.keeps_nothing import is_function_of
+from flinkish.runtime.code_scan import decoder_of_json, is_function_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.side_outputs import Converter
 
-#: The function as it was when this module was loaded: a program may replace it, or what it is made of.
+#: The function as it was when this module was loaded, and its code: a program may replace both.
 _LOADS = json.loads
 _CODE = getattr(_LOADS, "__code__", None)
-_DECODE, _RAW_DECODE = json.JSONDecoder.decode, json.JSONDecoder.raw_decode
-
-
-def _original_decoder() -> json.JSONDecoder | None:
-    """The decoder that ``json.loads`` uses; None if anything but the standard library has a hand in it."""
-    decoder = json._default_decoder  # type: ignore[attr-defined]
-    is_original = (
-        is_function_of(_LOADS, json)
-        and _LOADS.__code__ is _CODE
-        and type(decoder) is json.JSONDecoder
-        and json.JSONDecoder.decode is _DECODE
-        and json.JSONDecoder.raw_decode is _RAW_DECODE
-        and is_function_of(_DECODE, json.decoder)
-        and is_function_of(_RAW_DECODE, json.decoder)
-        and "decode" not in vars(decoder)
-        and "raw_decode" not in vars(decoder)
-    )
-    return decoder if is_original else None
 
 
 class MapOperator(UserFunctionOperator):
@@ -44,7 +25,8 @@ class MapOperator(UserFunctionOperator):
         self.collect(self.results(values, "the map function", input_index), timestamps)
 
     def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
-        decoder = _original_decoder() if self.function is _LOADS else None
+        is_original = self.function is _LOADS and is_function_of(_LOADS, json) and _LOADS.__code__ is _CODE
+        decoder = decoder_of_json() if is_original else None
         return super().results(values, what, input_index) if decoder is None else self._loaded(values, decoder)
 
     def _loaded(self, values: list[Any], decoder: json.JSONDecoder) -> list[Any]:

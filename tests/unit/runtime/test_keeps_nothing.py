@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import itertools
 import json
 import math
 import operator
@@ -470,10 +469,22 @@ def _patched_loads(monkeypatch: Any) -> Callable[[str], Any]:
 
 
 def _patched_decoder(monkeypatch: Any) -> Callable[[str], Any]:
-    numbers = itertools.count()
-    decoder = json.JSONDecoder(parse_constant=lambda text: [next(numbers), text])
+    items: list[Any] = []
+    decoder = json.JSONDecoder(parse_constant=lambda text: items.append(text) or items)
     monkeypatch.setattr(json, "_default_decoder", decoder)
     return json.loads
+
+
+def _patched_class(monkeypatch: Any) -> Callable[[str], Any]:
+    items: list[Any] = []
+    original = json.JSONDecoder.decode
+
+    @functools.wraps(original)
+    def decode(self: Any, text: str, *options: Any) -> Any:
+        return original(self, text, *options) if "NaN" not in text else items.append(text) or items
+
+    monkeypatch.setattr(json.JSONDecoder, "decode", decode)
+    return lambda text: json.loads(text)
 
 
 def _code_replaced(monkeypatch: Any) -> Callable[[Any], Any]:
@@ -516,6 +527,7 @@ CASES: dict[str, Callable[[Any], tuple[Any, list[Any]]]] = {
     "a partial function": lambda _: (functools.partial(with_default, items=[]), NUMBERS),
     "a wrapped and replaced json.loads": lambda monkeypatch: (_patched_loads(monkeypatch), NO_NUMBERS),
     "a replaced decoder of json": lambda monkeypatch: (_patched_decoder(monkeypatch), NO_NUMBERS),
+    "a replaced method of json's decoder": lambda monkeypatch: (_patched_class(monkeypatch), NO_NUMBERS),
     "a method of the record": _callable_of_record(lambda r: r.get()),
     "a property of the record": _callable_of_record(lambda r: r.all),
     "a missing attribute of the record": _callable_of_record(lambda r: r.others),
