@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.detach import detached, handed_over
+from flinkish.common.detach import SHARED, detached, handed_over
 from flinkish.core.functions import ReduceFunction
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
@@ -58,7 +58,14 @@ class ReduceOperator(UserFunctionOperator):
             if type(result) in shared:
                 reduced[key] = result
             else:
-                emitted = detached(result)
+                # most are tuples of what cannot change, for which a call of `detached` is too slow
+                emitted = result
+                for item in result if type(result) is tuple else (result,):
+                    if type(item) not in SHARED:
+                        emitted = detached(result)
+                        # a further reference to a part would make it seem held
+                        del item
+                        break
                 if emitted is not result and not keeps_nothing and left is not None:
                     # the state refers to its value, and the batch to its record, if the function returns one of them
                     result = handed_over(result, 2 if result is left or result is value else 0)
