@@ -13,35 +13,51 @@ them can change, or nobody else refers to them, and copied otherwise. See "Objec
 from __future__ import annotations
 
 import copy
+import functools
+import pickle
 import re
 import sys
 import types
 import uuid
 from collections.abc import Callable, Iterable
-from datetime import date, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from itertools import chain
 from operator import is_
-from pathlib import PurePath
+from pathlib import PurePath, PurePosixPath, PureWindowsPath
 from sys import getrefcount
 from typing import Any
+from weakref import getweakrefcount
+from zoneinfo import ZoneInfo
 
 from flinkish.common.types import Row, _create_row
 
-#: What classes of immutable instances derive from. What a subclass adds in attributes counts as immutable, too.
+#: The classes of immutable instances. A subclass is one of them only if it adds no attributes (`_adds_nothing`).
 _IMMUTABLE = (
-    int, float, complex, str, bytes, range, slice, type(None), type(...), type(NotImplemented), date, time, timedelta,
-    tzinfo, Decimal, Fraction, Enum, uuid.UUID, PurePath, re.Pattern, frozenset, type,
-    types.FunctionType, types.BuiltinFunctionType, types.ModuleType,
+    int, float, complex, str, bytes, range, type(None), type(...), type(NotImplemented), date, time, timedelta,
+    timezone, ZoneInfo, Decimal, Fraction, uuid.UUID, PurePath, PurePosixPath, PureWindowsPath, re.Pattern,
 )  # fmt: skip
 
+#: The classes whose instances, and those of subclasses, are one object for the whole process, as members of enums are,
+#: or stand for code. They are passed on as they are.
+_UNIQUE = (Enum, type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+#: Immutable classes of libraries, as (module, names), with the classes that derive from them but can change.
+_IMMUTABLE_OF_LIBRARIES = (
+    ("numpy", ("generic",), ("void",)),
+    ("pyarrow", ("DataType", "Field", "Schema", "Scalar"), ()),
+)
+
+#: The classes whose instances cannot change and run no code of the program, whatever is done with them.
+SCALARS: frozenset[type] = frozenset(
+    {int, float, complex, bool, str, bytes, type(None), Decimal, date, datetime, time, timedelta}
+)
+
 #: The classes whose instances cannot change, nor anything in them; it grows as classes are met. For hot paths, for
-#: which a call of `detached` is too slow. Tuples are not among them: it depends on their elements.
-SHARED: set[type] = {
-    int, float, complex, bool, str, bytes, type(None), Decimal, date, time, timedelta, frozenset
-}  # fmt: skip
+#: which a call of `detached` is too slow. Tuples and frozen sets are not among them: it depends on their elements.
+SHARED: set[type] = set(SCALARS)
 
 #: `SHARED` for values of which it is known that tuples hold nothing that can change
 SHARED_IF_FLAT: set[type] = {*SHARED, tuple}
@@ -59,18 +75,18 @@ def share(cls: type) -> None:
 def detached(value: Any) -> Any:
     """The value if nothing in it can change, else a copy of all in it that can.
 
-    An object in several places of the value is one object in the copy as well. Keys of dicts and elements of sets are
-    shared. What cannot be copied, such as a lock or a connection, is passed on as it is.
+    An object in several places of the value is one object in the copy as well. What cannot be copied, such as a lock or
+    a connection, is passed on as it is.
 
     >>> a = (1, [2]); detached(a) == a, detached(a)[1] is a[1], detached(("b", 1.5)), detached("c")
     (True, False, ('b', 1.5), 'c')
     """
-    cls = value.__class__
+    cls = type(value)
     if cls in SHARED:
         return value
     if cls is tuple:
         for item in value:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 break
         else:
             return value
@@ -86,7 +102,7 @@ def all_detached(values: Iterable[Any]) -> list[Any]:
     values = list(values)
     if cannot_change(values):
         return values
-    return [value if value.__class__ in SHARED else _copied(value, {}) for value in values]
+    return [value if type(value) in SHARED else _copied(value, {}) for value in values]
 
 
 def cannot_change(values: list[Any]) -> bool:
@@ -101,10 +117,10 @@ def cannot_change(values: list[Any]) -> bool:
 
 def _copied(value: Any, memo: _Memo) -> Any:
     """`detached` for a part of a value; ``memo`` holds the copies of its other parts, by `id`."""
-    cls = value.__class__
+    cls = type(value)
     if cls is tuple:
         for item in value:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 break
         else:
             return value
@@ -115,17 +131,17 @@ def _copied(value: Any, memo: _Memo) -> Any:
 
 
 def _copied_tuple(value: Any, memo: _Memo) -> Any:
-    items = [item if item.__class__ in SHARED else _copied(item, memo) for item in value]
+    items = [item if type(item) in SHARED else _copied(item, memo) for item in value]
     # a tuple is its own copy if its elements are
     if not all(map(is_, items, value)):
-        value = memo[id(value)] = tuple.__new__(value.__class__, items)
+        value = memo[id(value)] = tuple.__new__(type(value), items)
     return value
 
 
 def _copied_list(value: list[Any], memo: _Memo) -> list[Any]:
     copied = memo[id(value)] = value.copy()
     for position, item in enumerate(value):
-        if item.__class__ not in SHARED:
+        if type(item) not in SHARED:
             copied[position] = _copied(item, memo)
     return copied
 
@@ -133,31 +149,55 @@ def _copied_list(value: list[Any], memo: _Memo) -> list[Any]:
 def _copied_dict(value: dict[Any, Any], memo: _Memo) -> dict[Any, Any]:
     copied = memo[id(value)] = value.copy()
     for key, item in value.items():
-        if item.__class__ not in SHARED:
+        if type(key) is not str and type(key) not in SHARED:
+            return _copied_dict_with_keys(value, memo)
+        if type(item) not in SHARED:
             copied[key] = _copied(item, memo)
+    return copied
+
+
+def _copied_dict_with_keys(value: dict[Any, Any], memo: _Memo) -> dict[Any, Any]:
+    """`_copied_dict` for keys that may be objects that can change."""
+    copied: dict[Any, Any] = memo[id(value)]
+    copied.clear()
+    for key, item in value.items():
+        copied[_copied(key, memo)] = _copied(item, memo)
     return copied
 
 
 def _copied_set(value: set[Any], memo: _Memo) -> set[Any]:
     copied = memo[id(value)] = value.copy()
+    if not SHARED.issuperset(map(type, value)):
+        copied.clear()
+        copied.update([_copied(item, memo) for item in value])
     return copied
+
+
+def _copied_frozenset(value: frozenset[Any], memo: _Memo) -> frozenset[Any]:
+    if SHARED.issuperset(map(type, value)):
+        return value
+    items = {id(item): _copied(item, memo) for item in value}
+    # a frozen set is its own copy if its elements are
+    if any(id(item) != before for before, item in items.items()):
+        value = memo[id(value)] = frozenset(items.values())
+    return value
 
 
 def _copied_row(value: Row, memo: _Memo) -> Row:
     copied = memo[id(value)] = _create_row(getattr(value, "_fields", None), value._values, value._row_kind)
     values = copied._values
     for position, item in enumerate(values):
-        if item.__class__ not in SHARED:
+        if type(item) not in SHARED:
             values[position] = _copied(item, memo)
     return copied
 
 
 def _copied_instance(value: Any, memo: _Memo) -> Any:
     """A copy of an instance with attributes in ``__dict__`` alone."""
-    copied = memo[id(value)] = object.__new__(value.__class__)
+    copied = memo[id(value)] = object.__new__(type(value))
     for name, item in value.__dict__.items():
         # not through __dict__, which instances have only once it is asked for
-        object.__setattr__(copied, name, item if item.__class__ in SHARED else _copied(item, memo))
+        object.__setattr__(copied, name, item if type(item) in SHARED else _copied(item, memo))
     return copied
 
 
@@ -174,12 +214,40 @@ def _copied_frozen(value: Any, memo: _Memo) -> Any:
 
 def _copied_otherwise(value: Any, memo: _Memo) -> Any:
     try:
-        return copy.deepcopy(value, memo)
+        copied = copy.deepcopy(value, memo)
     except RecursionError:
         raise
     except Exception:
         # what cannot be copied could not be sent to another process either
         return value
+    # a class of Python's may say that it needs no copy, which only its author knows
+    return _copied_by_pickle(value, memo) if copied is value and type(value).__flags__ & HEAP_TYPE else copied
+
+
+def _copied_with_attributes(value: Any, memo: _Memo) -> Any:
+    """A copy of an instance of a class that adds attributes to an immutable one: those of a date, for example, are not
+    in its pickle."""
+    copied = _copied_otherwise(value, memo)
+    if copied is not value:
+        for name, item in getattr(value, "__dict__", {}).items():
+            if name not in copied.__dict__:
+                copied.__dict__[name] = _copied(item, memo)
+    return copied
+
+
+def _copied_by_pickle(value: Any, memo: _Memo) -> Any:
+    """A copy as it arrives behind a shuffle: for what says to ``deepcopy`` that parts of it can be shared, as the cells
+    of a data frame. If it cannot be pickled, ``deepcopy`` decides."""
+    try:
+        copied = memo[id(value)] = pickle.loads(pickle.dumps(value, 5))
+    except RecursionError:
+        raise
+    except Exception:
+        try:
+            return copy.deepcopy(value, memo)
+        except Exception:
+            return value
+    return copied
 
 
 def _is_plain(cls: type) -> bool:
@@ -187,14 +255,15 @@ def _is_plain(cls: type) -> bool:
     without a way of their own to be copied or pickled."""
     for base in cls.__mro__[:-1]:
         own = vars(base)
-        if "__slots__" in own or not base.__flags__ & _HEAP_TYPE or base.__module__ == "builtins":
+        if "__slots__" in own or not base.__flags__ & HEAP_TYPE or base.__module__ == "builtins":
             return False
         if any(name in own for name in _WAYS_TO_COPY):
             return False
     return cls.__basicsize__ == _PLAIN_SIZE
 
 
-_HEAP_TYPE = 1 << 9
+#: the flag of classes that are made at run time, as all classes in Python are
+HEAP_TYPE = 1 << 9
 _WAYS_TO_COPY = (
     "__deepcopy__", "__copy__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__",
     "__getnewargs_ex__", "__getattribute__",
@@ -214,26 +283,78 @@ class _Copiers(dict[type, "_Copier | None"]):
 
     def __missing__(self, cls: type) -> _Copier | None:
         copier: _Copier | None = _copied_otherwise
-        if issubclass(cls, _IMMUTABLE) or _is_immutable_of_library(cls):
+        if _is_immutable(cls):
             copier = None
             share(cls)
-        elif issubclass(cls, tuple) and cls.__flags__ & _HEAP_TYPE and not cls.__dictoffset__:
+        elif issubclass(cls, tuple) and cls.__flags__ & HEAP_TYPE and _adds_nothing(cls, tuple):
             # a named tuple
             copier = _copied_tuple
         elif _is_plain(cls):
-            params = getattr(cls, "__dataclass_params__", None)
-            copier = _copied_frozen if params is not None and params.frozen else _copied_instance
+            copier = _copied_frozen if _is_frozen(cls) else _copied_instance
+        elif issubclass(cls, _IMMUTABLE):
+            copier = _copied_with_attributes
+        elif any(base.__module__.partition(".")[0] == "pandas" for base in cls.__mro__):
+            copier = _copied_by_pickle
         self[cls] = copier
         return copier
 
 
-def _is_immutable_of_library(cls: type) -> bool:
-    """Whether a class is that of numpy's scalars or of Arrow's data."""
-    library = cls.__module__.partition(".")[0]
-    return library == "numpy" and cls.__name__ not in ("ndarray", "void") or library == "pyarrow"
+def _is_immutable(cls: type) -> bool:
+    """Whether nothing in an instance of a class can change: an allow-list, since of other classes nobody knows."""
+    if issubclass(cls, _UNIQUE):
+        return True
+    for base in _IMMUTABLE:
+        if issubclass(cls, base):
+            return _adds_nothing(cls, base)
+    for library, names, excepted in _IMMUTABLE_OF_LIBRARIES:
+        # a library that is not loaded has no instances
+        module = sys.modules.get(library)
+        found = [getattr(module, name, None) for name in names]
+        bases = [base for base in found if isinstance(base, type) and issubclass(cls, base)]
+        if bases:
+            exceptions = tuple(getattr(module, name) for name in excepted)
+            return not issubclass(cls, exceptions) and _adds_nothing(cls, bases[0])
+    return False
 
 
-_COPIERS = _Copiers({tuple: _copied_tuple, list: _copied_list, dict: _copied_dict, set: _copied_set, Row: _copied_row})
+def _adds_nothing(cls: type, base: type) -> bool:
+    """Whether instances of a class have no attributes but those of ``base``."""
+    return all(
+        "__dict__" not in vars(added)
+        and not (added.__flags__ & HEAP_TYPE and any(map(_is_attribute, vars(added).values())))
+        for added in cls.__mro__
+        if added not in base.__mro__
+    )
+
+
+def _is_attribute(member: Any) -> bool:
+    return isinstance(member, types.MemberDescriptorType)
+
+
+def _is_frozen(cls: type) -> bool:
+    """Whether a plain class is a frozen dataclass that keeps nothing else in its instances: a subclass may have further
+    attributes, and a cached property is one."""
+    own = vars(cls)
+    params = own.get("__dataclass_params__")
+    members = (member for base in cls.__mro__ for member in vars(base).values())
+    return (
+        params is not None
+        and params.frozen
+        and not any(isinstance(member, functools.cached_property) for member in members)
+        and "__setattr__" in own
+    )
+
+
+_COPIERS = _Copiers(
+    {
+        tuple: _copied_tuple,
+        list: _copied_list,
+        dict: _copied_dict,
+        set: _copied_set,
+        frozenset: _copied_frozenset,
+        Row: _copied_row,
+    }
+)
 
 
 def copies_attributes(cls: type) -> bool:
@@ -256,12 +377,12 @@ def handed_over(result: Any, references: int = 0) -> Any:
     >>> kept = [1]; handed_over(kept) is kept
     False
     """
-    cls = result.__class__
+    cls = type(result)
     if cls in SHARED:
         return result
     if cls is tuple:
         for item in result:
-            if item.__class__ not in SHARED:
+            if type(item) not in SHARED:
                 # a further reference to a part would make it seem held
                 del item
                 break
@@ -274,7 +395,7 @@ def handed_over(result: Any, references: int = 0) -> Any:
 
 def flat_handed_over(result: Any, references: int = 0) -> Any:
     """`handed_over` for results whose parts cannot change, since their type is declared and checked afterwards."""
-    if result.__class__ in _COUNTED and getrefcount(result) <= _OF_RESULT + references:
+    if type(result) in _COUNTED and getrefcount(result) <= _OF_RESULT + references:
         return result
     return detached(result)
 
@@ -297,16 +418,23 @@ def _nobody_holds_parts(value: Any, cls: type) -> bool:
     """Whether only the value refers to what can change in it. A list, dict, set, tuple or Row counts by its references;
     anything else that can change counts as held."""
     if cls is set:
-        return True
+        # a set is the only one of these classes that can be found by a weak reference
+        return SHARED.issuperset(map(type, value)) and not getweakrefcount(value)
+    if cls is dict:
+        for key in value:
+            if type(key) is not str and type(key) not in SHARED:
+                return False
     for part in value.values() if cls is dict else value._values if cls is Row else value:
-        part_cls = part.__class__
+        part_cls = type(part)
         if part_cls not in SHARED:
-            if part_cls is tuple and SHARED.issuperset(map(type, part)):
+            if part_cls in _FROZEN and SHARED.issuperset(map(type, part)):
                 continue
             if part_cls not in _COUNTED or getrefcount(part) > _OF_PART or not _nobody_holds_parts(part, part_cls):
                 return False
     return True
 
+
+_FROZEN = frozenset({tuple, frozenset})
 
 #: the classes whose instances and parts `handed_over` counts references of
 _COUNTED = frozenset({list, dict, set, tuple, Row})

@@ -29,7 +29,7 @@ from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
-from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.sources.alignment import Reached

@@ -26,8 +26,8 @@ from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.list_keys import OwnKeys, ReceivedKeys
 from flinkish.runtime.metric_group import TaskMetricGroup
-from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, StreamOperator
-from flinkish.runtime.operator_listener import ChainOutput, HeardOutput, Interim, OperatorListener, copied
+from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactory, OperatorListener, StreamOperator
+from flinkish.runtime.outputs import ChainOutput, HeardOutput, Interim, copied
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

@@ -22,8 +22,8 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
+from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.operator_chain import SplitState
-from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.operators.timestamps_and_watermarks import (
     TimestampsAndWatermarksFactory,
     TimestampsAndWatermarksOperator,

@@ -26,9 +26,8 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
 )
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, vertex_of
-from flinkish.runtime.operator import ERROR_BUDGET
+from flinkish.runtime.operator import ERROR_BUDGET, OperatorListener
 from flinkish.runtime.operator_chain import own_keys
-from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask

@@ -17,9 +17,8 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
     sink_vertex,
 )
-from flinkish.runtime.operator import EpochInfo
+from flinkish.runtime.operator import EpochInfo, OperatorListener
 from flinkish.runtime.operator_chain import OperatorChain
-from flinkish.runtime.operator_listener import OperatorListener
 from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

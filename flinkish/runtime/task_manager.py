@@ -23,7 +23,7 @@ from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.operator_listener import OperatorListener
+from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare

@@ -24,7 +24,7 @@ from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
 from flinkish.runtime.operators.co_map import CoMapFactory
 from flinkish.runtime.operators.co_process import CoProcessFactory
 from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 
 
 class ConnectedStreams:

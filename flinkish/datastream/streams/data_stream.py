@@ -42,6 +42,7 @@ from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.map_batches import MapBatchesFactory
 from flinkish.runtime.operators.process import ProcessFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
+from flinkish.runtime.outputs import Converter
 from flinkish.runtime.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
@@ -53,7 +54,6 @@ from flinkish.runtime.partitioners import (
 from flinkish.runtime.partitioners import (
     Partitioner as StreamPartitioner,
 )
-from flinkish.runtime.side_outputs import Converter
 
 if TYPE_CHECKING:
     from flinkish.core.state import MapStateDescriptor

@@ -28,7 +28,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.outputs import Converter, emit
 
 #: How long, in seconds, to wait for the loop's thread to end.
 _STOP_S = 10

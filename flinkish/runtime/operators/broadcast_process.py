@@ -10,7 +10,7 @@ from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.process import ProcessOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 
 #: Index of the input that receives the broadcast stream.

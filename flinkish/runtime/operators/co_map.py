@@ -9,7 +9,7 @@ from typing import Any
 from flinkish.core.co_functions import CoMapFunction
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 
 
 class CoMapOperator(UserFunctionOperator):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from flinkish.core.co_functions import CoProcessFunction
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.process import ProcessOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 
 
 @dataclass

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 
 
 class ConvertOperator(StreamOperator):

@@ -68,4 +68,4 @@ class FinalReduceFactory(OperatorFactoryBase):
         if isinstance(self.rolling, ReduceFactory):
             return FinalReduceOperator(self.rolling.function, "reduce", self.rolling.converter)
         template = self.rolling.create()
-        return FinalRollingAggregationOperator(template.function, template.converter)
+        return FinalRollingAggregationOperator(template.function, "reduce", template.converter)

@@ -27,7 +27,7 @@ from flinkish.runtime.failure import user_traceback
 from flinkish.runtime.list_keys import KeyedBatch, thawed
 from flinkish.runtime.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
-from flinkish.runtime.side_outputs import emit
+from flinkish.runtime.outputs import emit
 from flinkish.runtime.state.undo_log import UndoLog
 
 #: What an operator counts. Records in = consumed + late (``numLateRecordsDropped``) + dead letters + skipped.

@@ -27,7 +27,7 @@ from flinkish.errors import ProgramError
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter, emit
+from flinkish.runtime.outputs import Converter, emit
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.map_table import MapTable
 
@@ -131,7 +131,7 @@ class IntervalJoinOperator(UserFunctionOperator):
                     iterable: Any = join(other_now, mine_now, pair) if side else join(mine_now, other_now, pair)
                     if iterable:
                         for result in iterable:
-                            if result.__class__ not in shared:
+                            if type(result) not in shared:
                                 result = hand_over(result)
                             results.append(result)
                     if pair.sides:

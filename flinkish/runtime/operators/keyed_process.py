@@ -19,7 +19,7 @@ from flinkish.core.timer_service import TimerService
 from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import EpochInfo, OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.steps import Records, WatermarkStep
 from flinkish.runtime.timer_services import KeyedTimerService
@@ -110,7 +110,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = process(value, ctx)
             if iterable:
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
@@ -154,7 +154,7 @@ class KeyedProcessOperator(UserFunctionOperator):
                 iterable = process(value, ctx)
                 if iterable:
                     for result in iterable:
-                        if result.__class__ not in shared:
+                        if type(result) not in shared:
                             result = hand_over(result)
                         results.append(result)
                         times.append(timestamp)
@@ -209,7 +209,7 @@ class KeyedProcessOperator(UserFunctionOperator):
             iterable = on_timer(timestamp_ms, ctx)
             if iterable:
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp_ms)

@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.functions import MapFunction
+from flinkish.runtime.code_scan import decoder_of_json, is_function_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
+
+#: The function as it was when this module was loaded, and its code: a program may replace both.
+_LOADS = json.loads
+_CODE = getattr(_LOADS, "__code__", None)
 
 
 class MapOperator(UserFunctionOperator):
@@ -20,25 +25,24 @@ class MapOperator(UserFunctionOperator):
         self.collect(self.results(values, "the map function", input_index), timestamps)
 
     def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
-        # the module is that of another function where a program has replaced json.loads by one
-        if self.function is json.loads and json.loads.__module__ == "json":
-            return self._loaded(values)
-        return super().results(values, what, input_index)
+        is_original = self.function is _LOADS and is_function_of(_LOADS, json) and _LOADS.__code__ is _CODE
+        decoder = decoder_of_json() if is_original else None
+        return super().results(values, what, input_index) if decoder is None else self._loaded(values, decoder)
 
-    def _loaded(self, values: list[Any]) -> list[Any]:
+    def _loaded(self, values: list[Any], decoder: json.JSONDecoder) -> list[Any]:
         """The result of ``json.loads`` for each value, by the C scanner behind that function, for which it takes three
         calls in Python and two regular expressions. What the scanner does not read from end to end is left to it."""
-        scan, decode = json.JSONDecoder().scan_once, bytes.decode  # type: ignore[attr-defined]
+        scan = decoder.scan_once  # type: ignore[attr-defined]
         results: list[Any] = []
         arriving = iter(values)
         for value in arriving:
             try:
-                text = value if value.__class__ is str else decode(value)
+                text = value if value.__class__ is str else value.decode() if value.__class__ is bytes else ""
                 result, end = scan(text, 0)
                 whole = end == len(text)
             except (TypeError, ValueError, StopIteration, RecursionError):
                 whole = False
-            results.append(result if whole else json.loads(value))
+            results.append(result if whole else _LOADS(value))
         return results
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.detach import detached, handed_over
+from flinkish.common.detach import SHARED, detached, handed_over
 from flinkish.core.functions import ReduceFunction
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 
 #: Name of the reducing state that holds the reduced values.
@@ -26,6 +26,9 @@ REDUCE_STATE = "_reduce_state"
 class ReduceOperator(UserFunctionOperator):
     """Calls a ReduceFunction. Each result has the timestamp of its record. A reduced value of None is an error: it has
     no meaning in Flink."""
+
+    #: whether the function is one of ours, which refers to nothing that it returns
+    keeps_nothing = False
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         keys = keys_of(self.context.key_selectors[input_index], values)
@@ -39,7 +42,7 @@ class ReduceOperator(UserFunctionOperator):
         """Reduce each record into ``reduced``, the state. Returns the value to emit for each record."""
         reduce, get, enter = self.call, reduced.get, self.keyed_state.loans.enter
         sees_state = self.context.may_have_keyed_state()
-        keeps_nothing, shared = self.keeps_nothing[0], self.shared
+        keeps_nothing, shared = self.keeps_nothing, self.shared
         results: list[Any] = []
         append = results.append
         arriving = iter(values)
@@ -53,14 +56,21 @@ class ReduceOperator(UserFunctionOperator):
                 result = reduce(left, value)
                 if result is None:
                     raise self.none_error(f"the reduce function (key {abbreviated(key)})")
-            if result.__class__ in shared:
+            if type(result) in shared:
                 reduced[key] = result
             else:
-                if not keeps_nothing and left is not None:
+                # most are tuples of what cannot change, for which a call of `detached` is too slow
+                emitted = result
+                for item in result if type(result) is tuple else (result,):
+                    if type(item) not in SHARED:
+                        emitted = detached(result)
+                        # a further reference to a part would make it seem held
+                        del item
+                        break
+                if emitted is not result and not keeps_nothing and left is not None:
                     # the state refers to its value, and the batch to its record, if the function returns one of them
                     result = handed_over(result, 2 if result is left or result is value else 0)
-                reduced[key] = result
-                result = detached(result)
+                reduced[key], result = result, emitted
             append(result)
         return results
 

@@ -21,7 +21,7 @@ from flinkish.core.functions import ReduceFunction
 from flinkish.errors import ArgumentTypeError, TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.reduce import ReduceOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 
 
 class AccumulateType(Enum):
@@ -225,10 +225,7 @@ class RollingAggregationOperator(ReduceOperator):
     """
 
     function: RollingAggregation
-
-    def __init__(self, function: RollingAggregation, converter: Converter | None) -> None:
-        super().__init__(function, "reduce", converter)
-        self.keeps_nothing = (True,)
+    keeps_nothing = True
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         kinds = set(map(type, values))
@@ -256,4 +253,6 @@ class RollingAggregationFactory(OperatorFactoryBase):
     reads_timestamps: bool = False
 
     def create(self) -> RollingAggregationOperator:
-        return RollingAggregationOperator(RollingAggregation(self.accumulate_type, self.position), self.converter)
+        return RollingAggregationOperator(
+            RollingAggregation(self.accumulate_type, self.position), "reduce", self.converter
+        )

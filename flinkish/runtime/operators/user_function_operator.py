@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
-from flinkish.common.detach import SHARED, handed_over
+from flinkish.common.detach import SHARED, all_detached, handed_over
 from flinkish.common.types import Row
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.checkpointed import InitializationContext, SnapshotContext
-from flinkish.runtime.code_scan import keeps_nothing
+from flinkish.runtime.keeps_nothing import Proof, keeps_nothing
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
+from flinkish.runtime.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.task_log import warn_of_program
 
@@ -52,8 +52,8 @@ class UserFunctionOperator(StreamOperator):
         #: for each input, what is called for its records
         self.calls = (self.call,) if method2 is None else (self.call, _callable(function, method2))
         self.inputs = len(self.calls)
-        #: for each input, whether results are handed over as they are, since the function keeps none of them
-        self.keeps_nothing = tuple(map(keeps_nothing, self.calls))
+        #: for each input that records have come from: the proof that the function keeps nothing, or None
+        self._proofs: dict[int, Proof | None] = {}
         self.converter = converter
         #: the rule by which results are handed over (`hand_over_rule`); set by `setup`
         self.shared: set[type] = SHARED
@@ -131,6 +131,14 @@ class UserFunctionOperator(StreamOperator):
 
         return with_key
 
+    def proof_for(self, values: list[Any], input_index: int) -> Proof | None:
+        """The proof that what the function makes of these records can be handed over as it is, since the function keeps
+        none of it. It is looked for when the first records come: by then the function is open."""
+        if input_index not in self._proofs:
+            self._proofs[input_index] = keeps_nothing(self.calls[input_index])
+        proof = self._proofs[input_index]
+        return proof if proof is not None and proof.holds(values) else None
+
     def results(self, values: list[Any], what: str, input_index: int = 0) -> list[Any]:
         """The result of the function for each record of a batch, handed over. ``what`` names the function.
 
@@ -139,18 +147,20 @@ class UserFunctionOperator(StreamOperator):
         """
         # the name of the iterator, here and in other operators: runtime/task_progress.py
         call, arriving = self.per_record(values, input_index), iter(values)
-        if self.keeps_nothing[input_index]:
+        proof = self.proof_for(values, input_index)
+        if proof is not None:
             results = list(map(call, arriving))
             if len(results) != len(values):
                 raise self.stop_error(what)
-            return results
+            # another thread may have bound a variable anew
+            return results if proof.stands() else all_detached(results)
         shared, hand_over = self.shared, self.handed_over
         results = []
         append = results.append
         try:
             for value in arriving:
                 result = call(value)
-                if result.__class__ not in shared:
+                if type(result) not in shared:
                     # `values` and `value` refer to a record that is returned as it came
                     result = hand_over(result, 2 if result is value else 0)
                 append(result)
@@ -173,7 +183,7 @@ class UserFunctionOperator(StreamOperator):
             if iterable:
                 # not `extend`: functions mostly return generators of few results, for which it takes twice as long
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)
@@ -195,7 +205,7 @@ class UserFunctionOperator(StreamOperator):
             iterable = process(value, ctx)
             if iterable:
                 for result in iterable:
-                    if result.__class__ not in shared:
+                    if type(result) not in shared:
                         result = hand_over(result)
                     results.append(result)
                     times.append(timestamp)

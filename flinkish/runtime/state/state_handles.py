@@ -227,7 +227,7 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         value: Any = self._values.get(backend.current_key)
         if value is None:
             value = self._live().get(backend.current_key)
-        cls = value.__class__
+        cls = type(value)
         if cls in self._shared or cls is tuple and not _may_change(value):
             return value
         return self._lending().lend(value)
@@ -248,8 +248,8 @@ class ValueHandle(_TypedHandle, ValueState[Any]):
         key, marked = backend.current_key, self._marked
         if not marked.whole and key not in marked:
             self._table.mark(self.namespace, key)
-        if value.__class__ not in SHARED and _may_change(value):
-            if value.__class__ is tuple and self._shared is SHARED_IF_FLAT:
+        if type(value) not in SHARED and _may_change(value):
+            if type(value) is tuple and self._shared is SHARED_IF_FLAT:
                 # a part of it can change, so it is not of the declared type
                 value = self._fitting(detached(value), self._declared)
             else:
@@ -459,7 +459,7 @@ class ReducingHandle(_TypedHandle, ReducingState[Any]):
             self._lending().give(value)
             return
         value = self._reduce(left, detached(value))
-        if value.__class__ not in SHARED:
+        if type(value) not in SHARED:
             # a reduction that changes its first argument and returns it costs no copy: the state refers to it, too
             value = handed_over(value, 2 if value is left else 0)
         values[key] = self._converted(value)

@@ -7,12 +7,17 @@ import threading
 from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timezone, tzinfo
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, IntEnum
+from functools import cached_property
+from pathlib import Path, PurePosixPath
 from typing import Any
+from weakref import ref
+from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -47,6 +52,95 @@ class Slots:
     items: list[Any] = field(default_factory=list)
 
 
+class Code(str):
+    """A text of another name."""
+
+    __slots__ = ()
+
+
+class Level(IntEnum):
+    HIGH = 1
+
+
+class Attributed(str):
+    """A text with room for attributes."""
+
+
+class AttributedTime(datetime):
+    """A time with room for attributes."""
+
+
+class Zone(tzinfo):
+    """A time zone with room for attributes."""
+
+    def __init__(self) -> None:
+        self.cache: list[Any] = []
+
+    def __repr__(self) -> str:
+        return "Zone()"
+
+
+class Extended(Frozen):
+    """A frozen dataclass with another attribute, which can change."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__dict__["cache"] = []
+
+
+@dataclass(frozen=True)
+class Caching:
+    name: str
+
+    @cached_property
+    def parts(self) -> list[str]:
+        return [self.name]
+
+
+class Shallow:
+    """Says to `copy.deepcopy` that it needs no copy."""
+
+    def __init__(self) -> None:
+        self.items = [1]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Shallow:
+        return self
+
+    def __repr__(self) -> str:
+        return f"Shallow({self.items})"
+
+
+class Hashed:
+    """An object that can change and be a key."""
+
+    def __init__(self) -> None:
+        self.items = [1]
+
+    def __repr__(self) -> str:
+        return f"Hashed({self.items})"
+
+
+def _with(value: Any, **attributes: Any) -> Any:
+    for name, attribute in attributes.items():
+        setattr(value, name, attribute)
+    return value
+
+
+class _Random:
+    def __repr__(self) -> str:
+        return "Random()"
+
+
+def _cells(*cells: Any) -> Any:
+    """numpy's array of objects."""
+    array = np.empty(len(cells), dtype=object)
+    array[:] = cells
+    return array
+
+
+STRUCT = np.dtype([("a", object), ("b", int)])
+
+
 class OwnCopy:
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -66,8 +160,9 @@ class Counted(dict[str, Any]):
 IMMUTABLE: list[Any] = [
     None, True, 1, 1.5, 1j, "a", b"a", Decimal("1.5"), datetime(2026, 1, 1, tzinfo=timezone.utc),
     Colour.RED, RowKind.DELETE, int, len, (), ("a", 1), ("a", (1, ("b",))), frozenset({1}), Frozen("a"),
-    Frozen("a", (1, "b")), (Frozen("a"), 1), OutputTag("late"), np.int64(1), np.float32(1.5), pa.scalar(1),
-    pa.array([1]), Pair("a", 1), range(3),
+    Frozen("a", (1, "b")), (Frozen("a"), 1), OutputTag("late"), np.int64(1), np.float32(1.5), np.str_("a"),
+    np.datetime64("2026-01-01"), np.bool_(True), pa.scalar(1), pa.int64(), Pair("a", 1), range(3), Code("a"),
+    ZoneInfo("Europe/Berlin"), PurePosixPath("a"), frozenset({("a", 1)}), Level.HIGH,
 ]  # fmt: skip
 
 
@@ -98,6 +193,30 @@ MUTABLE: list[tuple[str, Callable[[], Any], Callable[[Any], Any]]] = [
     ("deque", lambda: deque([[1]]), lambda v: v[0]),
     ("bytearray", lambda: [bytearray(b"a")], lambda v: v[0]),
     ("array", lambda: [np.zeros(2)], lambda v: v[0]),
+    ("set of objects", lambda: {Hashed()}, lambda v: next(iter(v))),
+    ("frozen set of objects", lambda: frozenset({Hashed()}), lambda v: next(iter(v))),
+    ("dict with objects as keys", lambda: {Hashed(): 1}, lambda v: next(iter(v))),
+    ("part of a key", lambda: {(1, Hashed()): 1}, lambda v: next(iter(v))[1]),
+    ("text with attributes", lambda: _with(Attributed("a"), items=[1]), lambda v: v.items),
+    ("text without attributes yet", lambda: [Attributed("a")], lambda v: v[0]),
+    ("time with attributes", lambda: _with(AttributedTime(2026, 1, 1), items=[1]), lambda v: v.items),
+    ("time zone with attributes", lambda: [Zone()], lambda v: v[0].cache),
+    ("frozen dataclass with another attribute", lambda: Extended("a"), lambda v: v.cache),
+    ("frozen dataclass with a cached property", lambda: [Caching("a")], lambda v: v[0].parts),
+    ("slice", lambda: slice([1], 2), lambda v: v.start),
+    ("own copy that is the object itself", lambda: Shallow(), lambda v: v.items),
+    ("array of objects", lambda: _cells([1], None), lambda v: v[0]),
+    ("structured array", lambda: np.array([([1], 1)], dtype=STRUCT), lambda v: v["a"][0]),
+    ("structured scalar", lambda: np.array([([1], 1)], dtype=STRUCT)[0], lambda v: v["a"]),
+    ("record array", lambda: np.array([([1], 1)], dtype=STRUCT).view(np.recarray), lambda v: v["a"][0]),
+    ("record", lambda: np.array([([1], 1)], dtype=STRUCT).view(np.recarray)[0], lambda v: v["a"]),
+    ("masked array", lambda: [np.ma.array([1, 2], mask=[0, 1])], lambda v: v[0].data),
+    ("matrix", lambda: [np.ones((1, 1)).view(np.matrix)], lambda v: v[0]),
+    ("random numbers", lambda: _with(_Random(), generator=np.random.default_rng(1)), lambda v: v.generator),
+    ("data frame", lambda: pd.DataFrame({"a": [[1]]}), lambda v: v["a"][0]),
+    ("series", lambda: pd.Series([[1]]), lambda v: v[0]),
+    ("index", lambda: pd.Index([[1]], tupleize_cols=False), lambda v: v[0]),
+    ("attributes of a data frame", lambda: _with(pd.DataFrame({"a": [1]}), attrs={"b": [1]}), lambda v: v.attrs["b"]),
 ]
 
 
@@ -245,6 +364,26 @@ def test_a_tuple_that_somebody_holds_is_copied_if_a_part_of_it_can_change() -> N
     result = handed_over(result)
     held[0].append(1)
     assert result == {"a": ([],)}
+
+
+def test_an_arrow_array_that_is_a_view_of_an_array_is_copied() -> None:
+    array = np.zeros(1)
+    copied = detached([pa.array(array)])[0]
+    array[0] = 1
+    assert copied.to_pylist() == [0]
+
+
+def test_an_array_in_a_file_is_copied(tmp_path: Path) -> None:
+    array = np.memmap(tmp_path / "array", dtype=int, mode="w+", shape=2)
+    assert not np.shares_memory(detached([array])[0], array)
+
+
+def test_a_set_that_is_found_by_a_weak_reference_is_copied() -> None:
+    result = {1}
+    found = ref(result)
+    result = handed_over(result)
+    kept = found()
+    assert kept is not result
 
 
 def test_results_are_handed_over_before_the_next_call() -> None:

@@ -14,7 +14,7 @@ from flinkish.runtime.operators.window.aligned_event_time_operator import Aligne
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
 from flinkish.runtime.operators.window.session_event_time_operator import SessionEventTimeOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.side_outputs import Converter
+from flinkish.runtime.outputs import Converter
 from flinkish.runtime.windowing.window_logic import WindowLogic
 
 

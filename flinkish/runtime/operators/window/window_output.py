@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkish.runtime.operator import Output
-from flinkish.runtime.side_outputs import Converter, emit, hand_over_rule
+from flinkish.runtime.outputs import Converter, emit, hand_over_rule
 
 #: A watermark may fire millions of windows; their results must not all wait in memory.
 _FLUSH_SIZE = 10_000
@@ -47,7 +47,7 @@ class WindowOutput:
         # not `extend`: window functions mostly return generators of few results, for which it takes twice as long
         shared, hand_over, tagged = self._shared, self._hand_over, self._tagged
         for result in iterable:
-            if tagged and result.__class__ not in shared:
+            if tagged and type(result) not in shared:
                 result = hand_over(result)
             values.append(result)
             timestamps.append(timestamp_ms)

@@ -1,39 +1,73 @@
-"""The output of an operator in its chain; and a listener to what each operator of a job receives and emits, for tests
-of programs and for replays of epochs."""
+"""The outputs of operators: how results of user functions are emitted, and to whom an operator of a chain emits.
+
+Results for side outputs are emitted first, then those for the main output, each as one batch. A result that is a tuple
+whose first item is an OutputTag goes to that side output. If nothing consumes that side output, the result is dropped,
+as in Flink.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-from flinkish.common.detach import all_detached
+from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, flat_handed_over, handed_over
+from flinkish.common.typeinfo.base import BatchConverter
+from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.operator import OperatorListener, Output, StreamOperator
 from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.task_log import warn_of_program
 
 Collect = Callable[[list[Any], list[int] | None], None]
 
+#: Converts the values of a whole batch to the declared type of the main output.
+Converter = Callable[[list[Any]], list[Any]]
 
-class OperatorListener(Protocol):
-    """Is called for each batch, in the order in which the batches pass. The lists are the listener's own copies; so are
-    the mutable records in them, as far as these can be copied."""
 
-    def received(
-        self, uid: str, subtask: int, input_index: int, values: list[Any], timestamps: list[int] | None
-    ) -> None:
-        """Called before an operator processes records of one of its inputs."""
+def hand_over_rule(converter: Converter | None, output: Output) -> tuple[set[type], Callable[..., Any]]:
+    """The classes of results that are handed over as they are, and what hands over the others: with a declared type
+    whose parts cannot change, tuples need no look. Results for side outputs are not converted, and what does not fit
+    its type passes as it is if ``converter`` lets it (`BatchConverter.on_misfit`)."""
+    if isinstance(converter, BatchConverter) and converter.type_info.is_flat and not output.has_sides:
+        if converter.on_misfit is None:
+            return SHARED_IF_FLAT, flat_handed_over
+    return SHARED, handed_over
 
-    def emitted(
-        self, uid: str, subtask: int, tag_id: str | None, values: list[Any], timestamps: list[int] | None
-    ) -> None:
-        """Called when an operator emits records to its main output (``tag_id`` None) or to a side output that has a
-        consumer."""
 
-    def emitted_watermark(self, uid: str, subtask: int, watermark_ms: int) -> None:
-        """Called when an operator emits a watermark."""
+def emit(results: list[Any], timestamps: list[int] | None, output: Output, converter: Converter | None = None) -> None:
+    """Emit results that may be tagged, with their parallel timestamps. An output without results gets no batch."""
+    if OutputTag.exists:
+        tagged = [i for i, result in enumerate(results) if type(result) is tuple and _is_tagged(result)]
+        if tagged:
+            results, timestamps = _emit_sides(results, timestamps, tagged, output)
+    if results:
+        output.collect(results if converter is None else converter(results), timestamps)
+
+
+def _is_tagged(result: tuple[Any, ...]) -> bool:
+    return len(result) > 0 and isinstance(result[0], OutputTag)
+
+
+def _emit_sides(
+    results: list[Any], timestamps: list[int] | None, tagged: list[int], output: Output
+) -> tuple[list[Any], list[int] | None]:
+    """Emit the results for side outputs; returns the results and timestamps that are left for the main output."""
+    sides: dict[str, list[int]] = {}
+    for index in tagged:
+        tag_id = results[index][0].tag_id
+        sides.setdefault(tag_id, []).append(index)
+    for tag_id, indices in sides.items():
+        times = None if timestamps is None else [timestamps[index] for index in indices]
+        output.collect_side(tag_id, [results[index][1] for index in indices], times)
+    gone = {index for indices in sides.values() for index in indices}
+    if not gone:
+        return results, timestamps
+    main = [result for index, result in enumerate(results) if index not in gone]
+    if timestamps is not None:
+        timestamps = [timestamp for index, timestamp in enumerate(timestamps) if index not in gone]
+    return main, timestamps
 
 
 @dataclass
