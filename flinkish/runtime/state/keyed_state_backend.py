@@ -52,11 +52,9 @@ __all__ = ["VOID_NAMESPACE", "KeyedStateBackend"]
 _LOG = logging.getLogger("flinkish.KeyedStateBackend")
 #: about how many bytes a timer takes in files
 _TIMER_BYTES = 48
-
 #: The state in memory is counted when so many keys were fetched, or timers have fired, since the last time (which takes
 #: time), or half as many as there are namespaces, of which every session is one (it takes time for each).
 _KEYS_A_LOOK = 1_000
-
 #: the number of keys whose state is fetched together
 _KEYS_BATCH = 10_000
 #: When the changes that lie in no file exceed one part in so many of the managed memory, they are written to files

@@ -193,7 +193,7 @@ def test_functions_of_one_object_share_what_they_shared() -> None:
         logging.getLogger("a.b"), logging.getLogger(), NotImplemented, ..., sys.stderr, namedtuple("P", "x")(1),
         TypeVar("T"), (), frozenset({1}), range(3), functools.partial(max, 1), list[int], Any,
     ],
-    ids=lambda value: f"{value!r:.40}",
+    ids=lambda value: getattr(value, "__name__", f"{value!r:.40}"),
 )  # fmt: skip
 def test_what_a_function_holds_is_there_in_its_copy(value: Any) -> None:
     def call() -> Any:
