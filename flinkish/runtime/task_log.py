@@ -28,7 +28,7 @@ MAX_CHARACTERS = 256 * 1024
 _OWN = "flinkish"
 
 #: The logger of `warn_of_program`.
-OF_PROGRAM = f"{_OWN}.Program"
+OF_PROGRAM = "flinkish.Program"
 
 
 class TaskLog:

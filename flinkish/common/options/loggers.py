@@ -14,7 +14,9 @@ LEVELS = ("ALL", "TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL", "OFF")
 
 #: What each of flinkish's own loggers reports; in Python the logger is called ``flinkish.NAME``.
 CLASSES = {
+    "BroadcastState": "broadcast state that is changed where it is not kept",
     "CheckpointCoordinator": "checkpoints and savepoints",
+    "Committer": "what committers of the program return",
     "HistoryServer": "the history tables of a job",
     "JobManager": "submission of jobs, requests to running ones",
     "JobMaster": "one job at work: its epochs, attempts and restarts",
@@ -24,6 +26,8 @@ CLASSES = {
     "KafkaSourceReader": "offsets that are committed to Kafka's consumer groups",
     "KeyedStateBackend": "files of keyed state: writing, compaction, damage",
     "OnError": "records and timers that an operator with on_error skips",
+    "Program": "what a program probably does not mean, such as results that nobody reads",
+    "Session": "settings that flinkish changes in the Spark session that it makes",
     "StateDirectory": "files of state that an executor keeps on its disk",
     "Task": "the life of one task",
     "TaskManager": "tasks of a worker: assignment, restoration, corruption, commits",

@@ -68,8 +68,9 @@ class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
         self._make = make_generator
         #: the generators of the other splits, and the last watermark of each that functions have seen
         self._by_generator: dict[str, tuple[WatermarkGenerator, _Emitted, int]] = {}
+        #: made by `open`
         self._generator: WatermarkGenerator
-        self._emitted: _Emitted
+        self._emitted = _Emitted()
         #: the status of the split that was emitted last, whether it is idle; None: none was emitted yet
         self._told_idle: bool | None = None
 

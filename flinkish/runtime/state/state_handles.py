@@ -359,8 +359,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         return {} if entries is None else entries.entries
 
     def get(self, key: Any) -> Any:
-        if key.__class__ is int and self._classes[0] is str:
-            key = str(key)
+        key = self.user_key(key)
         entry = self._maps().entry(self.namespace, self._backend.current_key, key)
         if entry is None:
             return None
@@ -369,7 +368,7 @@ class MapHandle(StateHandle, MapState[Any, Any]):
 
     def user_key(self, key: Any) -> Any:
         """The key under which the map has an entry that is put or asked for with a key."""
-        return number_as_text(key, self._declared[0])
+        return str(key) if key.__class__ is int and self._classes[0] is str else key
 
     def _lent(self, key: Any, value: Any) -> Any:
         return value if value.__class__ in SHARED else self._lending().lend(key, value)
@@ -394,21 +393,17 @@ class MapHandle(StateHandle, MapState[Any, Any]):
         if key_class is not None and (
             key.__class__ is not key_class or (self._key_range is not None and key not in self._key_range)
         ):
-            key = self._fitting(key, self._declared[0])
+            key = self._fitting(self.user_key(key), self._declared[0])
         if value_class is not None and value is not None:
             if value.__class__ is not value_class or (self._range is not None and value not in self._range):
                 value = self._fitting(value, self._declared[1])
         return key, value
 
     def remove(self, key: Any) -> None:
-        if key.__class__ is int and self._classes[0] is str:
-            key = str(key)
-        self._maps().discard(self.namespace, self._backend.current_key, key)
+        self._maps().discard(self.namespace, self._backend.current_key, self.user_key(key))
 
     def contains(self, key: Any) -> bool:
-        if key.__class__ is int and self._classes[0] is str:
-            key = str(key)
-        return self._maps().entry(self.namespace, self._backend.current_key, key) is not None
+        return self._maps().entry(self.namespace, self._backend.current_key, self.user_key(key)) is not None
 
     def items(self) -> list[tuple[Any, Any]]:
         return [(key, self._lent(key, value)) for key, (_, value) in self._all().items()]

@@ -26,7 +26,7 @@ def test_the_documented_source_gives_its_records(tmp_path: Path, monkeypatch: py
 
 
 def test_the_documented_sink_writes_each_epoch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sink = documented("documented_sink", 3, tmp_path, monkeypatch).JsonFiles(str(tmp_path))
+    sink = documented("documented_sink", 4, tmp_path, monkeypatch).JsonFiles(str(tmp_path))
     env, store = environment(1), StateStore()
     numbers = env.from_collection([Row(n=n) for n in range(7)], Types.ROW_NAMED(["n"], [Types.LONG()]))
     numbers.sink_to(sink)

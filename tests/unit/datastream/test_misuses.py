@@ -514,9 +514,6 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a list state is updated by a list": _of_state(
         ListStateDescriptor("n", Types.INT()), lambda state, ctx: state.update(5), "get_list_state"
     ),
-    "state is not used in open": _in_open(
-        lambda context: context.get_state(ValueStateDescriptor("n", Types.INT())).value()
-    ),
     "a timer has a whole number": _of_state(
         ValueStateDescriptor("n", Types.INT()), lambda state, ctx: ctx.timer_service().register_event_time_timer(1.5)
     ),

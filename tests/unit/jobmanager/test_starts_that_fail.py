@@ -25,7 +25,10 @@ class SessionOf:
 
     def __init__(self, master: str | None) -> None:
         self._master = master
-        self.conf = self
+        self.conf = self.sparkContext = self
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        return {}
 
     def get(self, key: str, default: str = "") -> str:
         if self._master is None:

@@ -158,7 +158,8 @@ def through_pandas(kind: TypeInformation, values: list[Any], function: Callable[
         list_source([Row(v=value) for value in values]), WatermarkStrategy.no_watermarks(), "s", rows
     )
     stream.map_batches(function, rows, batch_format="pandas").sink_to(sink)
-    run(job_of(env), 100)
+    # the functions of these tests leave in a list what they have seen
+    run(job_of(env, share_functions=True), 100)
     return [row.v for row in sink.values]
 
 

@@ -380,8 +380,9 @@ def test_one_name_is_not_for_keyed_and_broadcast_state() -> None:
 
 
 def test_only_a_function_that_reacts_to_processing_time_timers_asks_for_epochs_without_data(tmp_path: Path) -> None:
-    class WithoutTimers(Limits):
-        on_timer = KeyedBroadcastProcessFunction.on_timer
+    class WithoutTimers(KeyedBroadcastProcessFunction):
+        process_element = Limits.process_element
+        process_broadcast_element = Limits.process_broadcast_element
 
     class Processing(Limits):
         def process_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Any:

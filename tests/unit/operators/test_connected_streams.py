@@ -293,8 +293,8 @@ def test_a_co_process_function_on_keyed_streams_has_state_and_timers_as_in_java(
         assert harness.take_output() == [StreamRecord((TimeDomain.PROCESSING_TIME, 3), None)]
 
 
-def test_only_functions_that_may_have_processing_time_timers_ask_for_epochs_without_data() -> None:
-    assert not KeyedCoProcessFactory(Join()).has_timers
+def test_functions_that_react_to_timers_are_called_in_epochs_without_data() -> None:
+    assert KeyedCoProcessFactory(Join()).has_timers
     assert not KeyedCoProcessFactory(TellTime()).has_timers
 
 

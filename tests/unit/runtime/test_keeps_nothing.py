@@ -488,7 +488,8 @@ def _patched_class(monkeypatch: Any) -> Callable[[str], Any]:
 
 
 def _code_replaced(monkeypatch: Any) -> Callable[[Any], Any]:
-    function = types.FunctionType((lambda value: value).__code__, globals())
+    # a copy of a function has the globals that its code mentions
+    function = types.FunctionType((lambda value: value if CONFIG is not NUMBERS else None).__code__, globals())
     return Opened(lambda: setattr(function, "__code__", read_config.__code__), function)
 
 

@@ -154,7 +154,11 @@ def test_the_fast_way_leaves_the_same_trace_as_the_general_one(
 
 def test_the_factory_takes_the_fast_way_where_it_is_right_and_nowhere_else() -> None:
     class Mine(EventTimeTrigger):
-        """May override anything."""
+        def on_event_time(self, time: int, window: Any, ctx: Any) -> Any:
+            return super().on_event_time(time, window, ctx)
+
+    class Renamed(EventTimeTrigger):
+        """Overrides nothing."""
 
     class WithState(Concatenate):
         """May hold state handles of the current key."""
@@ -169,6 +173,7 @@ def test_the_factory_takes_the_fast_way_where_it_is_right_and_nowhere_else() -> 
         return type(factory.create())
 
     assert made(EventTimeTrigger(), LOGICS["reduce"]) is AlignedEventTimeOperator
+    assert made(Renamed(), LOGICS["reduce"]) is AlignedEventTimeOperator
     assert made(Mine(), LOGICS["reduce"]) is WindowOperator
     assert made(EventTimeTrigger(), WindowLogic(WithState())) is WindowOperator
     assert made(EventTimeTrigger(), LOGICS["reduce"], CountEvictor.of(1)) is WindowOperator

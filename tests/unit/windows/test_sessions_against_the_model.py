@@ -98,12 +98,17 @@ def test_the_fast_way_leaves_the_same_trace_as_the_general_one(
 
 def test_the_factory_takes_the_fast_way_where_it_is_right_and_nowhere_else() -> None:
     class Mine(EventTimeSessionWindows):
-        """May override anything."""
+        def assign_windows(self, element: Any, timestamp: int, context: Any) -> Any:
+            return super().assign_windows(element, timestamp, context)
+
+    class Renamed(EventTimeSessionWindows):
+        """Overrides nothing."""
 
     def made(assigner: Any, trigger: Any) -> type[MergingWindowOperator]:
         return type(WindowOperatorFactory(assigner, trigger, LOGICS["reduce"]).create())  # type: ignore[return-value]
 
     assert made(EventTimeSessionWindows(4), EventTimeTrigger()) is SessionEventTimeOperator
     assert made(DynamicEventTimeSessionWindows(ByValue()), EventTimeTrigger()) is SessionEventTimeOperator
+    assert made(Renamed(4), EventTimeTrigger()) is SessionEventTimeOperator
     assert made(Mine(4), EventTimeTrigger()) is MergingWindowOperator
     assert made(EventTimeSessionWindows(4), CountTrigger.of(2)) is MergingWindowOperator

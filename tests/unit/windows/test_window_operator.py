@@ -152,7 +152,8 @@ def test_the_factory_says_what_the_engine_must_prepare() -> None:
         return factory.watermark_sensitive, factory.uses_processing_time
 
     class Mine(EventTimeTrigger):
-        """A subclass may do anything."""
+        def on_event_time(self, time: int, window: Any, ctx: Any) -> Any:
+            return super().on_event_time(time, window, ctx)
 
     assert needs(TEN, EventTimeTrigger()) == (False, False)
     assert needs(TEN, PurgingTrigger.of(EventTimeTrigger())) == (False, False)
