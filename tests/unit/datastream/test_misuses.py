@@ -509,7 +509,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         ListStateDescriptor("n", Types.INT()), lambda state, ctx: state.add(None), "get_list_state"
     ),
     "a key of a map fits the type of its state": _of_state(
-        MapStateDescriptor("n", Types.STRING(), Types.INT()), lambda state, ctx: state.put(5, 5), "get_map_state"
+        MapStateDescriptor("n", Types.STRING(), Types.INT()), lambda state, ctx: state.put(1.5, 5), "get_map_state"
     ),
     "a list state is updated by a list": _of_state(
         ListStateDescriptor("n", Types.INT()), lambda state, ctx: state.update(5), "get_list_state"
