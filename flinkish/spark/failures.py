@@ -284,7 +284,8 @@ _BAD_TABLE = (
     _BAD_CONTENT,
     _NAMED[0],
     *_NO_STATE_FILES,
-    r"java\.io\.FileNotFoundException|org\.apache\.parquet\.[\w.$]+|"
+    r"\[PATH_NOT_FOUND\] Path does not exist: \S+\.(?:parquet|json)\b|java\.io\.FileNotFoundException|"
+    r"org\.apache\.parquet\.[\w.$]+|"
     r"(?:java\.lang\.RuntimeException: )?\S+ is not a Parquet file",
     r"\[(?:CANNOT_READ_FILE_FOOTER|FAILED_READ_FILE\.(?:FILE_NOT_EXIST|CANNOT_READ_FILE_FOOTER|PARQUET_\w+))\]",
     r"\[DELTA_(?:TRUNCATED_TRANSACTION_LOG|STATE_RECOVER_ERROR|LOG_FILE_\w+|\w*CHECKPOINT_\w+|VERSIONS_NOT_CONTIGUOUS|"

@@ -102,7 +102,8 @@ def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tm
     ] * len(reports)
     metrics = client.describe().metrics
     assert (metrics["records_in"], metrics["records_out"]) == (30 * len(reports), 70 * len(reports))
-    assert [rows for rows in progress.rows if rows] == [30] * len(reports)
+    # Spark tells its listeners when it has time for it
+    eventually(lambda: [rows for rows in progress.rows if rows] == [30] * len(reports))
     assert spark.read.parquet(str(tmp_path / "files")).count() == 10 * len(reports), "bulk files are a plain folder"
     jobs, stages = descriptions(spark, "shown")
     assert jobs == stages
