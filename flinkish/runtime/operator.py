@@ -56,6 +56,9 @@ class Output(Protocol):
         """Emit a watermark at a place that depends on how records are cut into batches and epochs. The functions of the
         chain do not see it, so that what they see depends on the records alone."""
 
+    def later_watermark(self) -> Callable[[int], None]:
+        """What emits the watermark that an operator processes now, and holds back for a while."""
+
     def emit_status(self, idle: bool) -> None:
         """Emit that this stream has become idle, or active again."""
 

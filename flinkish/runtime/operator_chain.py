@@ -342,11 +342,15 @@ class OperatorChain:
         for operator in self.operators:
             operator.split_ended()
 
+    def end_split(self) -> None:
+        """In source tasks: emit what operators hold back, with the watermarks in between."""
+        for operator in self.operators:
+            operator.end_split()
+
     def begin_split(self, split: str, same_stream: bool = False) -> None:
         """In source tasks: begin the records of this split, which has its own watermarks. If it continues the same
         stream, what functions see does not go back."""
-        for operator in self.operators:
-            operator.end_split()
+        self.end_split()
         now = self._split_watermarks[self._split] = [output.seen_ms for output in self.outputs]
         self._split = split
         nothing = [MIN_TIMESTAMP_MS] * len(now)

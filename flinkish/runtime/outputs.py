@@ -159,11 +159,18 @@ class ChainOutput:
 
     def emit_interim_watermark(self, watermark_ms: int) -> None:
         """Emit a watermark that the functions of the chain do not see."""
-        self._interim.passes = True
+        self._emit_as(True, watermark_ms)
+
+    def later_watermark(self) -> Callable[[int], None]:
+        """What emits the watermark that passes now, later: functions see it if they would see it now."""
+        return partial(self._emit_as, self._interim.passes)
+
+    def _emit_as(self, interim: bool, watermark_ms: int) -> None:
+        before, self._interim.passes = self._interim.passes, interim
         try:
             self.emit_watermark(watermark_ms)
         finally:
-            self._interim.passes = False
+            self._interim.passes = before
 
     def emit_status(self, idle: bool) -> None:
         """Emit to all consumers that the stream has become idle, or active again."""

@@ -190,6 +190,7 @@ class SourceTask(Task):
             if self._rows:
                 yield self.take_rows()
                 enter(self.log)
+        self.chain.end_split()
         # before the end, which is no watermark of a split
         states = self._states(splits, ended) if self._keeps_watermarks else {}
         if given.ends:

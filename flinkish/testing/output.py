@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,6 +83,10 @@ class CollectingOutput:
     def emit_interim_watermark(self, watermark_ms: int) -> None:
         """Keep a watermark that the functions of a chain do not see."""
         self.emit_watermark(watermark_ms)
+
+    def later_watermark(self) -> Callable[[int], None]:
+        """What keeps a watermark later."""
+        return self.emit_watermark
 
     def emit_status(self, idle: bool) -> None:
         """Keep a change of the watermark status."""

@@ -50,6 +50,7 @@ class StreamInfo:
         origins: the sources that it comes from. ``apart``: whether only one source has records in each epoch.
         idles: whether sources say that they are idle.
         clocked: whether records come from timers in processing time.
+        fired: whether records are results of timers: how many watermarks have passed before them depends on epochs.
     """
 
     name: str
@@ -63,6 +64,7 @@ class StreamInfo:
     apart: bool = False
     idles: bool = False
     clocked: bool = False
+    fired: bool = False
 
     @property
     def k(self) -> str:
@@ -513,7 +515,7 @@ def one_closure_in_two_branches(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     t.outputs.append(replace(s, name=other))
 
 
-@kind(timed=True, exact=True)
+@kind(timed=True, exact=True, fits=lambda s, _: not s.fired)
 def process_with_the_watermark(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     """Each result says what the watermark is, and whether the record was late: also in front of the first shuffle,
     however long epochs are."""
@@ -528,7 +530,7 @@ def process_with_the_watermark(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     t.add(f"{s.name}.process({function}(), {{t}})", s)
 
 
-@kind(order=Order.KEYED, timed=True, exact=True)
+@kind(order=Order.KEYED, timed=True, exact=True, fits=lambda s, _: not s.fired)
 def keyed_process_with_the_watermark(t: Text, s: StreamInfo, _: StreamInfo) -> None:
     now = "max(ctx.timer_service().current_watermark(), -1)"
     new = s.shape.make(s.shape.k("r"), s.shape.n("r"), s.shape.make_part("now", s.shape.new_contents("now")))
@@ -798,7 +800,7 @@ def keyed_process_that_emits_at_the_end(t: Text, s: StreamInfo, _: StreamInfo) -
         process_element__r_ctx=body,
         on_timer__timestamp_ctx=on_timer,
     )
-    t.add(f"{s.keyed}.process({function}(), {{t}})", s, **{**_keyed(t, s), "order": Order.KEYED})
+    t.add(f"{s.keyed}.process({function}(), {{t}})", s, **{**_keyed(t, s), "order": Order.KEYED, "fired": True})
 
 
 @kind(order=Order.KEYED, exact=True, timed=True)
@@ -838,7 +840,9 @@ def keyed_process_with_timers(t: Text, s: StreamInfo, _: StreamInfo) -> None:
         process_element__r_ctx=body,
         on_timer__timestamp_ctx=on_timer,
     )
-    t.add(f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **{**_keyed(t, s), "order": Order.KEYED})
+    t.add(
+        f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **{**_keyed(t, s), "order": Order.KEYED, "fired": True}
+    )
 
 
 def _ttl(t: Text, descriptor: str) -> list[str]:
@@ -913,7 +917,7 @@ def keyed_process_with_timers_in_processing_time(t: Text, s: StreamInfo, _: Stre
         process_element__r_ctx=body,
         on_timer__timestamp_ctx=on_timer,
     )
-    known = {"order": Order.KEYED, "exact": False, "late": True, "clocked": True, "apart": False}
+    known = {"order": Order.KEYED, "exact": False, "late": True, "clocked": True, "apart": False, "fired": True}
     t.add(f"{s.keyed}.process({function}(), {{t}})", s, factor=2, **known)
 
 
@@ -963,7 +967,7 @@ def _evictor(t: Text) -> str:
 
 
 def _finish(t: Text, s: StreamInfo, text: str, factor: float, order: Order = Order.KEYED) -> None:
-    known: dict[str, object] = {**_keyed(t, s), "order": order}
+    known: dict[str, object] = {**_keyed(t, s), "order": order, "fired": True}
     if "count_window" in text or "GlobalWindows" in text:
         # the timestamps of the results are the greatest ones: they are behind all time
         known |= {"exact": False, "late": True}
@@ -1087,6 +1091,7 @@ def _both(t: Text, one: StreamInfo, other: StreamInfo, **known: object) -> dict[
         "size": one.size + other.size,
         "origins": one.origins | other.origins,
         "clocked": one.clocked or other.clocked,
+        "fired": one.fired or other.fired,
         **known,
     }
 
@@ -1242,7 +1247,8 @@ def keyed_broadcast(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     t.add(text, s, factor=3, **_both(t, s, other))
 
 
-@kind(inputs=2, order=Order.KEYED, timed=True, factor=3)
+# records with the time of the watermark still find what Flink has just dropped
+@kind(inputs=2, order=Order.KEYED, timed=True, factor=3, fits=lambda s, _: not s.late)
 def interval_join(t: Text, s: StreamInfo, other: StreamInfo) -> None:
     a, b = s.shape, other.shape
     result = [*t.change(a, "left", b.n("right")), *t.change(b, "right", "1"), "yield left", *t.change(a, "left", "1")]

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from operator import length_hint
 from queue import Empty, SimpleQueue
@@ -214,7 +215,7 @@ class AsyncWaitOperator(UserFunctionOperator):
         self._take_ended()
 
     def process_watermark(self, watermark_ms: int) -> None:
-        self._queue.add_event(lambda: self.output.emit_watermark(watermark_ms))
+        self._queue.add_event(partial(self.output.later_watermark(), watermark_ms))
         self._take_ended()
 
     def process_status(self, idle: bool) -> None:

@@ -134,6 +134,15 @@ class HeldOutput:
         self.flush()
         self._output.emit_interim_watermark(watermark_ms)
 
+    def later_watermark(self) -> Callable[[int], None]:
+        emit = self._output.later_watermark()
+
+        def emit_behind_all(watermark_ms: int) -> None:
+            self.flush()
+            emit(watermark_ms)
+
+        return emit_behind_all
+
     def emit_status(self, idle: bool) -> None:
         self.flush()
         self._output.emit_status(idle)

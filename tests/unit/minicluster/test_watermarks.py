@@ -22,6 +22,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import Pause, TestingSink, TestingSource
+from tests.random_programs.running import differences, expected, in_minicluster
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run
 
@@ -469,3 +470,29 @@ def test_where_user_code_sees_watermarks_they_come_in_a_wide_job_as_often() -> N
 class Echo(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
         yield value
+
+
+BEHIND_CALLS = """
+class Same(AsyncFunction):
+    async def async_invoke(self, r):
+        return [r]
+
+class Now(ProcessFunction):
+    def process_element(self, r, ctx):
+        yield r["k"], r["n"], max(ctx.timer_service().current_watermark(), -1)
+
+def build(source, sink):
+    numbers = source.marks("in0", [
+        At(3, {"k": "a", "n": 1}), Mark(2), At(5, {"k": "a", "n": 2}), Mark(4), Pause(), At(8, {"k": "a", "n": 3}),
+    ], Types.PICKLED_BYTE_ARRAY())
+    told = AsyncDataStream.METHOD(numbers, Same(), Time.seconds(600)).process(Now())
+    sink("told", told)  # order: TOTAL, key: r[0]
+"""
+
+
+@pytest.mark.parametrize("method", ["ordered_wait", "unordered_wait"])
+def test_functions_behind_asynchronous_calls_see_the_watermarks_between_the_records(method: str) -> None:
+    source = BEHIND_CALLS.replace("METHOD", method)
+    found = in_minicluster(source)
+    assert differences(source, found, expected(source)) == []
+    assert found == {"told": [("a", 1, -1), ("a", 2, 2), ("a", 3, 4)]}
