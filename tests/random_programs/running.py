@@ -232,6 +232,8 @@ class OnSpark:
             "pipeline.max-parallelism": "4",
             "flinkish.job.dir": str(folder / "job"),
             "execution.checkpointing.interval": "0 s",
+            # functions keep objects within an epoch only: the input is one, however long it takes
+            "flinkish.epoch.target-duration": "0 s",
             "flinkish.progress": "never",
             "flinkish.history.enabled": "false",
         }

@@ -92,8 +92,9 @@ class KilledEnd:
 def killed_ends() -> list[Any]:
     """All phases of a savepoint, a stop and a drain; those of a drain at which a second driver can be killed as well
     twice."""
-    ordinary = KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))
-    rows = [KilledEnd("drain", (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
+    ordinary = KilledEnd("drain", (Phase.DRAIN_PREPARED,))
+    rows = [KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
+    rows += [KilledEnd("drain", (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
     rows += [KilledEnd("drain", (Phase.DRAIN_PREPARED, phase, Phase.DRAIN_DONE)) for phase in IN_EPOCHS]
     savepoints = [case.phase for case in KILLED_SAVEPOINTS]
     rows += [KilledEnd("drain", (Phase.DRAIN_DONE, phase, phase)) for phase in savepoints]
