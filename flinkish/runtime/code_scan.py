@@ -1,7 +1,9 @@
-"""Reads the code of user functions, including the code of their helpers, for two questions. Where a scan cannot tell,
+"""Looks at functions for two questions; where it cannot tell, the answer is the safe one. A third question has a module
+of its own, `flinkish.runtime.keeps_nothing`.
 
 * Whether a function only reads fields of its argument: it gives the same result each time, so the receiver of a record
   can call it again.
+* Whether ``json.loads`` and its decoder are Python's own.
 """
 
 from __future__ import annotations
