@@ -137,13 +137,11 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         return self._entries()
 
     def get(self, key: Any) -> Any:
-        if key.__class__ is int:
-            key = number_as_text(key, self._key_type)
         value = self._entries().get(key)
         return value if value.__class__ in SHARED else self._states.lend(self._name, key, value)
 
     def contains(self, key: Any) -> bool:
-        return (number_as_text(key, self._key_type) if key.__class__ is int else key) in self._entries()
+        return key in self._entries()
 
     def items(self) -> list[tuple[Any, Any]]:
         lend = self._states.lend
@@ -165,7 +163,7 @@ class BroadcastHandle(BroadcastState[Any, Any]):
         self.put_all({key: value})
 
     def put_all(self, dict_value: dict[Any, Any] | Iterable[tuple[Any, Any]]) -> None:
-        pairs = {number_as_text(key, self._key_type): value for key, value in dict(dict_value).items()}
+        pairs = dict(dict_value)
         entries = self._to_change()
         self._state.keep_entries(self._name, pairs)
         for key, value in {key: self._fitting(key, value) for key, value in pairs.items()}.items():
@@ -185,7 +183,7 @@ class BroadcastHandle(BroadcastState[Any, Any]):
     def remove(self, key: Any) -> None:
         entries = self._to_change()
         self._state.keep_map(self._name)
-        entries.pop(number_as_text(key, self._key_type), None)
+        entries.pop(key, None)
 
     def clear(self) -> None:
         entries = self._to_change()
