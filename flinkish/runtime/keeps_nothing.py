@@ -375,7 +375,7 @@ class _Scan:
         value = globals_.get(name, _ABSENT)
         self.facts.append((globals_, name, value))
         if value is _ABSENT:
-            if function.__builtins__ is not builtins_:  # type: ignore[attr-defined]
+            if function.__builtins__ is not builtins_:
                 raise _CannotTell
             value = builtins_[name]
             self.facts.append((builtins_, name, value))
