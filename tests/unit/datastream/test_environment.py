@@ -13,6 +13,7 @@ import pytest
 from flinkish.common import (
     Configuration,
     Duration,
+    ExecutionConfig,
     RestartStrategies,
     RestartStrategyConfiguration,
     Row,
@@ -98,6 +99,21 @@ def test_setters_give_the_environment_back_and_write_its_configuration() -> None
     assert not env.is_chaining_enabled()
     assert env.get_config().get_parallelism() == 2
     assert env._configuration.to_dict()["execution.runtime-mode"] == "BATCH"
+
+
+@pytest.mark.parametrize("way", ["environment", "config", "configuration"])
+def test_the_parallelism_minus_one_is_the_default_as_in_pyflink(way: str) -> None:
+    env = new_environment()
+    default = env.get_default_local_parallelism()
+    env.set_parallelism(default + 1)
+    if way == "environment":
+        assert env.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT) is env
+    elif way == "config":
+        env.get_config().set_parallelism(-1)
+    else:
+        env.configure(Configuration().set_integer("parallelism.default", -1))
+    assert env.get_parallelism() == default
+    assert env.from_collection([1]).map(lambda n: n).set_parallelism(-1).get_name() == "Map"
 
 
 @pytest.mark.parametrize("call", ["set_parallelism", "set_max_parallelism"])
