@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, text_writer
+from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, standard_stream, text_writer
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 
@@ -78,8 +77,8 @@ class _PrintCommitter(Committer):
         self._std_err = std_err
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        # looked up at each commit and not when the sink is made, since notebooks and tests replace sys.stdout
-        stream = sys.stderr if self._std_err else sys.stdout
+        # looked up at each commit and not when the sink is made, since notebooks and tests replace it
+        stream = standard_stream(self._std_err)
         printed = 0
         for lines in committables:
             if lines:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -38,6 +40,25 @@ def test_lines_are_prefixed_as_in_flink(
 ) -> None:
     assert run(PrintSink(identifier), ["x"], subtask, parallelism) == 1
     assert capsys.readouterr().out == line + "\n"
+
+
+def test_lines_go_to_the_output_of_the_process_also_if_the_program_has_replaced_its_own() -> None:
+    program = """
+import builtins, io, sys
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.target": "minicluster"}))
+env.set_parallelism(1)
+for notebook in (False, True):
+    sys.stdout = io.StringIO()
+    if notebook:
+        builtins.__IPYTHON__ = True
+    env.from_collection([notebook]).print()
+    env.execute()
+    print(repr(sys.stdout.getvalue()), file=sys.__stdout__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["False", "''", r"'True\n'"]
 
 
 @pytest.mark.parametrize(
