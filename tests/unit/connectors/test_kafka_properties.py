@@ -114,6 +114,24 @@ def test_a_property_that_cannot_be_used_is_named_when_the_source_is_built(
         builder(**properties).build()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("config.providers", "file", r"the property config\.providers needs"),
+        ("config.providers.file.class", "a.FileConfigProvider", r"the property config\.providers\.file\.class needs"),
+        ("sasl.password", "${file:/run/secrets/kafka:password}", r"\$\{file:/run/secrets/kafka:password\} of the "),
+        ("client.id", "app-${env:HOST}", r"the value \$\{env:HOST\} of the property client\.id needs"),
+        ("ssl.key.location", "${directory:/keys}", r"the value \$\{directory:/keys\} of the property ssl\.key\."),
+    ],
+)
+@pytest.mark.parametrize("side", [reading_settings, writing_settings])
+def test_config_providers_are_refused_with_what_to_do_instead(
+    side: Callable[[dict[str, str]], object], key: str, value: str, what: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{what}.*in the program and set the property to what is there"):
+        side({"bootstrap.servers": "localhost:1", key: value})
+
+
 #: What programs set for consumer and producer alike.
 OF_BOTH = {
     "bootstrap.servers": "localhost:1", "group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": "true",
