@@ -122,7 +122,7 @@ class EpochProgress:
     #: records that have entered the job, and records that were written to sinks and are not committed
     records_in: int
     records_out: int
-    #: the lowest watermark of all tasks that have one
+    #: the lowest watermark of all tasks behind a shuffle that have one
     watermark_ms: int | None
     tasks: tuple[TaskProgress, ...]
 
@@ -136,7 +136,10 @@ class EpochProgress:
             if before is None or _try_of(one) >= _try_of(before):
                 tasks[one.vertex, one.subtask] = one
         sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
-        watermarks = (task.watermark_ms for task in tasks.values() if task.watermark_ms is not None)
+        # what a split of a source has reached is no watermark of the job before others have reached it, too
+        watermarks = (
+            task.watermark_ms for task in tasks.values() if task.vertex not in sources and task.watermark_ms is not None
+        )
         return EpochProgress(
             workers[0].epoch,
             max(worker.running_ms for worker in workers),
