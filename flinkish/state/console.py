@@ -13,13 +13,13 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from pyspark.errors import PySparkException
 
 from flinkish.common.storage import absolute, for_spark
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.delta_tables import history_path
 from flinkish.jobmanager.history.tables import TABLES
@@ -100,28 +100,27 @@ def typed(lines: Iterable[str]) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the statements of the command line, or those of standard input; ``arguments``: JOB_DIR or an empty text, then
-    the queries. Returns the exit code."""
+    the queries. Returns the exit code (`flinkish.exit_codes`)."""
     directory, *queries = arguments
     try:
         spark = session_of(None)
         views = add_views(spark, absolute(directory)) if directory else []
     except FlinkishError as error:
         print(f"flinkish: {error}", file=sys.stderr)
-        return ExitCode.BAD_COMMAND_LINE
+        return 2
     asks = not queries and sys.stdin.isatty()
     if asks:
         print("views: " + ", ".join(f"`{name}`" if "." in name else name for name in views) if views else "no views")
         print("end a statement with a semicolon, and the session with `exit`")
-    for statement in (
-        typed(_lines()) if asks else [one for text in queries or [sys.stdin.read()] for one in statements(text)]
-    ):
+    texts = [] if asks else queries or [sys.stdin.read()]
+    for statement in typed(_lines()) if asks else chain.from_iterable(map(statements, texts)):
         try:
             run(spark, statement)
         except (PySparkException, FlinkishError) as error:
             print(f"flinkish: {error}", file=sys.stderr)
             if not asks:
-                return ExitCode.FAILED
-    return ExitCode.FINISHED
+                return 1
+    return 0
 
 
 def _lines() -> Iterator[str]:
