@@ -12,7 +12,7 @@ import pytest
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.print_sink import CELL_IS_FULL, CELL_LINES, PrintSink
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.errors import InternalError
 
@@ -90,6 +90,26 @@ def test_values_are_written_as_pyflink_prints_their_type(
 def test_print_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     run(PrintSink(std_err=True), [1])
     assert capsys.readouterr() == ("", "1\n")
+
+
+class Cell(io.StringIO):
+    """The standard output of a cell of a notebook."""
+
+    __module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize(("kind", "shown"), [(Cell, CELL_LINES), (io.StringIO, CELL_LINES + 200)])
+def test_a_cell_of_a_notebook_shows_the_first_lines_of_a_job_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, kind: type[io.StringIO], shown: int
+) -> None:
+    out = kind()
+    monkeypatch.setattr(sys, "stdout", out)
+    writer, committer = PrintSink().create_writer(), PrintSink().create_committer()
+    for epoch in range(12):
+        lines = writer.write(list(range(100 * epoch, 100 * epoch + 100)), None)
+        assert committer.commit(iter([lines]), context(epoch)) == 100
+    expected = [*map(str, range(shown)), *([CELL_IS_FULL] if kind is Cell else [])]
+    assert out.getvalue().splitlines() == expected
 
 
 def test_an_epoch_that_is_delivered_again_is_collected_once() -> None:
