@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any
 
 import boto3
-from moto.kinesis import models
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.kinesis import kinesis_backends, models
 
 from tests.support.s3_server import KEY, REGION, SECRET, S3Server
 
@@ -29,7 +30,7 @@ def _like_aws() -> None:
 
     @functools.wraps(put_at)
     def put_record(shard: Any, partition_key: str, data: str, explicit_hash_key: str) -> str:
-        last = shard.get_max_sequence_number() or _FIRST
+        last = shard.get_max_sequence_number() or getattr(shard, "first", _FIRST)
         number = last + _STEP * (1 + len(shard.records) % 3)
         shard.records[number] = models.Record(partition_key, data, number, explicit_hash_key)
         return str(number)
@@ -83,6 +84,12 @@ class KinesisServer(AbstractContextManager["KinesisServer"]):
         """A client of boto3."""
         access = {"aws_access_key_id": KEY, "aws_secret_access_key": SECRET, "region_name": REGION}
         return boto3.client(service, endpoint_url=self._server.endpoint, **access)
+
+    def trim(self, stream: str) -> None:
+        """Delete all records of a stream, as its retention does; sequence numbers go on."""
+        for shard in kinesis_backends[DEFAULT_ACCOUNT_ID][REGION].streams[stream].shards.values():
+            shard.first = shard.get_max_sequence_number() or getattr(shard, "first", _FIRST)
+            shard.records = OrderedDict()
 
     def __enter__(self) -> KinesisServer:
         self._server.__enter__()

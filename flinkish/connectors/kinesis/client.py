@@ -253,6 +253,13 @@ class KinesisClient:
         iterator: str = found["ShardIterator"]
         return iterator
 
+    def keeps(self, stream: str, shard: str, number: int) -> bool:
+        """Whether the record with this sequence number is still kept."""
+        start = {"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": str(number)}
+        found = asked(self._client.get_shard_iterator, self._where, StreamName=stream, ShardId=shard, **start)
+        records = self.read(found["ShardIterator"], 1).records
+        return bool(records) and records[0]["SequenceNumber"] == str(number)
+
     def read(self, iterator: str, limit: int) -> Read:
         """At most so many records of an iterator."""
         found = asked(self._client.get_records, self._where, ShardIterator=iterator, Limit=limit)

@@ -7,6 +7,7 @@ what a shard allows at its highest rate of writing.
 
 from __future__ import annotations
 
+import logging
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ from flinkish.core.source import (
     UnitCost,
 )
 from flinkish.errors import ArgumentTypeError, ConfigurationError, FinalOperationError, InternalError
+
+_log = logging.getLogger("flinkish.FlinkKinesisConsumer")
 
 _INITIAL = "flink.stream.initpos"
 _INITIAL_TIME, _TIME_FORMAT = "flink.stream.initpos.timestamp", "flink.stream.initpos.timestamp.format"
@@ -235,6 +238,16 @@ class FlinkKinesisConsumer(SplitSource):
         client = self._settings.client()
         try:
             found = {stream: client.identity(stream) for stream in self._settings.streams}
+            for name, at, *_ in splits:
+                # AWS goes on at the oldest record without a word; where nothing came for so long, nothing is lost
+                if at > 0 and found == dict(known) and not client.keeps(*stream_and_shard(name), at - 1):
+                    _log.warning(
+                        "%s: the last record that was read (%d) is not kept any more; records behind it may have been "
+                        "deleted before they were read [%s]",
+                        name,
+                        at - 1,
+                        self._settings.label,
+                    )
         finally:
             client.close()
         for stream, made in found.items():

@@ -126,7 +126,7 @@ def test_records_keep_their_order_although_shards_are_split_and_merged(server: K
 
 
 def test_a_job_goes_on_behind_what_it_has_read_also_in_new_shards(
-    spark: SparkSession, server: KinesisServer, stream: str, tmp_path: Path
+    spark: SparkSession, server: KinesisServer, stream: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(server, stream, range(400))
     found = run(server, stream, tmp_path / "job", minicluster=False)
@@ -134,8 +134,15 @@ def test_a_job_goes_on_behind_what_it_has_read_also_in_new_shards(
     put(server, stream, range(400, 600))
     reshard(server, stream)
     put(server, stream, range(600, 700))
+    caplog.clear()
     found += run(server, stream, tmp_path / "job", minicluster=False)
     check(found, range(700))
+    assert "is not kept any more" not in caplog.text
+    server.trim(stream)
+    put(server, stream, range(700, 800))
+    found += run(server, stream, tmp_path / "job", minicluster=False)
+    check(found, range(800))
+    assert "the last record that was read" in caplog.text and "is not kept any more" in caplog.text
     client = server.client()
     client.delete_stream(StreamName=stream)
     time.sleep(0.01)
