@@ -91,7 +91,6 @@ _ABSENT = {
     "flinkish.datastream.connectors.dynamic_kafka:*": _DYNAMIC_KAFKA,
     "flinkish.datastream.connectors.dynamodb:*": _OWN_CONNECTOR.format("DynamoDB"),
     "flinkish.datastream.connectors.elasticsearch:*": _OWN_CONNECTOR.format("Elasticsearch"),
-    "flinkish.datastream.connectors.kinesis:*": _OWN_CONNECTOR.format("Kinesis"),
     "flinkish.datastream.connectors.mongodb:*": _OWN_CONNECTOR.format("MongoDB"),
     "flinkish.datastream.connectors.opensearch:*": _OWN_CONNECTOR.format("OpenSearch"),
     "flinkish.datastream.connectors.pulsar:*": _PULSAR,
