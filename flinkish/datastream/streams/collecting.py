@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from flinkish.datastream.streams.data_stream import DataStream
 
 
-def execute_and_collect(
-    stream: DataStream, job_name: str | None, limit: int | None
-) -> CloseableIterator | list[Any]:
+def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
     """See `DataStream.execute_and_collect`."""
     if limit is not None and limit <= 0:
         raise ArgumentValueError(
