@@ -28,6 +28,7 @@ from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.failures import raised_by_spark, translate
+from flinkish.spark.worker import secret_of
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -278,7 +279,8 @@ class CheckpointTaker(JobObserver):
     def _fail(self, error: Exception) -> None:
         """Count a checkpoint that has failed, or could not be triggered; fail the attempt if it is one too many. That
         another driver owns the job does not count: the job's own thread finds it out as well."""
-        typed = translate(error, f"job '{self._run.name}'")
+        job = self._run.attempt.job
+        typed = translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt))
         reason = self._give_up or f"{type(typed).__name__}: {typed}"
         failure = self.coordinator.fail(reason, counts=not self._closed and not isinstance(typed, FencedError))
         level = logging.DEBUG if self._closed else logging.WARNING
