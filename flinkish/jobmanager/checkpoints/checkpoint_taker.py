@@ -12,7 +12,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.errors import CheckpointError, FencedError
+from flinkish.errors import CheckpointError, FencedError, FlinkishError
 from flinkish.jobmanager.checkpoints.barriers import Barriers
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -247,8 +247,11 @@ class CheckpointTaker(JobObserver):
                 except Exception as error:
                     newer = self._committed
                     self._check()
-                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
+                    if isinstance(error, FlinkishError):
                         raise
+                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
+                        job = attempt.job
+                        raise translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt)) from error
                     attempt, pending = newer[0], replace(pending, epoch=newer[1])
                     self.coordinator.update(pending)
                 else:
@@ -279,8 +282,7 @@ class CheckpointTaker(JobObserver):
     def _fail(self, error: Exception) -> None:
         """Count a checkpoint that has failed, or could not be triggered; fail the attempt if it is one too many. That
         another driver owns the job does not count: the job's own thread finds it out as well."""
-        job = self._run.attempt.job
-        typed = translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt))
+        typed = translate(error, f"job '{self._run.name}'")
         reason = self._give_up or f"{type(typed).__name__}: {typed}"
         failure = self.coordinator.fail(reason, counts=not self._closed and not isinstance(typed, FencedError))
         level = logging.DEBUG if self._closed else logging.WARNING
