@@ -61,8 +61,10 @@ GIVEN_CONSTANTS = {"flinkish.spark.failures _damage.begins"}
 #: Modules and patterns that see no text but that of the program and of its installation -> what they see.
 OF_THE_PROGRAM = {
     "connectors/jdbc/statement.py": "SQL of the program",
+    "connectors/kafka/properties.py _PROVIDED": "properties of the program",
     "connectors/file_system/sink_options.py": "the pattern of the names of folders",
     "formats/json.py _BEYOND_JSON": "the JSON schema of a format",
+    "state/console.py": "SQL that the user of the console types",
     "launch/packages.py _JAR": "names of jars of the installation",
     "launch/spark_version.py": "names of jars and modules of the installation",
 }
