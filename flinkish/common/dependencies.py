@@ -243,6 +243,6 @@ def _cached_file(text: str) -> CachedFile:
         return CachedFile(values["name"], values["path"], values.get("executable", "false").lower() == "true")
     except (KeyError, ValueError) as error:
         raise ConfigurationError(
-            f"the value {text!r} of the configuration key '{core.CACHED_FILES.key}' names no cached file",
+            f"an entry of the configuration key '{core.CACHED_FILES.key}' names no cached file",
             expected="name:NAME,path:PATH",
         ) from error

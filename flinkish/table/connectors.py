@@ -92,13 +92,16 @@ class Options:
         try:
             return read(self._given[key]) if key in self._given else default
         except (ValueError, ArithmeticError) as error:
-            raise self.error(f"the option '{key}' is {self._given[key]!r}", str(error) or "a number") from None
+            # what Python says of a number quotes it
+            _, ours, expected = str(error).rpartition("expected ")
+            expected = expected if ours else "a number"
+            raise self.error(f"the value of the option '{key}' cannot be read", expected) from None
 
     def choice(self, key: str, choices: dict[str, T], default: str) -> T:
         """What the value of an option stands for, whose letters may be small or capital."""
         found = self._given.get(key, default)
         if found.lower() not in choices:
-            raise self.error(f"the option '{key}' is {found!r}", " or ".join(choices))
+            raise self.error(f"the value of the option '{key}' is none of its choices", " or ".join(choices))
         return choices[found.lower()]
 
     def required(self, key: str, read: Callable[[str], Any] = str) -> Any:

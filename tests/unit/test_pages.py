@@ -172,3 +172,10 @@ def says(text: str, message: str) -> bool:
             return False
         end = start + len(part)
     return True
+
+
+def test_each_test_that_stands_beside_a_promise_exists() -> None:
+    for path, name in re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (DOCS / "security.md").read_text()):
+        file = ROOT / path
+        assert file.exists(), path
+        assert not name or f"def {name}(" in file.read_text(), f"{path}::{name}"

@@ -156,10 +156,11 @@ _NOT_OPENED = (
     ),
     (r"failed to resolve host|could not translate host name", Failure.UNKNOWN_NAME),
     (
-        r"(?:password|peer|ident|LDAP|PAM|RADIUS|GSSAPI|SSPI|SCRAM|certificate|OAuth\w*)\S* authentication failed|"
-        r"pg_hba\.conf|no password supplied|role .* does not exist|database .* does not exist|"
+        r"(?:password|peer|ident|LDAP|PAM|RADIUS|GSSAPI|SSPI|SCRAM|certificate|OAuth)\S{0,20} authentication failed|"
+        r"pg_hba\.conf|no password supplied|(?:role|database) .{0,200} does not exist|"
         r"no such (?:user|database)|permission denied for database|not permitted to log ?in|"
-        r"is not currently accepting connections|requires a valid client certificate|authentication method .* not",
+        r"is not currently accepting connections|requires a valid client certificate|"
+        r"authentication method .{0,200} not",
         Failure.NOT_LET_IN,
     ),
     (

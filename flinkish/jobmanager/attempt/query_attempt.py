@@ -295,7 +295,8 @@ class QueryAttempt:
                 check_end(self.spark, run, where)
         except Exception as error:
             if not self._was_stopped(error):
-                raise with_free_space(translate(error, where), self.directory.path) from error
+                typed = translate(error, where, deployment.secret)
+                raise with_free_space(typed, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
                 self._take_reports(None)
