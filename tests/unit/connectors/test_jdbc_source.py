@@ -178,6 +178,17 @@ def test_wrong_arguments_and_missing_files_are_errors(tmp_path: Path) -> None:
         source(tmp_path, page_size=0)
 
 
+def test_texts_that_the_database_takes_for_the_same_key_are_refused_where_a_page_ends_between_them(
+    tmp_path: Path,
+) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE items (id TEXT COLLATE NOCASE)")
+    connection.executemany("INSERT INTO items VALUES (?)", [(key,) for key in ("a", "b", "c", "d", "D", "e")])
+    kind = Types.ROW_NAMED(["id"], [Types.STRING()])
+    with pytest.raises(ProgramError, match="key column 'id' has the value '[dD]' twice"):
+        cluster_of(source(tmp_path, type_info=kind), TestingSink()).run(20)
+
+
 def test_keys_of_bytes_are_compared_as_bytes(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
     connection.execute("CREATE TABLE items (id BLOB, name TEXT)")
