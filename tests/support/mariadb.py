@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import closing
+from datetime import datetime, timedelta, timezone
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +21,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.support.ivy import cache_folder, lock
 from tests.support.processes import ProcessGroup, free_ports
@@ -40,7 +45,8 @@ class MariadbNotFound(AssertionError):
 
 
 class MariadbServer:
-    """A server on a free port of 127.0.0.1 whose user `tester` needs no password.
+    """A server on a free port of 127.0.0.1 whose user `tester` needs no password. With `secured` it takes TLS, with a
+    certificate of its own for the name `localhost`.
 
     Example:
         with MariadbServer() as server:
@@ -48,10 +54,11 @@ class MariadbServer:
             server.query(uri, "select 1")
     """
 
-    def __init__(self) -> None:
+    def __init__(self, secured: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flinkish-mariadb-"))
         (self.port,) = free_ports(1)
         self._root = mariadb_root()
+        self.certificate = self.folder / "certificate.pem" if secured else None
         self._process: ProcessGroup | None = None
         self._numbers = count(1)
 
@@ -100,9 +107,10 @@ class MariadbServer:
 
     def connect(self, uri: str) -> Any:
         """Returns a connection that commits each statement at once."""
-        parts = urlsplit(uri)
+        name, user = urlsplit(uri).path[1:], urlsplit(uri).username
+        # without TLS, since PyMySQL would read all certificates of this machine first
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user=parts.username, database=parts.path[1:], autocommit=True
+            host="127.0.0.1", port=self.port, user=user, database=name, autocommit=True, ssl_disabled=True
         )
 
     def __enter__(self) -> MariadbServer:
@@ -118,6 +126,8 @@ class MariadbServer:
     def _bootstrap(self) -> None:
         """Makes the server's own tables, as `mariadb-install-db` does."""
         (self.folder / "data").mkdir()
+        if self.certificate is not None:
+            _make_certificate(self.certificate, self.folder / "key.pem")
         (self.folder / "users.sql").write_text(
             f"CREATE USER IF NOT EXISTS {USER}@127.0.0.1;\nGRANT ALL ON *.* TO {USER}@127.0.0.1 WITH GRANT OPTION;\n"
         )
@@ -139,6 +149,8 @@ class MariadbServer:
             "datadir": self.folder / "data", "socket": self.folder / "socket", "pid-file": self.folder / "pid",
             "lc-messages-dir": self._shared(), "character-sets-dir": self._shared() / "charsets",
         }  # fmt: skip
+        if self.certificate is not None:
+            files |= {"ssl-cert": self.certificate, "ssl-key": self.folder / "key.pem"}
         given = [f"--{name}={path}" for name, path in files.items()]
         server = str(self._root / "usr/sbin/mariadbd")
         return [server, "--no-defaults", f"--user={getpass.getuser()}", *given, *_SETTINGS, *arguments]
@@ -152,6 +164,17 @@ class MariadbServer:
             return self.query(self.uri(), "select 1") == [(1,)]
         except pymysql.err.OperationalError:
             return False
+
+
+def _make_certificate(certificate: Path, key_file: Path) -> None:
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mariadb")])
+    now, days = datetime.now(timezone.utc), timedelta(days=9)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now - days, now + days)
+    for extension in (x509.SubjectAlternativeName([x509.DNSName("localhost")]), x509.BasicConstraints(True, None)):
+        builder = builder.add_extension(extension, critical=False)
+    pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
+    certificate.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem))
+    key_file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
 
 
 def mariadb_root() -> Path:

@@ -66,6 +66,8 @@ _ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 #: the code of the error of an upsert that would change a row with another key
 _GUARD = 1242
+#: that of the client's error if the server has no TLS
+_NO_TLS = 2026
 _THIS_TABLE = "table_schema = coalesce(%s, DATABASE()) AND table_name = %s"
 _ENGINE = (
     "SELECT t.engine, e.transactions FROM information_schema.tables t JOIN information_schema.engines e "
@@ -116,15 +118,13 @@ class MysqlDatabase(Database):
     def _check_table(self, target: Sequence[str], key_columns: Sequence[str] = ()) -> None:
         """Raise ProgramError for a table without transactions, or without the unique index that an upsert needs. A view
         is not looked into."""
-        of_table = _parameters(target)
-        found = [] if (*target, *key_columns) in self._fit else self._select(_ENGINE, of_table)
-        if not found:
+        of_table = (None, *target)[-2:]
+        if (*target, *key_columns) in self._fit or not (found := self._select(_ENGINE, of_table)):
             return
         ((engine, transactions),) = found
         if transactions != "YES":
             raise ProgramError(
-                f"the table {target[-1]} has the engine {engine}, which has no transactions: what is written of an "
-                "epoch that fails would stay",
+                f"the table {target[-1]} has the engine {engine}, which has no transactions: failures would leave rows",
                 where=self._where,
                 expected="an engine with transactions",
                 hint=f"ALTER TABLE {target[-1]} ENGINE=InnoDB",
@@ -135,8 +135,7 @@ class MysqlDatabase(Database):
             indexes.setdefault(name, set()).add(column.lower() if prefix is None and column is not None else None)
         if key_columns and {column.lower() for column in key_columns} not in indexes.values():
             raise ProgramError(
-                f"the table {target[-1]} has no unique index on exactly ({', '.join(key_columns)}), so that an upsert "
-                "would not find the row of a key",
+                f"the table {target[-1]} has no unique index on exactly ({', '.join(key_columns)})",
                 where=self._where,
                 expected="a primary key or a unique index on the key columns",
                 hint=f"ALTER TABLE {target[-1]} ADD UNIQUE ({', '.join(key_columns)}), or name other key columns",
@@ -145,7 +144,7 @@ class MysqlDatabase(Database):
 
     def columns(self, statement: JdbcStatement) -> list[Column]:
         self._check_table(statement.target, statement.key_columns)
-        of_table = _parameters(statement.target)
+        of_table = (None, *statement.target)[-2:]
         is_mariadb = "MariaDB" in self._connection.server_version
         checked = {name for (name,) in self._select(_JSON, of_table)} if is_mariadb else ()
         columns = []
@@ -226,46 +225,48 @@ def _batches(items: Iterable[bytes], count_max: int, packet_max: int) -> Iterato
         yield batch
 
 
-def _parameters(target: Sequence[str]) -> tuple[str | None, str]:
-    return target[-2] if len(target) > 1 else None, target[-1]
-
-
 def _connected(location: DatabaseLocation) -> Any:
     pymysql = driver()
     given = dict(location.parameters)
-    files = [given.pop(name, None) for name in _FILES]
+    files, mode = [given.pop(name, None) for name in _FILES], given.pop("ssl_mode")
     arguments: dict[str, Any] = {name: given.pop(name) for name in ("host", "database", "user", "unix_socket")}
     # PyMySQL would encode a text in Latin 1
     arguments["password"] = given.pop("password").encode()
-    mode = given.pop("ssl_mode")
-    if mode == "DISABLED":
-        arguments["ssl_disabled"] = True
-    elif mode != "PREFERRED":
-        arguments["ssl"] = _tls(mode, *files)
-    arguments.update({name: int(value) for name, value in given.items()})
+    arguments |= {name: int(value) for name, value in given.items()}
     arguments |= {"autocommit": True, "charset": "utf8mb4", "conv": _conversions(), "init_command": _SESSION}
-    read_timeout = arguments.get("read_timeout")
     try:
-        connection = pymysql.connect(**{**arguments, "read_timeout": arguments["connect_timeout"]})
+        return _opened(arguments, {"ssl_disabled": True} if mode == "DISABLED" else {"ssl": _tls(mode, *files)})
+    except pymysql.err.OperationalError as error:
+        # PyMySQL's own preference of TLS reads all certificates of the machine for each connection
+        if mode != "PREFERRED" or error.args[0] != _NO_TLS:
+            raise
+    return _opened(arguments, {"ssl_disabled": True})
+
+
+def _opened(arguments: dict[str, Any], tls: dict[str, Any]) -> Any:
+    pymysql = driver()
+    try:
+        connection = pymysql.connect(**{**arguments, **tls, "read_timeout": arguments["connect_timeout"]})
     except RuntimeError as error:  # a method of authentication that needs another package
         raise pymysql.err.OperationalError(2061, str(error)) from error
     # a server that lets in is waited for; PyMySQL has no other way to say so
-    connection._read_timeout = read_timeout
+    connection._read_timeout = arguments.get("read_timeout")
     return connection
 
 
 def _tls(mode: str, ca: str | None, cert: str | None, key: str | None) -> ssl.SSLContext:
+    is_verified = mode.startswith("VERIFY")
     try:
-        context = ssl.create_default_context(cafile=ca)
+        context = ssl.create_default_context(cafile=ca) if is_verified else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if cert is not None:
             context.load_cert_chain(cert, key)
     except OSError as error:
         files = ", ".join(name for name in (ca, cert, key) if name is not None)
-        raise driver().err.OperationalError(2026, f"{files}: {error}") from error
+        raise driver().err.OperationalError(2061, f"{files}: {error}") from error
     # the certificates that MySQL makes for itself are not as strict as that
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     context.check_hostname = mode == "VERIFY_IDENTITY"
-    context.verify_mode = ssl.CERT_REQUIRED if mode.startswith("VERIFY") else ssl.CERT_NONE
+    context.verify_mode = ssl.CERT_REQUIRED if is_verified else ssl.CERT_NONE
     return context
 
 
@@ -354,12 +355,10 @@ _TLS_MODES = {
 }  # fmt: skip
 #: parameters of the Java drivers that tune them, or decide on conversions that there are none of here
 _IGNORED = set(
-    "allowMultiQueries allowPublicKeyRetrieval autoReconnect cachePrepStmts cacheServerConfiguration characterEncoding "
-    "characterSetResults connectionTimeZone defaultFetchSize elideSetAutoCommits failOverReadOnly "
-    "forceConnectionTimeZoneToSession jdbcCompliantTruncation maintainTimeStats maxReconnects nullCatalogMeansCurrent "
-    "nullDatabaseMeansCurrent prepStmtCacheSize prepStmtCacheSqlLimit rewriteBatchedStatements sendFractionalSeconds "
-    "serverTimezone tcpKeepAlive tinyInt1isBit useBulkStmts useCompression useCursorFetch useInformationSchema "
-    "useJDBCCompliantTimezoneShift useLegacyDatetimeCode useLocalSessionState useServerPrepStmts useUnicode "
+    "allowPublicKeyRetrieval autoReconnect cachePrepStmts characterEncoding connectionTimeZone defaultFetchSize "
+    "failOverReadOnly jdbcCompliantTruncation maxReconnects nullCatalogMeansCurrent prepStmtCacheSize "
+    "prepStmtCacheSqlLimit rewriteBatchedStatements serverTimezone tcpKeepAlive tinyInt1isBit useBulkStmts "
+    "useCompression useCursorFetch useInformationSchema useLegacyDatetimeCode useServerPrepStmts useUnicode "
     "yearIsDateType zeroDateTimeBehavior".split()
 )
 

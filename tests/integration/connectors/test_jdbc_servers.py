@@ -618,6 +618,35 @@ def test_a_table_of_mysql_on_which_promises_cannot_be_kept_is_refused(
     assert maria.query("SELECT * FROM things") == []
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("varchar(9) CHARACTER SET latin1", "ä"),
+        ("varbinary(9)", b"\xff\x00"),
+        ("bigint unsigned", 2**64 - 1),
+        ("decimal(30, 10)", Decimal("12345678901234567890.0123456789")),
+        ("double", 0.1),
+        ("bit(9)", 257),
+        ("boolean", True),
+        ("date", datetime.date(2024, 2, 29)),
+        ("datetime(6)", datetime.datetime(2024, 2, 29, 12, 0, 0, 123_456)),
+        ("timestamp(6)", Instant(1709208000, 123_456_000)),
+        ("time(6)", datetime.time(12, 0, 0, 123_456)),
+        ("uuid", UUID("c0ffee00-0000-0000-0000-000000000000")),
+        ("enum('b', 'a')", "a"),
+    ],
+)
+def test_keys_of_mysql_may_be_of_any_type(maria: Database, key: str, value: Any) -> None:
+    maria.query(f"CREATE TABLE things (page {key} PRIMARY KEY, n bigint)")
+    sink = JdbcSink.upsert("things", ["page"], ROW, maria.options())
+    deliver(sink, [(value, 1)], 0)
+    before = maria.query("SELECT page FROM things")
+    deliver(sink, [(value, 2)], 1)
+    assert maria.query("SELECT page, n FROM things") == [(*before[0], 2)]
+    deliver(sink, [Row.of_kind(RowKind.DELETE, value, None)], 2)
+    assert maria.query("SELECT page FROM things") == []
+
+
 def test_an_upsert_of_mysql_changes_no_row_that_has_another_key(maria: Database) -> None:
     maria.query("CREATE TABLE things (id int AUTO_INCREMENT PRIMARY KEY, page varchar(9) UNIQUE, n int UNIQUE)")
     sink = JdbcSink.upsert("things", ["page"], ROW, maria.options())

@@ -283,6 +283,42 @@ def test_why_mysql_cannot_be_connected_to_is_told_apart_for_source_and_sink(
         check_refusals(uri, kind, said)
 
 
+@pytest.fixture(scope="module")
+def secured() -> Iterator[MariadbServer]:
+    with MariadbServer(secured=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("query", "host", "said"),
+    [
+        ("", "127.0.0.1", None),
+        ("?sslMode=REQUIRED", "127.0.0.1", None),
+        ("?useSSL=true", "127.0.0.1", None),
+        ("?ssl_ca={certificate}", "127.0.0.1", None),
+        ("?sslMode=VERIFY_IDENTITY&ssl_ca={certificate}", "localhost", None),
+        ("?sslMode=verify-full&serverSslCert={certificate}", "127.0.0.1", "certificate is not valid for '127.0.0.1'"),
+        ("?sslMode=VERIFY_CA", "127.0.0.1", "self-signed certificate"),
+        ("?sslMode=DISABLED", "127.0.0.1", "Access denied"),
+        ("?useSSL=false", "127.0.0.1", "Access denied"),
+    ],
+)
+def test_tls_of_mysql_is_as_the_url_says(secured: MariadbServer, query: str, host: str, said: str | None) -> None:
+    uri = secured.create_database()
+    secured.query(uri, "CREATE OR REPLACE USER ann@127.0.0.1 REQUIRE SSL")
+    secured.query(uri, "GRANT ALL ON *.* TO ann@127.0.0.1")
+    url = uri.replace("tester@127.0.0.1", f"ann@{host}") + query.format(certificate=secured.certificate)
+    sql = (
+        "SELECT 1 AS id, variable_value AS v FROM information_schema.session_status WHERE variable_name = 'SSL_CIPHER'"
+    )
+    if said is None:
+        ((cipher,),) = rows_of(url, sql, "id", v=Types.STRING())
+        assert cipher
+    else:
+        with pytest.raises(FinalOperationError, match=said):
+            rows_of(url, sql, "id", v=Types.STRING())
+
+
 def test_a_server_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
