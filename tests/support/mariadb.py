@@ -201,6 +201,8 @@ def _download(folder: Path) -> None:
     said = _apt(["apt-get", "download", PACKAGE], packages)
     if said:
         # lists of packages that are of this download, since those of the machine are the administrator's
+        for part in ("lists/partial", "cache/archives/partial"):
+            (packages / part).mkdir(parents=True)
         own = ["-o", f"Dir::State::lists={packages}/lists", "-o", f"Dir::Cache={packages}/cache"]
         said = _apt(["apt-get", *own, "update"], packages) or _apt(["apt-get", *own, "download", PACKAGE], packages)
     if said:

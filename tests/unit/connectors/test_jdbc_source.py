@@ -60,7 +60,9 @@ def test_a_query_may_end_in_comments_and_semicolons(sql: str, database: sqlite3.
     assert sink.values == [item(n) for n in range(1, 6)]
 
 
-@pytest.mark.parametrize("cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}]], ids=repr)
+@pytest.mark.parametrize(
+    "cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}], [{"$decimal": "x"}]], ids=repr
+)
 def test_a_cursor_that_this_source_never_gave_is_refused(cursor: Any, tmp_path: Path) -> None:
     with pytest.raises(SavepointError, match="the cursor .* cannot be read"):
         source(tmp_path).fetch(cursor)
