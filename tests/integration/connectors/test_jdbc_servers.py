@@ -30,6 +30,7 @@ from flinkish.errors import (
     FinalOperationError,
     OperationError,
     ProgramError,
+    RetryableError,
     TypeMismatchError,
 )
 from flinkish.table import StreamTableEnvironment
@@ -671,6 +672,21 @@ def test_a_session_of_mysql_gives_up_its_locks_when_its_client_is_silent(maria: 
     sql = "INSERT INTO counts SELECT ?, ? * 0 + @@wait_timeout"
     deliver(JdbcSink.sink(sql, ROW, maria.options()), [("a", 0)], 0)
     assert maria.rows() == [("a", 120)]
+
+
+def test_a_row_that_another_transaction_holds_is_worth_a_retry(maria: Database) -> None:
+    maria.query("SET GLOBAL innodb_lock_wait_timeout = 1")
+    try:
+        sink = JdbcSink.upsert("counts", ["page"], ROW, maria.options(), retries(0))
+        with maria.server.connect(maria.uri) as other, other.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("INSERT INTO counts VALUES ('a', 1)")
+            with pytest.raises(RetryableError, match="lost against others 1 times: .*1205"):
+                deliver(sink, [("a", 2)], 0)
+        assert deliver(sink, [("a", 2)], 0) == 1
+        assert maria.rows() == [("a", 2)]
+    finally:
+        maria.query("SET GLOBAL innodb_lock_wait_timeout = DEFAULT")
 
 
 def test_statements_of_mysql_have_as_many_rows_as_the_user_or_the_server_says(maria: Database) -> None:
