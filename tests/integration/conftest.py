@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.support.class_archive import set_java_options
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import COMPILED, start_session
 
@@ -34,4 +35,11 @@ def kafka() -> Iterator[KafkaBroker]:
 def postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL; a test that stops it starts it again."""
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """A running MariaDB; a test that stops it starts it again."""
+    with MariadbServer() as server:
         yield server

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
 
 
@@ -41,6 +43,18 @@ def test_each_test_gets_an_empty_postgres_database(postgres: PostgresServer) -> 
     postgres.query(first, "insert into sums values (%s, %s)", ("a", 3))
     assert postgres.query(first, "select * from sums") == [("a", 3)]
     assert postgres.query(second, "select count(*) from pg_tables where schemaname = 'public'") == [(0,)]
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_mariadb_keeps_commits_and_address_over_an_end_and_a_start(mariadb: MariadbServer, ending: str) -> None:
+    uri, other = mariadb.create_database(), mariadb.create_database()
+    mariadb.query(uri, "create table kept as select 1 as n")
+    getattr(mariadb, ending)()
+    with pytest.raises(pymysql.err.OperationalError):
+        mariadb.query(uri, "select 1")
+    mariadb.start()
+    assert mariadb.query(uri, "select n from kept") == [(1,)]
+    assert mariadb.query(other, "show tables") == []
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])

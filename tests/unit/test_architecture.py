@@ -169,7 +169,7 @@ def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
 URLS = {
     "common/dependencies.py",
     "common/storage.py",
-    "connectors/jdbc/location.py",
+    "connectors/jdbc/database.py",
     "datastream/stream_execution_environment.py",
     "errors.py",
     "launch/packages.py",

@@ -29,6 +29,7 @@ WITH_SECRETS = [
     "cannot read 'postgresql://me:hidden@db/a' and 'postgresql://me:hidden@db/b'",
     "jdbc:postgresql://db/x?user=a&PASSWORD=a/hidden?b@c&ssl=true",
     "jdbc:postgresql://db/x?sslpassword=hidden",
+    "jdbc:mysql://a:hidden@db/x?useSSL=true&password=hidden",
     "pwd=hidden",
     "Pwd = 'hidden and more'",
     "client_secret=hidden]; expected another one",
