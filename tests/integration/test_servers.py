@@ -22,7 +22,7 @@ def test_a_topic_gives_back_what_was_produced(kafka: KafkaBroker) -> None:
     ]
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_the_broker_keeps_topics_and_address_over_an_end_and_a_start(kafka: KafkaBroker, ending: str) -> None:
     topic, address = f"servers-{ending}", kafka.bootstrap_servers
     kafka.create_topic(topic)
@@ -43,7 +43,7 @@ def test_each_test_gets_an_empty_postgres_database(postgres: PostgresServer) -> 
     assert postgres.query(second, "select count(*) from pg_tables where schemaname = 'public'") == [(0,)]
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_postgres_keeps_commits_and_address_over_an_end_and_a_start(postgres: PostgresServer, ending: str) -> None:
     uri = postgres.create_database()
     postgres.query(uri, "create table kept as select 1 as n")
