@@ -1,4 +1,4 @@
-"""What a job needs of the Python of Spark's executors, and which executors it loses.
+"""What a job needs of the Python of Spark's executors, which executors it loses, and what runs on them.
 
 The driver plans the epochs in a Python process of its own (the planner of a Python data source), and the executors run
 the tasks. Rule: the planner runs the driver's interpreter and imports what the driver ships; the executors run the
@@ -167,3 +167,19 @@ class LostExecutors:
                 when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
                 lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
         return lost
+
+
+def running_tasks(spark: Any, group: str) -> int:
+    """How many Spark tasks of a group of jobs run, with those that were told to end and have not ended yet: a Spark job
+    that fails or is cancelled does not wait for its tasks. 0 under Spark Connect, where nobody can be asked."""
+    if is_remote(spark):
+        return 0
+    # of Spark's scheduler itself, since its listeners hear of tasks later
+    running, found = 0, [spark.sparkContext._jsc.sc().taskScheduler().rootPool()]
+    while found:
+        scheduled = found.pop()
+        if scheduled.schedulableQueue() is not None:
+            found.extend(scheduled.schedulableQueue().toArray())
+        elif (properties := scheduled.taskSet().properties()) is not None:
+            running += scheduled.runningTasks() if properties.getProperty("spark.jobGroup.id") == group else 0
+    return running

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +23,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(tmp_path_factory.mktemp("spark"), extra=COMPILED)
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def _session_of_this_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test does, the next one finds the shared session active. PySpark makes the session that makes a
+    DataFrame of rows that of the thread, and the jobs of the thread would run in it, where no listener hears of them.
+    """
+    yield
+    if "spark" in request.fixturenames:
+        session: Any = request.getfixturevalue("spark")
+        active: Any = SparkSession.getActiveSession()
+        if active is not None and active._jsparkSession.sessionUUID() != session._jsparkSession.sessionUUID():
+            session.createDataFrame([], "n INT")
 
 
 @pytest.fixture(scope="session")

@@ -302,8 +302,7 @@ class QueryAttempt:
                 self._take_reports(None)
         finally:
             self._look_at_executors()
-            if self._query is not None and self._query.isActive:
-                self._query.stop()
+            self._running.leave(self.spark, self._query, must_go_on=not self._stop.is_set())
             epoch_listeners.close_connection(self._connection)
             self._connection = None
         if self._failure is not None:

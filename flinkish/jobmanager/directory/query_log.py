@@ -129,8 +129,7 @@ class QueryLog:
         ends = self.positions(batch)
         starts = self.positions(batch - 1) if batch else [None] * len(ends)
         planned = json.loads(ends[0] or "{}")
-        if planned:
-            GivenUpEpoch(self.path).write(planned)
+        GivenUpEpoch(self.path).write(planned, batch)
         _delete_checked(posixpath.join(self.path, "offsets", str(batch)))
         for number, (start, end) in enumerate(zip(starts, ends)):
             if files_read(end) is not None:

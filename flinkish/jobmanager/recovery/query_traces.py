@@ -16,23 +16,32 @@ from flinkish.jobmanager.directory.files import child_names, empty_files, read_b
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
 from flinkish.jobmanager.recovery.decision import Traces
+from flinkish.runtime.planner_files import GivenUpEpoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
 
 def read_traces(location: QueryLocation) -> Traces:
-    """The traces of a query, by the names of its files."""
+    """The traces of a query, by the names of its files. State of a batch that was given up and not planned since is
+    none: a task of the failed run, which has ended late, has left it."""
     log, first = QueryLog(location.path), location.first_epoch
+    planned, late = log.planned(), late_batch(location)
     # version n + 1 of the state is the one after batch n
-    versions = list(_state_versions(location.path))
+    versions = [version for version in _state_versions(location.path) if late is None or version <= late]
     return Traces(
-        tuple(batch + first for batch in log.planned()),
+        tuple(batch + first for batch in planned),
         tuple(batch + first for batch in log.committed()),
         max(versions) - 1 + first if versions else None,
         # their files are numbered as the job's epochs are
         tuple(PreparedEpochs(prepared_directory(location.path)).epochs()),
     )
+
+
+def late_batch(location: QueryLocation) -> int | None:
+    """The batch that was given up and is not planned; None if there is none."""
+    batch = GivenUpEpoch(location.path).batch()
+    return None if batch is None or batch <= max(QueryLog(location.path).planned(), default=-1) else batch
 
 
 def _state_versions(query: str) -> Iterator[int]:

@@ -175,8 +175,16 @@ def test_a_job_goes_on_with_what_sql_has_updated_deleted_and_inserted(
             "UPDATE {} SET value = '12x' WHERE state = 'n' AND key = '\"u1\"'",
             "row of key \"u1\": .*'12x' is not a value",
         ),
-        ("UPDATE {} SET value = '\"many\"' WHERE state = 'n' AND key = '\"u1\"'", 'row of key "u1": .*many'),
-        ("INSERT INTO {} VALUES ('counter','digits','map','\"u1\"','null','[1]')", "is no entry of a map"),
+        pytest.param(
+            "UPDATE {} SET value = '\"many\"' WHERE state = 'n' AND key = '\"u1\"'",
+            'row of key "u1": .*many',
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "INSERT INTO {} VALUES ('counter','digits','map','\"u1\"','null','[1]')",
+            "is no entry of a map",
+            marks=pytest.mark.slow,
+        ),
         ("INSERT INTO {} VALUES ('counter','n','value','\"u1\"',NULL,'5')", 'there are 2 rows .*state n, key "u1"'),
         ("UPDATE {} SET kind = 'list' WHERE state = 'n'", "it is list state, the program declares value state"),
     ],
@@ -216,8 +224,20 @@ def truncated(file: Path) -> None:
     file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("which", [data_file, log_file], ids=["data", "log"])
-@pytest.mark.parametrize("damage", [flipped(0.1), flipped(0.35), truncated, Path.unlink])
+@pytest.mark.parametrize(
+    ("damage", "which"),
+    [
+        (flipped(0.1), data_file),
+        (flipped(0.35), log_file),
+        (truncated, data_file),
+        (Path.unlink, log_file),
+        (Path.unlink, data_file),
+        *(
+            pytest.param(damage, which, marks=pytest.mark.slow)
+            for damage, which in ((flipped(0.1), log_file), (flipped(0.35), data_file), (truncated, log_file))
+        ),
+    ],
+)
 def test_damage_of_the_table_is_never_restored(
     spark: SparkSession, savepoint: str, tmp_path: Path, which: Any, damage: Any
 ) -> None:
