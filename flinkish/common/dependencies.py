@@ -217,6 +217,11 @@ def staging_folder() -> Path:
     return Path(folder.name)
 
 
+def staged_folders() -> list[str]:
+    """The temporary folder of this process, if there is one yet: requirements are installed there."""
+    return [folder.name for folder in _folders]
+
+
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 

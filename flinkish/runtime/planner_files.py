@@ -30,7 +30,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
-from flinkish.common.storage import is_local
+from flinkish.common.storage import FileKind, is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
@@ -59,9 +59,18 @@ class _QueryFile:
         self._storage = storage_of(query)
 
     def _read(self) -> bytes | None:
-        """The content; None if there is no such file."""
-        with storage_errors("read", self._path), suppress(FileNotFoundError):
-            return self._storage.read(self._path)
+        """The content; None if there is no such file.
+
+        Raises:
+            CorruptStateError: it is none that may be read.
+        """
+        try:
+            with storage_errors("read", self._path), suppress(FileNotFoundError):
+                return self._storage.read(self._path, FileKind.JOB_FILE)
+        except ValueError as error:
+            raise CorruptStateError(
+                f"a file of the query is damaged: {error}", where=self._path, hint="delete it, then start the job again"
+            ) from error
         return None
 
     def _write(self, data: bytes) -> None:

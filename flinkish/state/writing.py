@@ -18,6 +18,7 @@ from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, wr
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.state_rows import MAP_KINDS
+from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
@@ -75,7 +76,7 @@ def write_savepoint(
     directory = absolute(str(path))
     if child_names(directory):
         raise SavepointError("the directory is not empty", where=directory, expected="a new directory")
-    deployed = DeployedClasses.of(ProgramClasses.of_this_process())
+    deployed = DeployedClasses.of(ProgramClasses.of_this_process(shipped=py_files_of(frames[0].sparkSession)))
     parts = (_rows(frame, states or {}, texts, deployed) for frame in frames)
     rows = reduce(lambda left, right: left.unionByName(right), parts)
     contents = _write_rows(frames[0].sparkSession, rows, directory, deployed.secret)

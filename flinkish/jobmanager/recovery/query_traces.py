@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import FileKind
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
@@ -109,10 +110,10 @@ def _check_read_files(query: str, positions: list[str | None]) -> None:
 
 
 def _check_metadata(path: str) -> None:
-    data = read_bytes(path)
-    if data is None:
-        raise damaged(path, "missing")
     try:
+        data = read_bytes(path, FileKind.JOB_FILE)
+        if data is None:
+            raise damaged(path, "missing")
         whole = bool(json_as(dict[str, Any], data).get("id"))
     except ValueError:
         whole = False
@@ -121,8 +122,9 @@ def _check_metadata(path: str) -> None:
 
 
 def _check_commit(path: str) -> None:
-    lines = (read_bytes(path) or b"").decode(errors="replace").split("\n")
+    lines = [""]
     try:
+        lines = (read_bytes(path, FileKind.JOB_FILE) or b"").decode(errors="replace").split("\n")
         whole = lines[0].startswith("v") and json_as(dict[str, Any], lines[1]) is not None
     except (ValueError, IndexError):
         whole = False
