@@ -12,7 +12,7 @@ import hashlib
 import json
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -58,6 +58,13 @@ def unsealed(data: bytes) -> dict[str, Any]:
     if not old and digest != _digest(value):
         raise ValueError("its content does not fit its digest")
     return value
+
+
+@dataclass(frozen=True)
+class Bits:
+    """The most bits of a whole number that may have more than 64: ``Annotated[int, Bits(256)]``."""
+
+    count: int
 
 
 def unsealed_as(kind: type[T], data: bytes) -> T:
@@ -118,6 +125,9 @@ def _typed(kind: Any, value: Any, where: str) -> Any:
     if kind is Any or kind is object:
         return value
     if origin is Annotated:
+        if isinstance(arguments[1], Bits):
+            _check(type(value) is int and abs(value) < 1 << arguments[1].count, "a whole number", value, where)
+            return value
         value = _typed(arguments[0], value, where)
         for form in arguments[1:]:
             if isinstance(form, NameForm) and value is not None:

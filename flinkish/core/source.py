@@ -17,9 +17,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
-from flinkish.common.sealed_json import json_as
+from flinkish.common.sealed_json import Bits, json_as
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.errors import SavepointError, UnsupportedOperationError
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import pyarrow
 
 S = TypeVar("S", bound="Source")
+
+#: A position within a split; sequence numbers of Kinesis have 186 bits.
+_Position: TypeAlias = Annotated[int, Bits(256)]
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class SourcePosition:
 
     complete: bool
     ended: list[str]
-    splits: list[tuple[str, int, int | None, Any]]
+    splits: list[tuple[str, _Position, _Position | None, Any]]
     known: dict[str, str] = field(default_factory=dict)
     state: Any = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from flinkish.common import SimpleStringSchema, Types
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kinesis.records import KinesisRecord, decoded, user_records
+from flinkish.core.source import SourcePosition
 from flinkish.datastream.connectors.kinesis import (
     FlinkKinesisConsumer,
     KinesisDeserializationSchema,
@@ -20,7 +22,14 @@ from flinkish.datastream.connectors.kinesis import (
     KinesisStreamsSink,
     PartitionKeyGenerator,
 )
-from flinkish.errors import ArgumentTypeError, ConfigurationError, FlinkishError, MalformedRecordError, ProgramError
+from flinkish.errors import (
+    ArgumentTypeError,
+    ConfigurationError,
+    FlinkishError,
+    MalformedRecordError,
+    ProgramError,
+    SavepointError,
+)
 
 ALL_HASHES = (0, 2**128 - 1)
 ARRIVAL = datetime(2026, 11, 26, 10, 0, 0, 250_000, tzinfo=timezone.utc)
@@ -214,3 +223,13 @@ def test_partition_keys_are_texts_of_256_characters_at_most() -> None:
     for wrong in (lambda value: 1, lambda value: "", lambda value: "x" * 257):
         with pytest.raises(ProgramError, match="the partition key of 'a' is"):
             PartitionKeyGenerator.of(wrong).keys(values, data)
+
+
+@pytest.mark.parametrize(("position", "is_read"), [(2**186, True), (2**255, True), (2**256, False), (-(2**300), False)])
+def test_a_position_has_the_length_of_a_sequence_number(position: int, is_read: bool) -> None:
+    text = json.dumps({"complete": False, "ended": [], "splits": [["a/shardId-1", position, None, {}]]})
+    if is_read:
+        assert SourcePosition.decode(text, "kinesis").splits[0][1] == position
+        return
+    with pytest.raises(SavepointError, match="expected a whole number"):
+        SourcePosition.decode(text, "kinesis")
