@@ -1,6 +1,6 @@
 """Kinesis and Firehose in a thread of this process (moto), with what moto does unlike AWS put right: records stay in a
-shard that was split or merged, an iterator at the end of such a shard is None, and sequence numbers are long and
-sparse."""
+shard that was split or merged and new ones go elsewhere, an iterator at the end of such a shard is None, and sequence
+numbers are long and sparse."""
 
 from __future__ import annotations
 
@@ -49,6 +49,18 @@ def _like_aws() -> None:
                 stream.shards[shard_id].records = records
 
         setattr(models.Stream, name, keeping_records)
+    shard_for_key = models.Stream.get_shard_for_key
+
+    @functools.wraps(shard_for_key)
+    def open_shard_for_key(stream: Any, *arguments: Any, **named: Any) -> Any:
+        every = stream.shards
+        stream.shards = {name: shard for name, shard in every.items() if shard.is_open}
+        try:
+            return shard_for_key(stream, *arguments, **named)
+        finally:
+            stream.shards = every
+
+    models.Stream.get_shard_for_key = open_shard_for_key
     read = models.KinesisBackend.get_records
 
     @functools.wraps(read)
