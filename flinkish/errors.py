@@ -262,7 +262,11 @@ class InvalidKeyError(ProgramError):
 
 
 class TypeMismatchError(ProgramError):
-    """A value does not fit the type that the program declares."""
+    """A value does not fit the type that the program declares. ``value`` is the text by which the message quotes it,
+    ``position`` its number in its batch; neither if they are not known."""
+
+    value: str = ""
+    position: int | None = None
 
 
 class ConfigurationError(ProgramError):

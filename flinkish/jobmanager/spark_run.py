@@ -13,6 +13,7 @@ from typing import Any
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage import absolute
+from flinkish.core.source import SplitSource
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -21,6 +22,8 @@ from flinkish.errors import (
     FlinkishError,
     OperationError,
     SavepointError,
+    TypeMismatchError,
+    UserCodeError,
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
@@ -39,9 +42,11 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.launch.replay import replay_command
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
+from flinkish.runtime.committing import COMMIT_HINT
 from flinkish.spark.failures import translate
-from flinkish.spark.session import may_run_on_other_machines
+from flinkish.spark.session import is_remote, may_run_on_other_machines
 
 
 class SparkRun(JobRun):
@@ -240,11 +245,22 @@ class SparkRun(JobRun):
             self._run_or_fall_back()
             self._failure = None
         except FlinkishError as error:
-            self._failure = error
+            self._failure = self._with_replay(error)
             raise
         except Exception as error:
-            self._failure = translate(error, f"job '{self.name}', directory {self.directory.path}")
+            self._failure = self._with_replay(translate(error, f"job '{self.name}', directory {self.directory.path}"))
             raise self._failure from error
+
+    def _with_replay(self, failure: FlinkishError) -> FlinkishError:
+        """The same error; one of user code in a task also says how to run its epoch again."""
+        of_task = isinstance(failure, (UserCodeError, TypeMismatchError)) and failure.place
+        planned = all(isinstance(source, SplitSource) for source in self.attempt.sources.values())
+        kept = planned and not self._temporary and not is_remote(self.spark)
+        if of_task and kept and failure.epoch is not None and COMMIT_HINT not in failure.hint:
+            command = replay_command(self.directory.path, failure.epoch)
+            if command:
+                failure.hint += f"; to see the epoch again: {command}"
+        return failure
 
     def _run_or_fall_back(self) -> None:
         """Run the attempt; when the query's own checkpoint is damaged, run another one from the last checkpoint in

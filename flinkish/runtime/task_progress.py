@@ -27,18 +27,16 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from operator import length_hint
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import abbreviated
 from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage import NameForm, is_local, local_path, make_private
 from flinkish.common.stores import storage_of
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.failure import OWN_ROOT, input_and_key, operator_of
+from flinkish.runtime.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.report import TaskPlace
 
@@ -55,13 +53,9 @@ _IDLE_S = 10.0
 _RETRY_S = 60.0
 #: The most bytes of a progress file: the figures of all tasks of a worker, and one traceback.
 _MAX_BYTES = 4 * 1024 * 1024
-_SHOWN_LENGTH = 200
 
 _NAMES = NameForm(r"[0-9a-f]{32}\.json")
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
-_LIST_ITERATOR: type = type(iter([0]))
-#: iterators that can be moved to their end
-_ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
 
 
 @dataclass(frozen=True)
@@ -354,7 +348,9 @@ class ProgressReporter:
             return False
         running_s, warnings = now_s - run.since_s, 0 if run.slow is None else run.slow.warnings
         if running_s >= self._limit_s * 2**warnings:
-            run.slow = stack.slow_call(run.number, warnings + 1, int(running_s * 1000))
+            run.slow = stack.slow_call(
+                run.number, warnings + 1, int(running_s * 1000), self._job.settings.names_records
+            )
             return True
         if run.slow is not None:
             run.slow = replace(run.slow, running_ms=int(running_s * 1000))
@@ -401,7 +397,7 @@ class TaskStack:
             if not isinstance(values, list):
                 continue
             size = len(values) if size is None else size
-            left = _left(variables.get("arriving"))
+            left = left_of(variables.get("arriving"))
             if left or left is not None and index == self._operators[-1]:
                 return size - size * max(len(values) - left - 1, 0) // max(len(values), 1)
         return 0
@@ -411,7 +407,7 @@ class TaskStack:
         for frame in self._frames:
             variables = _variables(frame)
             for loop in (variables.get("arriving"), variables.get("awaiting")):
-                if type(loop) in _ITERATORS:
+                if type(loop) in ITERATORS:
                     loop.__setstate__(sys.maxsize)  # type: ignore[union-attr]
 
     def call(self) -> tuple[Any, ...] | None:
@@ -427,8 +423,9 @@ class TaskStack:
             for frame in self._frames[self._operators[0] : self._called]
         )
 
-    def slow_call(self, number: int, warnings: int, running_ms: int) -> SlowCall:
-        """The description of the call, for the limits of `SlowCall`."""
+    def slow_call(self, number: int, warnings: int, running_ms: int, records: bool = True) -> SlowCall:
+        """The description of the call, for the limits of `SlowCall`. ``records``: whether it may name record and
+        key."""
         frame = self._frames[self._operators[-1]]
         operator = operator_of(frame.f_locals)
         assert operator is not None
@@ -439,25 +436,16 @@ class TaskStack:
             warnings,
             operator.context.name,
             operator.context.uid,
-            self._record(),
-            redact(input_and_key(operator, frame.f_locals)),
+            self._record() if records else None,
+            redact(input_and_key(operator, frame.f_locals, records)),
             running_ms,
             redact(shortened("".join(lines).rstrip("\n"), MAX_TRACEBACK)),
         )
 
     def _record(self) -> str | None:
-        """The record in work, as text: the nearest of the engine's frames that has one says it."""
-        for frame in reversed(self._frames[self._operators[-1] : self._called]):
-            variables = _variables(frame)
-            values, left = variables.get("values"), _left(variables.get("arriving"))
-            if "value" in variables:
-                return redact(abbreviated(variables["value"], _SHOWN_LENGTH))
-            if isinstance(values, list) and left is not None:
-                begun = values[: len(values) - left]
-                return redact(abbreviated(begun[-1], _SHOWN_LENGTH)) if begun else None
-            if "timestamp_ms" in variables:
-                return f"timer {variables['timestamp_ms']}"
-        return None
+        """The record in work, as text."""
+        frames = reversed(self._frames[self._operators[-1] : self._called])
+        return record_in_work(map(_variables, frames))[0]
 
 
 def _is_operator(frame: FrameType) -> bool:
@@ -476,9 +464,4 @@ def _trace(value: Any) -> Any:
         return value
     if kind in (list, dict, set):
         return id(value), len(value)
-    return id(value), _left(value)
-
-
-def _left(value: Any) -> int | None:
-    """How many items a list iterator has left; None for any other value."""
-    return length_hint(value) if type(value) is _LIST_ITERATOR else None
+    return id(value), left_of(value)
