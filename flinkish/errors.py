@@ -121,6 +121,15 @@ def redact(text: str) -> str:
     return text
 
 
+def _redacted_traceback(text: str) -> str:
+    """`redact` for a traceback: the marks below a line that has changed would mark something else, and are left out."""
+    lines, changed = text.split("\n"), redact(text).split("\n")
+    if lines == changed or len(lines) != len(changed):
+        return "\n".join(changed)
+    before = zip(["", *lines], ["", *changed])
+    return "\n".join(new for new, (old, shown) in zip(changed, before) if old == shown or new.strip(" ~^"))
+
+
 def message_of(error: BaseException) -> str:
     """What an exception says, in one line. Its class may be the user's: the text may be long, and making it may
     fail."""
@@ -165,6 +174,8 @@ class FlinkishError(Exception):
     log: tuple[tuple[float, int, str, str], ...] = ()
     #: the last events of the job that failed with this error, one per line; not part of the message
     story: str = ""
+    #: lines that are shown below the message, such as a table
+    details: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
         self.what = what = escaped(shortened(redact(what)))
@@ -220,7 +231,7 @@ class UserCodeError(ProgramError):
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)
-        self.user_traceback = shortened(redact(user_traceback), MAX_TRACEBACK)
+        self.user_traceback = shortened(_redacted_traceback(user_traceback), MAX_TRACEBACK)
 
     def __str__(self) -> str:
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"

@@ -16,6 +16,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
+from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
@@ -323,7 +324,7 @@ class JobRun:
                 self._attempt_failed(error, delay_ms)
                 if delay_ms is None:
                     raise
-                trace = f"\n{error.user_traceback.rstrip()}" if isinstance(error, UserCodeError) else ""
+                trace = f"\n{own_frames(error.user_traceback).rstrip()}" if isinstance(error, UserCodeError) else ""
                 self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}{trace}")
                 if self._stop.wait(delay_ms / 1000):
                     return
