@@ -322,6 +322,10 @@ class FencedError(FinalOperationError):
     """Another driver owns the job directory."""
 
 
+class JobDirectoryError(FinalOperationError):
+    """The job directory cannot be made, or this user may not write it."""
+
+
 class ConnectionFailedError(OperationError, ConnectionError):
     """An external system (Kafka, a database, a file system) cannot be reached."""
 
