@@ -9,13 +9,14 @@ error is flinkish's own fault. The exception object itself is never changed.
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import sys
 import traceback
 from types import FrameType, TracebackType
 
-from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
+from flinkish.errors import LIBRARY, FlinkishError, InternalError, UserCodeError, escaped, indented, redact
 from flinkish.exit_codes import OF_APPLICATION_MASTER, ExitCode, exit_code_of
 
 _JVM = "flinkish.spark.driver_jvm"
@@ -30,9 +31,7 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
 
 #: A frame of a traceback as text, with its line and the marks below it.
-_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line .*\n(?:    .*\n)*', re.MULTILINE)
-#: The files of Python and of installed packages.
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
 
 #: whether `show_uncaught` was called
 _shown = False
@@ -71,11 +70,21 @@ def _lines_of(error: FlinkishError) -> str:
     return f"{message}\n    {indented(error.details)}" if error.details else message
 
 
+def with_sources(trace: str) -> str:
+    """A traceback as text with the lines of files that only this process knows, such as the cells of a notebook."""
+
+    def with_line(frame: re.Match[str]) -> str:
+        line = "" if "\n    " in frame[0] else linecache.getline(frame["file"], int(frame["line"])).strip()
+        return f"{frame[0]}    {line}\n" if line else frame[0]
+
+    return _FRAME.sub(with_line, trace)
+
+
 def own_frames(trace: str) -> str:
     """A traceback as text, without the frames of Python and of installed packages, unless there are no others or all
     are to be shown. The last line says how many are left out."""
     frames = list(_FRAME.finditer(trace))
-    others = [frame for frame in frames if _LIBRARY.search(frame["file"])]
+    others = [frame for frame in frames if LIBRARY.search(frame["file"])]
     if not others or len(others) == len(frames) or _shows_all():
         return trace
     for frame in reversed(others):
@@ -140,6 +149,9 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
     _shown = True
     _end_application(error)
     if not isinstance(error, FlinkishError):
+        lines = getattr(error, "_render_traceback_", None)
+        if isinstance(error, KeyboardInterrupt) and lines is not None:
+            return print("\n".join(lines()), file=sys.stderr)
         return sys.__excepthook__(kind, error, trace)
     print(text_of(error, trace), file=sys.stderr)
     if not hasattr(sys, "ps1"):

@@ -32,6 +32,9 @@ MAX_TEXT = 8_000
 #: The most characters of a traceback of user code.
 MAX_TRACEBACK = 16_000
 
+#: The files of Python and of installed packages.
+LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
+
 #: The characters that end a line, steer a terminal, change the order in which text is shown, or have no UTF-8. A tab is
 #: none of them.
 _CONTROLS = re.compile(r"[\x00-\x08\n-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

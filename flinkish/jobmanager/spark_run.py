@@ -14,6 +14,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage import absolute
 from flinkish.core.source import SplitSource
+from flinkish.error_display import with_sources
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -24,6 +25,7 @@ from flinkish.errors import (
     SavepointError,
     TypeMismatchError,
     UserCodeError,
+    redact,
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
@@ -252,7 +254,10 @@ class SparkRun(JobRun):
             raise self._failure from error
 
     def _with_replay(self, failure: FlinkishError) -> FlinkishError:
-        """The same error; one of user code in a task also says how to run its epoch again."""
+        """The same error; one of user code in a task also says how to run its epoch again, and has the lines of the
+        program, of which the workers do not know those of a notebook's cells."""
+        if isinstance(failure, UserCodeError):
+            failure.user_traceback = redact(with_sources(failure.user_traceback))
         of_task = isinstance(failure, (UserCodeError, TypeMismatchError)) and failure.place
         planned = all(isinstance(source, SplitSource) for source in self.attempt.sources.values())
         kept = planned and not self._temporary and not is_remote(self.spark)

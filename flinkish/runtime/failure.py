@@ -6,8 +6,11 @@ import json
 import os
 import pickle
 import re
+import socket
+import ssl
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
 from operator import length_hint
 from pathlib import Path
 from types import TracebackType
@@ -17,9 +20,11 @@ from flinkish import errors
 from flinkish.common.arguments import abbreviated, kind_of, name_of, place_of
 from flinkish.core.functions import Function
 from flinkish.errors import (
+    LIBRARY,
     MAX_TRACEBACK,
     ArgumentTypeError,
     ArgumentValueError,
+    ConnectionFailedError,
     CorruptStateError,
     FlinkishError,
     TypeMismatchError,
@@ -85,6 +90,14 @@ def describe_failure(
         error.task, error.epoch, error.log = task, epoch, take_current()
         error.where = _joined(error.where, where)
         return error
+    if _is_of_connector(error, frames):
+        failed = ConnectionFailedError(
+            f"a server does not answer: {type(error).__name__}: {message_of(error)}",
+            where=_joined("", where),
+            hint="check the server and the network; then start the same job again",
+        )
+        failed.task, failed.epoch, failed.log, failed.__cause__ = task, epoch, take_current(), error
+        return failed
     trace = user_traceback(error) if any(map(_is_foreign, frames)) else _without_frames(error, frames)
     wrong = _not_iterable(error, frames)
     if wrong:
@@ -109,6 +122,19 @@ def describe_failure(
     if _picklable(error):
         raised.__cause__ = error
     return raised
+
+
+#: What a wait for a server ends with, in Python's own words.
+_NO_ANSWER = (TimeoutError, FutureTimeout, ConnectionError, socket.timeout, socket.gaierror, ssl.SSLError)
+_CONNECTORS = os.path.join(OWN_ROOT, "connectors") + os.sep
+
+
+def _is_of_connector(error: BaseException, frames: list[tuple[str, dict[str, Any]]]) -> bool:
+    """Whether a connector of flinkish has waited for a server in vain: no code of the program had a part in it."""
+    files = [file for file, _ in frames]
+    ours = any(file.startswith(_CONNECTORS) for file in files)
+    others = (file for file in files if not file.startswith(OWN_ROOT))
+    return ours and isinstance(error, _NO_ANSWER) and all(map(LIBRARY.search, others))
 
 
 #: What functions of several results return.

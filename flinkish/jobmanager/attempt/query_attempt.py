@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from flinkish.common.storage import for_spark
 from flinkish.core.source import Source
-from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
@@ -53,7 +53,7 @@ from flinkish.runtime.sources.positions import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
-from flinkish.spark.executors import LostExecutors, interpreter_settings
+from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
 from flinkish.spark.plan import PlanOptions, build_plan
@@ -89,6 +89,9 @@ class AttemptObserver(Protocol):
     def epoch_committed(self, epoch: int) -> None:
         """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
         `QueryAttempt.committed_epoch`."""
+
+    def task_failed(self, failure: FlinkishError) -> None:
+        """A task has failed, and Spark runs it again. Called by the attempt's own thread."""
 
     def epoch_deadline_s(self) -> float:
         """When the running epoch is given up if the attempt was asked to stop, in seconds of the monotonic clock."""
@@ -137,7 +140,7 @@ class QueryAttempt:
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
-        self._executors: LostExecutors | None = None
+        self._trouble: Trouble | None = None
         self._records = RecordsInProgress(spark, self.job.name)
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
@@ -381,19 +384,11 @@ class QueryAttempt:
         return self.ended and self._committed >= self._reported
 
     def _look_at_executors(self) -> None:
-        """Log which executors were lost since the last look."""
-        lost: list[str] = []
+        """Tell which executors were lost, and which tasks have failed and run again, since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
-            self._executors = self._executors or LostExecutors(self.spark)
-            lost = self._executors.new()
-        for executor in lost:
-            _log.warning(
-                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
-                "and the restart strategy decides",
-                self.job.name,
-                escaped(executor),
-            )
+            self._trouble = self._trouble or Trouble(self.spark, self.job.name, self._observer.task_failed)
+            self._trouble.look()
 
     def _look_at_clock(self) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""
