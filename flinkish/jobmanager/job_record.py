@@ -137,7 +137,8 @@ class JobRecord(JobObserver):
         self.graph.attempt_started(number)
         with self._lock:
             if self._attempts and self._attempts[-1].end_time_ms is None:
-                self._change(end_time_ms=self._clock.now_ms(), state="CANCELED")
+                why = "a stop with a savepoint has failed, and the job goes on"
+                self._change(end_time_ms=self._clock.now_ms(), state="CANCELED", failure=why)
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 
     def query_started(self) -> None:

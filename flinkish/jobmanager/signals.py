@@ -15,8 +15,9 @@ Signals are handled here while the main thread waits for the result of a job (``
 time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more
 than a replay of the epoch.
 
-PySpark keeps the JVM from seeing the terminal's SIGINT, and flinkish's launcher makes the Python driver the process
-that is signalled. A SIGTERM to the whole process group reaches the JVM too and ends the job like kill -9 does.
+The JVM that a driver starts ignores both signals, and flinkish's launcher makes the Python driver the process that is
+signalled. So a signal to the whole process group is as good as one to the driver. Under ``spark-submit`` the JVM comes
+first: a SIGTERM to it ends the job like kill -9 does.
 """
 
 from __future__ import annotations

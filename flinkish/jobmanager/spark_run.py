@@ -6,6 +6,7 @@ import atexit
 import math
 import posixpath
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -382,10 +383,30 @@ class SparkRun(JobRun):
         check_target(stop.directory, f"job '{self.name}'")
         with self._lock:
             self._check_stoppable()
-            stop.epoch_deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 2000
+            patience_s = self.settings.checkpoints.timeout_ms / 2000
+            stop.epoch_deadline_s = time.monotonic() + patience_s
             self._stopping = stop
+        if self.attempt.committed_epoch() is not None:
+            self._begin_stop()
+        else:
+            # there is nothing to save before the first epoch: the stop begins with its end
+            timer = threading.Timer(patience_s, self._begin_stop)
+            timer.daemon = True
+            timer.start()
+
+    def _begin_stop(self) -> None:
+        """End the job after the running epoch, if a stop with a savepoint was asked for and is not answered."""
+        with self._lock:
+            if self._stopping is None:
+                return
             self._stop.set()
         self.attempt.wake()
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
+        super().epoch_committed(epoch)
+        if self._stopping is not None and not self._stop.is_set():
+            self._begin_stop()
 
     def _check_stoppable(self) -> None:
         if self._ends:

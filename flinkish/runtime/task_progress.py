@@ -27,6 +27,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from io import FileIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +55,8 @@ _RETRY_S = 60.0
 #: The most bytes of a progress file: the figures of all tasks of a worker, and one traceback.
 _MAX_BYTES = 4 * 1024 * 1024
 
+#: files of `ProgressFiles.note`, and their size
+_NOTES, _NOTE_BYTES = "work-", 512
 _NAMES = NameForm(r"[0-9a-f]{32}\.json")
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
 
@@ -163,6 +166,7 @@ class ProgressFiles:
     def __init__(self, query: str) -> None:
         self._directory = posixpath.join(query, "progress")
         self._name = f"{uuid.uuid4().hex}.json"
+        self._noted: tuple[int, FileIO] | None = None
 
     def prepare(self) -> None:
         """Delete what earlier attempts have left, and make the directory. A worker does not make it, so one that lives
@@ -188,6 +192,28 @@ class ProgressFiles:
         with open(os.open(f"{local}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
         os.replace(f"{local}.new", local)
+
+    def note(self, task: str) -> None:
+        """Note in a local file of this process which task runs; "": none does. It stays if the process is killed."""
+        local = local_path(self._directory)
+        if local is None:
+            return
+        with suppress(OSError):
+            if self._noted is None or self._noted[0] != os.getpid():
+                path = os.path.join(local, f"{_NOTES}{os.getpid()}")
+                file = open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0)  # noqa: SIM115
+                self._noted = (os.getpid(), file)
+            os.pwrite(self._noted[1].fileno(), task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+
+    def noted(self) -> dict[int, str]:
+        """Process -> the task that it has noted, of processes of this machine or of a directory that they share."""
+        found: dict[int, str] = {}
+        for entry in storage_of(self._directory).list(self._directory):
+            if entry.name.startswith(_NOTES):
+                with suppress(OSError, ValueError):
+                    text = storage_of(entry.path).read(entry.path).decode(errors="ignore").strip()
+                    found |= {int(entry.name[len(_NOTES) :]): text} if text else {}
+        return found
 
     def read(self) -> dict[str, WorkerProgress]:
         """File name -> its content. Files that are damaged, too long or of other names are left out."""
@@ -233,6 +259,7 @@ class ProgressReporter:
             Its errors are ignored, and no progress is published for a while.
         every_s: time between two publications; an epoch that is shorter is never published.
         clock: gives the time in seconds.
+        note: is given the name of each task that begins to run, and "" when it has ended.
     """
 
     def __init__(
@@ -241,7 +268,9 @@ class ProgressReporter:
         publish: Callable[[WorkerProgress], None],
         every_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
+        note: Callable[[str], None] = lambda task: None,
     ) -> None:
+        self._note = note
         self._job = job
         self._publish = publish
         self._every_s = every_s
@@ -261,9 +290,11 @@ class ProgressReporter:
     def of_run(self, task: Task, stamp: EpochStamp) -> Iterator[None]:
         """While the block runs, the calling thread runs this task in an epoch."""
         self._begin(_Run(task, stamp, threading.get_ident(), task.chain.sent()))
+        self._note(task.name)
         try:
             yield
         except BaseException:
+            self._note("")
             with self._lock:
                 self._running = self._epoch = None
             raise
@@ -271,6 +302,7 @@ class ProgressReporter:
             if self._running is not None:
                 self._done[task.vertex.id, task.subtask] = self._figures(self._running, 0, True)
             self._running = None
+        self._note("")
 
     def _begin(self, run: _Run) -> None:
         with self._lock:
@@ -359,7 +391,8 @@ class ProgressReporter:
 
 def reporter_to_files(job: JobDescriptor, query: str) -> ProgressReporter:
     """What reports the progress of the tasks of a worker by a file in the directory of the query."""
-    return ProgressReporter(job, ProgressFiles(query).write, interval_s(query))
+    files = ProgressFiles(query)
+    return ProgressReporter(job, files.write, interval_s(query), note=files.note)
 
 
 def watched(reporter: ProgressReporter | None, task: Task, stamp: EpochStamp) -> AbstractContextManager[None]:

@@ -39,6 +39,7 @@ from flinkish.launch.spark_version import (
     spark_version,
 )
 from flinkish.spark.driver_jvm import (
+    as_part_of_this_driver,
     has_delta,
     jvm_is_running,
     log_files,
@@ -267,7 +268,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
                 # the secret of the server, which PySpark would make after the start of the JVM
                 secret = own.get("spark.connect.authenticate.token") or secrets.token_hex()
                 os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secret)
-            with _while_the_jvm_starts():
+            with _while_the_jvm_starts(), as_part_of_this_driver():
                 SparkContext._ensure_initialized()
         # a program of spark-submit is connected with its JVM here, without which PySpark knows no submitted setting
         SparkContext._ensure_initialized()
