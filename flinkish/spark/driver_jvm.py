@@ -90,16 +90,23 @@ def as_part_of_this_driver() -> Iterator[None]:
         setattr(java_gateway, "Popen", start)  # noqa: B010
 
 
+#: What the JVM prints of the end of a query that has raised something after its failure.
+_OF_QUERY = b'Exception in thread "stream execution thread for '
+
 #: set when this process ends
 _ends = threading.Event()
 
 
 def _copy_errors(pipe: int) -> None:
+    """Copy lines, without the traces of queries that have failed: the driver raises these failures itself."""
     atexit.register(_ends.set)
-    with suppress(OSError):
-        while data := os.read(pipe, 65_536):
-            if not _ends.is_set():
-                os.write(2, data)
+    left_out = False
+    with suppress(OSError), open(pipe, "rb", closefd=False) as lines:
+        for line in lines:
+            of_trace = line.startswith((b"\tat ", b"\t... ", b"Caused by: ", b"\tSuppressed: "))
+            left_out = left_out and of_trace or line.startswith(_OF_QUERY)
+            if not left_out and not _ends.is_set():
+                os.write(2, line)
 
 
 @contextmanager

@@ -415,6 +415,17 @@ def is_remote(spark: Any) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def is_stopped(spark: Any) -> bool:
+    """Whether a session of this driver was stopped; False for one of Spark Connect."""
+    if is_remote(spark):
+        return False
+    try:
+        context = spark.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
+    except Exception:
+        return True  # its JVM has gone
+
+
 def missing_delta(spark: Any) -> str:
     """Why a session has no Delta Lake, or one of another Spark, and what to do; empty if it has, and for a session of
     Spark Connect, whose JVM cannot be asked."""

@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from flinkish.errors import FlinkishError, RetryableError
+from flinkish.errors import FlinkishError, OperationError, RetryableError, SparkLostError
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.task_progress import EpochProgress, ProgressFiles, interval_s
 from flinkish.spark.driver_jvm import end_of_worker
+from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT
+from flinkish.spark.session import is_stopped
 
 _log = logging.getLogger("flinkish.JobMaster")
 
@@ -88,9 +91,11 @@ class ProgressWatch:
         self._tell(progress.running_for(int((time.monotonic() - self._begun_s) * 1000)))
 
 
-def with_lost_worker(failure: FlinkishError, query: str) -> FlinkishError:
-    """The same failure; that of a lost worker also says which task it ran and how it has ended, as far as that is
-    known."""
+def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
+    """The failure of a query with what Spark does not say of it: that the session was stopped, which fails in many
+    ways; which task a worker that was lost has run, and how it has ended, as far as that is known."""
+    if type(failure) is OperationError and is_stopped(spark):
+        return SparkLostError(SPARK_HAS_GONE, where=failure.where, hint=SPARK_HAS_GONE_HINT)
     if type(failure) is not RetryableError or "worker" not in failure.what:
         return failure
     with suppress(OSError):

@@ -21,7 +21,7 @@ from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
-from flinkish.jobmanager.attempt.progress_watch import ProgressWatch, with_lost_worker
+from flinkish.jobmanager.attempt.progress_watch import ProgressWatch, explained
 from flinkish.jobmanager.attempt.query_inputs import (
     check_committed,
     check_sources,
@@ -298,7 +298,7 @@ class QueryAttempt:
                 check_end(self.spark, run, where)
         except Exception as error:
             if not self._was_stopped(error):
-                failure = with_lost_worker(translate(error, where), self.location.path)
+                failure = explained(translate(error, where), self.spark, self.location.path)
                 raise with_free_space(failure, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
