@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from pathlib import Path
@@ -176,4 +177,25 @@ def test_details_are_lines_below_the_message_that_cannot_be_taken_for_others() -
         "flinkish.errors.ProgramError: refused; give the old uid",
         "      uid  state",
         "    2026-01-01 ERROR forged",
+    ]
+
+
+def test_frames_of_the_cells_of_a_notebook_get_the_lines_that_only_the_driver_knows() -> None:
+    cell = "/tmp/ipykernel_1/12.py"
+    linecache.cache[cell] = (10, None, ["def f(x):\n", "    return 1 // x\n"], cell)
+    try:
+        places = [(cell, 2, "f\n"), ("/none.py", 7, "g\n"), ("/a.py", 1, "h\n    h()\n")]
+        frames = "".join(f'  File "{file}", line {line}, in {rest}' for file, line, rest in places)
+            f'  File "{cell}", line 2, in f\n  File "/none.py", line 7, in g\n  File "/a.py", line 1, in h\n    h()\n'
+        )
+        shown = error_display.with_sources(f"Traceback (most recent call last):\n{frames}ZeroDivisionError: no\n")
+    finally:
+        del linecache.cache[cell]
+    assert shown.splitlines()[1:] == [
+        f'  File "{cell}", line 2, in f',
+        "    return 1 // x",
+        '  File "/none.py", line 7, in g',
+        '  File "/a.py", line 1, in h',
+        "    h()",
+        "ZeroDivisionError: no",
     ]
