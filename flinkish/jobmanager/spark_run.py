@@ -386,7 +386,7 @@ class SparkRun(JobRun):
             patience_s = self.settings.checkpoints.timeout_ms / 2000
             stop.epoch_deadline_s = time.monotonic() + patience_s
             self._stopping = stop
-        if self.attempt.committed_epoch() is not None:
+        if not self.attempt.begun or self.attempt.committed_epoch() is not None:
             self._begin_stop()
         else:
             # there is nothing to save before the first epoch: the stop begins with its end

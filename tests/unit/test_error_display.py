@@ -186,8 +186,6 @@ def test_frames_of_the_cells_of_a_notebook_get_the_lines_that_only_the_driver_kn
     try:
         places = [(cell, 2, "f\n"), ("/none.py", 7, "g\n"), ("/a.py", 1, "h\n    h()\n")]
         frames = "".join(f'  File "{file}", line {line}, in {rest}' for file, line, rest in places)
-            f'  File "{cell}", line 2, in f\n  File "/none.py", line 7, in g\n  File "/a.py", line 1, in h\n    h()\n'
-        )
         shown = error_display.with_sources(f"Traceback (most recent call last):\n{frames}ZeroDivisionError: no\n")
     finally:
         del linecache.cache[cell]
