@@ -405,12 +405,12 @@ class JobRun:
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Tell, also in the story, of a task that has failed and that Spark runs again."""
-        cause = f"Spark runs it again: {one_line(failure)}"
-        if cause != self._last_retry:
-            self._last_retry = cause
-            self._tell(f"a task has failed; {cause}")
+        told = one_line(failure)
+        if told != self._last_retry:
+            self._last_retry = told
+            self._tell(f"a task has failed; Spark runs it again: {told}")
         subject = f"task '{failure.task}'" if failure.task else "a task"
-        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", cause)
+        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
         self._notify(lambda observer: observer.task_failed(failure))
 
 

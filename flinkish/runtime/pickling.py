@@ -95,7 +95,7 @@ def unserializable(error: BaseException, where: str, value: object = None) -> Un
     captured = _of_spark(value)
     if captured is not None:
         return UnserializableFunctionError(
-            f"a function cannot be sent to the workers: it refers to {captured}",
+            f"a function cannot be sent to the workers: it refers to {captured[0]}, a {captured[1]} of Spark",
             where=where,
             expected="functions that use no Spark: workers have no session, in open() neither",
             hint="read the data as a stream (env.from_spark(df)) and join or broadcast it; or collect what is small "
@@ -113,7 +113,7 @@ def unserializable(error: BaseException, where: str, value: object = None) -> Un
 _MOST_SEARCHED = 2_000
 
 
-def _of_spark(value: object) -> str | None:
+def _of_spark(value: object) -> tuple[str, str] | None:
     """The name and the class of an object of Spark's that a function, or an object with functions, refers to; None if
     none is found."""
     found: list[tuple[str, Any]] = [("", value)]
@@ -125,7 +125,7 @@ def _of_spark(value: object) -> str | None:
         seen.add(id(one))
         kind = type(one)
         if kind.__module__.partition(".")[0] in ("pyspark", "py4j"):
-            return f"'{name}', a {kind.__name__} of Spark" if name else f"a {kind.__name__} of Spark"
+            return f"'{name}'" if name else "an object", kind.__name__
         found += _references(one, name)
     return None
 
