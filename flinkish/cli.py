@@ -47,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "replay":
             _replay(arguments, program, os.environ)
+        elif arguments.command == "sql":
+            _sql(arguments, os.environ)
         elif arguments.command != "run":
             settings = s3_settings_without_spark(os.environ)
             if settings:
@@ -75,6 +77,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_settings(run)
     run.add_argument("--traceback", action="store_true", help="show all frames of an error, and what led to it")
     _add_replay(commands)
+    sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
+    sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
+    sql.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="a job's directory, a checkpoint or a savepoint")
+    _add_settings(sql)
     run.add_argument(
         "program",
         nargs=argparse.REMAINDER,
@@ -211,6 +217,14 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
     if arguments.traceback:
         environment = {**environment, _FULL_TRACEBACK: "1"}
     _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")
+
+
+def _sql(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Replace this process by the driver of the console."""
+    console = resources.files("flinkish.state").joinpath("console.py")
+    directory = "" if arguments.job_dir is None else absolute(arguments.job_dir)
+    settings = dict(_property(text) for text in arguments.properties)
+    _launch([str(console), directory, *arguments.queries], settings, arguments, environment, "flinkish sql [JOB_DIR]")
 
 
 def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapping[str, str]) -> None:

@@ -84,7 +84,7 @@ def _nested_entries(text: str, where: str) -> dict[str, str]:
             "the configuration file has nested keys or lists, and the package pyyaml is not installed",
             where=where,
             expected="flat lines 'key: value', or pyyaml",
-            hint="install flinkish[yaml], or write the keys flat, such as 'parallelism.default: 2'",
+            hint="pip install pyyaml, or write the keys flat, such as 'parallelism.default: 2'",
         ) from None
     try:
         # BaseLoader leaves every scalar a string

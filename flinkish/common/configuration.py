@@ -2,7 +2,8 @@
 
 Rule upheld here: every value has a textual form (also one that was set as a number: :meth:`Configuration.to_dict`),
 which :meth:`Configuration.get` reads as the option's type. :meth:`Configuration.validate` refuses keys that nothing
-reads, because a misspelt key that is silently ignored is a setting that is lost.
+reads, because a misspelt key that is silently ignored is a setting that is lost; of one in a namespace of the program's
+own, which only the program can read, it warns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any, NoReturn, TypeVar
 
 from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
-from flinkish.common.no_effect import no_java_object
+from flinkish.common.no_effect import no_java_object, warn_without_effect
 from flinkish.common.units import parse_list
 from flinkish.errors import HIDDEN, ConfigurationError, is_secret, redact
 
@@ -185,6 +186,7 @@ class Configuration:
 
     def validate(self) -> None:
         """Check that each key is one of flinkish, Flink or Spark, and that the values of flinkish's keys can be read.
+        Warn once of a key that looks like none of theirs (``my.company.key``), which PyFlink ignores.
 
         Raises:
             ConfigurationError: for all faulty keys at once, with the most similar known key for unknown ones.
@@ -199,7 +201,14 @@ class Configuration:
                     option.parse(_text(self._values[key]))
                 except ConfigurationError as error:
                     faults.append(error)
-            elif not key.startswith(_SPARK) and not options.is_known(key):
+            elif key.startswith(_SPARK) or options.is_known(key):
+                continue
+            elif options.is_of_program(key):
+                warn_without_effect(
+                    f"the configuration key '{key}'",
+                    "neither flinkish nor Flink nor Spark has it; the program itself can read it",
+                )
+            else:
                 faults.append(_unknown(key, options.known_keys()))
         if len(faults) == 1:
             raise faults[0]

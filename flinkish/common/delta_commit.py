@@ -126,6 +126,16 @@ def added_file(name: str, size_bytes: int, now_ms: int, stats: dict[str, Any]) -
     return {"add": {**described, "dataChange": True, "stats": json.dumps(stats)}}
 
 
+def newest_version(table: str) -> int | None:
+    """The newest version of a table, by the files of its log; None if it cannot be read from here."""
+    try:
+        log = posixpath.join(table, "_delta_log")
+        names = [entry.name for entry in storage_of(log).list(log)]
+        return max((int(name[:20]) for name in names if name[20:] == ".json"), default=None)
+    except (OSError, ValueError):
+        return None
+
+
 def described_table(table: str) -> dict[str, Any] | None:
     """The newest ``metaData`` action of the log of a table, which has its schema and partition columns; None if there
     is no table, or if it cannot be read from here.

@@ -91,7 +91,6 @@ _ABSENT = {
     "flinkish.datastream.connectors.dynamic_kafka:*": _DYNAMIC_KAFKA,
     "flinkish.datastream.connectors.dynamodb:*": _OWN_CONNECTOR.format("DynamoDB"),
     "flinkish.datastream.connectors.elasticsearch:*": _OWN_CONNECTOR.format("Elasticsearch"),
-    "flinkish.datastream.connectors.kinesis:*": _OWN_CONNECTOR.format("Kinesis"),
     "flinkish.datastream.connectors.mongodb:*": _OWN_CONNECTOR.format("MongoDB"),
     "flinkish.datastream.connectors.opensearch:*": _OWN_CONNECTOR.format("OpenSearch"),
     "flinkish.datastream.connectors.pulsar:*": _PULSAR,
@@ -139,6 +138,8 @@ _ABSENT = {
 #: Modules of PyFlink that are no files here, and those that define their names.
 _ELSEWHERE = {
     "flinkish.common.execution_mode": ("common.execution_config",),
+    "flinkish.datastream.tests.test_util": ("testing.sinks",),
+    "flinkish.testing.test_case_utils": ("testing.program",),
     "flinkish.util.java_utils": ("datastream.environment_settings",),
 }
 

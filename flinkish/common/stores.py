@@ -482,8 +482,8 @@ def _hdfs(host: str) -> Storage:
     except ImportError:
         raise EnvironmentVersionError(
             f"hdfs://{host} cannot be read or written here: the package hdfs-native is missing",
-            expected="Python's packages of flinkish[hdfs] on the driver and on all executors",
-            hint="install flinkish[hdfs] on the executors, or use s3://",
+            expected="hdfs-native and fsspec on the driver and on all executors",
+            hint="pip install hdfs-native fsspec, or use s3://",
         ) from None
 
     class Replacing(HdfsFileSystem):

@@ -19,11 +19,13 @@ Errors quote values in Python's form (``repr``), which shows what is a text and 
 
 from __future__ import annotations
 
+import builtins
 import datetime
+import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import cache, partial
-from typing import Any
+from typing import Any, TextIO
 
 from flinkish.common.arguments import abbreviated
 from flinkish.common.time import Instant
@@ -262,3 +264,12 @@ _LOCAL: dict[LocalTimeTypeInfo.TimeType, _Text] = {
 }
 #: SQL_DATE is written as Python does
 _OF_CLASS: dict[type[TypeInformation], _Text] = {TimeTypeInfo: _sql_time, TimestampTypeInfo: _sql_timestamp}
+
+
+def standard_stream(std_err: bool = False) -> TextIO:
+    """The process's standard output, or its standard error, as for Flink's print: also if the program has put something
+    else in the place of ``sys.stdout``. Only in notebooks and under pytest it is what stands there now, by which a cell
+    or a test gets its output."""
+    own, now = (sys.__stderr__, sys.stderr) if std_err else (sys.__stdout__, sys.stdout)
+    replaced_by_host = hasattr(builtins, "__IPYTHON__") or "pytest" in sys.modules
+    return now if own is None or replaced_by_host else own

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.delta_commit import described_table
+from flinkish.common.delta_commit import described_table, newest_version
 from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import quoted
@@ -187,6 +187,11 @@ class DeltaSource(DataFrameSource):
                 hint="correct the names in type_info, or leave it out to read all columns",
             )
         return self._checked(lambda: frame.select(*map(quoted, names)))
+
+    def left_behind(self, position: str) -> int | None:
+        """The number of the table's versions behind the position; None if the log cannot be read from here."""
+        newest = newest_version(self._table.path) if self._table.path else None
+        return None if newest is None else max(newest + 1 - json_as(_Offset, position).reservoirVersion, 0)
 
     def _checked(self, action: Any) -> Any:
         from pyspark.errors import AnalysisException

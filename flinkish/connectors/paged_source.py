@@ -94,6 +94,7 @@ class PagedSource(SplitSource):
     records in their order.
     """
 
+    splits_are = "pages"
     #: how long to wait before a service that had nothing new is asked again, in milliseconds
     poll_interval_ms: int = 1_000
     #: how many unread pages there are at most, and so the most pages that one epoch can read

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, text_writer
+from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, standard_stream, text_writer
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
+
+#: The most lines of a sink that a cell of a notebook shows.
+CELL_LINES = 1_000
+CELL_IS_FULL = (
+    f"flinkish: print() shows the first {CELL_LINES} lines in a notebook, and the job goes on; "
+    "stream.show(N) and execute_and_collect(limit=N) give others"
+)
 
 
 def line_prefix(identifier: str, subtask: int, parallelism: int) -> str:
@@ -76,17 +82,30 @@ class _PrintCommitter(Committer):
 
     def __init__(self, std_err: bool) -> None:
         self._std_err = std_err
+        self._shown, self._is_full = 0, False
 
     def commit(self, committables: Iterator[list[Any]], context: CommitContext) -> int:
-        # looked up at each commit and not when the sink is made, since notebooks and tests replace sys.stdout
-        stream = sys.stderr if self._std_err else sys.stdout
+        # looked up at each commit and not when the sink is made, since notebooks and tests replace it
+        stream = standard_stream(self._std_err)
         printed = 0
         for lines in committables:
             if lines:
-                _write(stream, "\n".join(lines) + "\n")
+                self._show(stream, lines)
                 printed += len(lines)
         stream.flush()
         return printed
+
+    def _show(self, stream: TextIO, lines: list[str]) -> None:
+        """Print lines. A cell of a notebook gets the first `CELL_LINES` only: a browser keeps them all."""
+        is_cell = type(stream).__module__.startswith("ipykernel")
+        shown = lines[: CELL_LINES - self._shown] if is_cell else lines
+        self._shown += len(shown)
+        text = "".join(f"{line}\n" for line in shown)
+        if len(shown) < len(lines) and not self._is_full:
+            self._is_full = True
+            text += f"{CELL_IS_FULL}\n"
+        if text:
+            _write(stream, text)
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -315,6 +315,9 @@ class SplitSource(Source):
         """Whether records become due as time goes by, so that a job waits for them even if the source has an end."""
         return False
 
+    #: what the splits are, in a message
+    splits_are = "splits"
+
     @property
     def side_by_side(self) -> bool:
         """Whether a subtask has all of its splits open at a time, as for Kafka: each split has a watermark of its own,
@@ -377,6 +380,14 @@ class DataFrameSource(Source):
     def load(self, spark: Any, limits: SourceLimits, start: str | None) -> Any:
         """A streaming DataFrame of exactly the columns that ``decoder()`` needs. ``start`` are the offsets of a
         savepoint, as Spark gave them, or None."""
+
+    #: what `left_behind` counts, in a message
+    splits_are = "versions"
+
+    def left_behind(self, position: str) -> int | None:
+        """How many parts of the source, such as versions of a table, are there that a query which has come to this
+        position has not read; None if that is not known. Called in the driver between epochs."""
+        return None
 
     @property
     def begins_anew(self) -> bool:

@@ -84,9 +84,10 @@ class EnvironmentSettings:
     # --- parallelism --------------------------------------------------------------------------------------------
 
     def set_parallelism(self: E, parallelism: int) -> E:
-        """Set the parallelism of operators that are added from now on and set none. Raises ArgumentValueError below
-        1."""
-        if not isinstance(parallelism, int) or parallelism < 1:
+        """Set the parallelism of operators that are added from now on and set none: at least 1 (ArgumentValueError), or
+        ``ExecutionConfig.PARALLELISM_DEFAULT`` (-1) for the default."""
+        unset = (ExecutionConfig.PARALLELISM_DEFAULT, ExecutionConfig.PARALLELISM_UNKNOWN)
+        if not isinstance(parallelism, int) or (parallelism < 1 and parallelism not in unset):
             raise _not_a_parallelism("the parallelism", parallelism)
         self.get_config().set_parallelism(parallelism)
         return self
@@ -94,7 +95,9 @@ class EnvironmentSettings:
     def get_parallelism(self) -> int:
         """The parallelism that was set or configured, else the default local parallelism."""
         parallelism = self._configuration.get(core.PARALLELISM)
-        return self.get_default_local_parallelism() if parallelism is None else parallelism
+        if parallelism is None or parallelism == ExecutionConfig.PARALLELISM_DEFAULT:
+            return self.get_default_local_parallelism()
+        return parallelism
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
         """Set the parallelism of all environments of this process that set none. Raises ArgumentValueError below 1."""

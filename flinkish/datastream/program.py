@@ -27,6 +27,8 @@ class Program:
 
     def __init__(self) -> None:
         self._roots: list[StreamNode] = []
+        #: those of the last job that was submitted
+        self._submitted: list[StreamNode] = []
         self._count = 0
         #: (uid, state name) -> the function that each value of that state passes through when it is restored
         self.migrations: dict[tuple[str, str], Callable[[Any], Any]] = {}
@@ -69,10 +71,15 @@ class Program:
         if self.empty or self.is_explained or error_display.was_shown() or "pytest" in sys.modules:
             return
         print(
-            f"flinkish: {len(_with_upstream(self._roots))} operators, the last of them '{self._roots[-1].name}', were "
+            f"flinkish: {self.size} operators, the last of them '{self._roots[-1].name}', were "
             "added to an environment and never executed; call env.execute() at the end of the program",
             file=sys.stderr,
         )
+
+    @property
+    def size(self) -> int:
+        """The number of operators."""
+        return len(_with_upstream(self._roots))
 
     @property
     def empty(self) -> bool:
@@ -82,21 +89,28 @@ class Program:
     def part(self, roots: Sequence[StreamNode]) -> Program:
         """A program of these operators and of those before them, which are then no roots of this program any more: what
         else reads them keeps them."""
-        part = Program()
-        part._roots, taken = list(roots), {node.id for node in _with_upstream(roots)}
+        taken = {node.id for node in _with_upstream(roots)}
         self._roots = [node for node in self._roots if node.id not in taken]
-        part.migrations = dict(self.migrations)
-        part.slot_sharing_groups, part.class_aliases = self.slot_sharing_groups, self.class_aliases
-        return part
+        return self.with_roots(roots)
 
-    def clear(self) -> None:
+    def with_roots(self, roots: Sequence[StreamNode]) -> Program:
+        """A program of these operators and of those before them."""
+        other = Program()
+        other._roots, other._count, other.migrations = list(roots), self._count, dict(self.migrations)
+        other.slot_sharing_groups, other.class_aliases = self.slot_sharing_groups, self.class_aliases
+        return other
+
+    def clear(self, *, submitted: bool = False) -> None:
         """Forget the operators and state migrations, to begin the next job. The next job may still use the streams made
-        so far."""
-        self._roots.clear()
+        so far. ``submitted``: the operators are those of a job that begins."""
+        self._submitted, self._roots = (self._roots if submitted else []), []
         self.migrations.clear()
 
-    def stream_graph(self, configuration: Configuration, default_parallelism: int) -> StreamGraph:
-        """A copy of the operators, ready to be submitted.
+    def stream_graph(
+        self, configuration: Configuration, default_parallelism: int, *, or_submitted: bool = False
+    ) -> StreamGraph:
+        """A copy of the operators, ready to be submitted. ``or_submitted``: if there are none, a copy of those of the
+        last job that was submitted.
 
         Raises:
             ProgramError: a source is unbounded in BATCH mode. Other faults are found by ``StreamGraph.check`` only.
@@ -111,7 +125,8 @@ class Program:
         graph.migrations.update(self.migrations)
         graph.class_aliases.update(self.class_aliases)
         copies: dict[int, StreamNode] = {}
-        for node in sorted(_with_upstream(self._roots), key=lambda node: node.id):
+        roots = self._roots or (self._submitted if or_submitted else [])
+        for node in sorted(_with_upstream(roots), key=lambda node: node.id):
             taps = [[replace(tap, node=copies[tap.node.id]) for tap in taps] for taps in node.taps]
             copy = replace(node, id=graph.next_id(), taps=taps)
             copy.slot_sharing_group = _slot_sharing_group(copy)

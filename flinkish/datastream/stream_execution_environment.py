@@ -6,11 +6,13 @@ settings, which win over the file. Every setter writes to it, and unknown keys a
 
 from __future__ import annotations
 
+import html
 import logging
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish import error_display
@@ -23,7 +25,7 @@ from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.no_effect import supply_names, warn_without_effect
-from flinkish.common.options import core
+from flinkish.common.options import core, execution, flinkish
 from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.types import declared_type
@@ -34,7 +36,7 @@ from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
-from flinkish.errors import ArgumentTypeError, ProgramError, TypeMismatchError
+from flinkish.errors import ArgumentTypeError, FlinkishError, ProgramError, TypeMismatchError
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
@@ -220,14 +222,29 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     def get_execution_plan(self) -> str:
         """The plan of the program so far in Flink's JSON form, with the operators that PyFlink puts behind ``key_by``.
-        The program is not changed."""
+        The program is not changed. Behind ``execute`` it is the plan of the job that was executed; PyFlink raises an
+        error there."""
         self._program.is_explained = True
-        return plan_json(self._checked_graph(), of_pyflink=True)
+        return plan_json(self._checked_graph(or_submitted=True), of_pyflink=True)
 
     def explain(self) -> str:
-        """The plan of the program so far as a table for people. The program is not changed. Not in PyFlink."""
+        """The plan of the program so far as a table for people; behind ``execute`` that of the job that was executed.
+        The program is not changed. Not in PyFlink."""
         self._program.is_explained = True
-        return explain(self._checked_graph(), chaining=self.is_chaining_enabled())
+        return explain(self._checked_graph(or_submitted=True), chaining=self.is_chaining_enabled())
+
+    def __repr__(self) -> str:
+        settings = f"parallelism {self.get_parallelism()}, {self._configuration.get(execution.RUNTIME_MODE)}"
+        return f"<{type(self).__name__}: {self._program.size} operators to be executed; {settings}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the plan."""
+        try:
+            plan = self.explain()
+        except FlinkishError as error:
+            # such as a program that has no operators yet
+            plan = str(error)
+        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(plan)}</pre>"
 
     def close(self) -> None:
         """Discard the operators that have not been executed. Jobs that were started go on."""
@@ -354,8 +371,8 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         """The stream graph of the program so far."""
         return self._program.stream_graph(self._configuration, self.get_parallelism())
 
-    def _checked_graph(self) -> StreamGraph:
-        graph = self._graph
+    def _checked_graph(self, *, or_submitted: bool = False) -> StreamGraph:
+        graph = self._program.stream_graph(self._configuration, self.get_parallelism(), or_submitted=or_submitted)
         graph.check()
         return graph
 
@@ -365,7 +382,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         configure_loggers(self._configuration.to_dict())
         self._warn_of_settings_without_effect()
         graph = self._checked_graph()
-        self._program.clear()
+        self._program.clear(submitted=True)
         return submit(
             graph,
             Configuration(self._configuration),
@@ -382,6 +399,21 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             self._program = rest
         self._parts.append(client)
         return client
+
+    @contextmanager
+    def _apart(self, roots: Sequence[StreamNode] = ()) -> Iterator[None]:
+        """In the context the program consists of these operators, of those before them and of those that are added. It
+        is a job of its own, which keeps nothing in the directory of the program's job and begins with no savepoint. The
+        program is as before afterwards."""
+        rest, settings = self._program, self._configuration
+        rest.is_explained = True
+        self._program, self._configuration = rest.with_roots(roots), Configuration(settings)
+        for option in (flinkish.JOB_DIR, execution.STATE_RECOVERY_PATH):
+            self._configuration.remove_config(option.key)
+        try:
+            yield
+        finally:
+            self._program, self._configuration = rest, settings
 
     def _warn_of_settings_without_effect(self) -> None:
         found = self._configuration.without_effect()

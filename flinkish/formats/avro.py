@@ -73,8 +73,8 @@ def fastavro_package() -> Any:
         raise EnvironmentVersionError(
             "Avro needs the package fastavro",
             where="formats.avro",
-            expected="the extra 'avro' where the driver and the workers run",
-            hint="pip install 'flinkish[avro]', or ship it with env.set_python_requirements",
+            expected="fastavro where the driver and the workers run",
+            hint="pip install fastavro, or ship it with env.set_python_requirements",
         ) from None
     return fastavro
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,13 @@ class RunClient(JobClient):
     def __init__(self, run: JobRun) -> None:
         self.run = run
         self._savepoints = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<job '{self.run.name}' ({self.run.job_id}): {self.run.status.name}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the job's status, and its story."""
+        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(self.story())}</pre>"
 
     def get_job_id(self) -> JobID:
         """The job's id."""

@@ -149,6 +149,12 @@ class VertexDescription:
     records_out: int = 0
     watermark_ms: int | None = None
     state_bytes: int = 0
+    #: in a source: what there was and was not read when the last epoch was planned: about how many records, or how many
+    #: splits (files, pages) of a source that reads them one after the other; and the age of the newest record that was
+    #: read, of the split that is furthest behind; None: it is not known
+    backlog: int = 0
+    backlog_splits: int = 0
+    backlog_age_ms: int | None = None
     #: records of the epoch that runs, which are not among those above before it is committed
     running_records_in: int = 0
     running_records_out: int = 0
@@ -254,6 +260,8 @@ class JobDescription:
     #: the job directory; None: the job has a temporary one, or none at all
     directory: str | None
     driver: DriverDescription
+    #: what is wrong with the job now although it runs, such as windows that wait for a watermark that will never come
+    warnings: tuple[str, ...] = ()
     #: None: no epoch runs, or the one that does has begun less than a second ago (ten seconds on object stores)
     running_epoch: RunningEpochDescription | None = None
 

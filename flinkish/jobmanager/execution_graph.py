@@ -25,7 +25,7 @@ from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Story, shortened
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch_report import NO_BACKLOG, Backlog, EpochReport
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.task_progress import EpochProgress, TaskProgress
 
@@ -184,6 +184,8 @@ class ExecutionGraph:
         self._current: dict[tuple[int, int], Execution] = {}
         self._earlier: dict[tuple[int, int], deque[ExecutionDescription]] = {}
         self._told: set[tuple[int, int]] = set()
+        #: uid of a source -> what the last epoch has left of it
+        self._backlogs: dict[str, Backlog] = {}
         self._begun = False
 
     # ------------------------------------------------------------------ what happens
@@ -221,6 +223,7 @@ class ExecutionGraph:
         with self._lock:
             self._begin("the first epoch is done")
             self._runs(None)
+            self._backlogs = report.backlogs(self._job)
             for task in report.tasks:
                 execution = self._current.get((task.vertex, task.subtask))
                 if execution is not None:
@@ -290,6 +293,7 @@ class ExecutionGraph:
         subtasks = tuple(self._subtasks(vertex))
         current = [subtask.current for subtask in subtasks]
         states = {execution.state for execution in current}
+        backlog = self._backlogs.get(vertex.head.uid, NO_BACKLOG)
         watermarks = [execution.watermark_ms for execution in current if execution.watermark_ms is not None]
         return VertexDescription(
             id=vertex.id,
@@ -307,6 +311,9 @@ class ExecutionGraph:
             records_out=sum(execution.records_out for execution in current),
             watermark_ms=min(watermarks, default=None),
             state_bytes=sum(execution.state_bytes for execution in current),
+            backlog=backlog.records,
+            backlog_splits=backlog.splits,
+            backlog_age_ms=backlog.age_ms,
             running_records_in=sum(execution.running_records_in for execution in current),
             running_records_out=sum(execution.running_records_out for execution in current),
         )

@@ -246,6 +246,7 @@ class JobRecord(JobObserver):
             story=life.story.events,
             directory=self._directory,
             driver=self._driver,
+            warnings=tuple(self._run.warnings.values()),
             running_epoch=None if running is None else describe_running_epoch(running),
         )
 

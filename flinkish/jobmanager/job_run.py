@@ -131,6 +131,8 @@ class JobRun:
         self.history: History = NoHistory()
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
+        #: what the job was warned of and what still holds: a name of the matter -> the text
+        self.warnings: dict[str, str] = {}
         self.checkpoints: Checkpoints = NoCheckpoints()
         self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
         #: the last epoch that the sinks have committed in this run; None before the first one

@@ -24,7 +24,7 @@ from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport, SilentSplit
+from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task_progress import EpochProgress
 
 #: The least time between two lines where the line is not redrawn.
@@ -104,6 +104,8 @@ class ProgressLine(JobObserver):
         #: the last epoch that is counted: one whose commit was interrupted is reported again
         self._counted = -1
         self._shown_ms: int | None = None
+        #: the watermark of the last epoch
+        self._watermark_ms: int | None = None
         #: line of the last epoch as long as it is not shown yet
         self._pending: str | None = None
         #: number of characters of the line that is redrawn
@@ -135,18 +137,18 @@ class ProgressLine(JobObserver):
             self._history.append((now_ms, self._in))
             while len(self._history) > 2 and self._history[1][0] <= now_ms - RATE_WINDOW_MS:
                 self._history.popleft()
-            silent, took = report.silent_splits(self._job), f"{report.duration_ms / 1000:,.1f} s"
+            self._watermark_ms, took = report.watermark_ms, f"{report.duration_ms / 1000:,.1f} s"
             self._pending = (
                 f"{self._job.name}: epoch {report.epoch:,} at {_time_of_day(now_ms)} took {took}"
-                f" | in {self._in:,} | out {self._out:,} | {self._rate():,}/s"
-                f"{self._tail(report.watermark_ms, now_ms, silent, sum(task.backlog for task in report.tasks))}"
+                f" | in {self._in:,} | out {self._out:,} | {self._rate():,}/s{self._tail(now_ms, report)}"
             )
             if self._is_time(now_ms):
                 self._show_pending()
 
     def epoch_running(self, progress: EpochProgress) -> None:
         """Show how far the running epoch is, unless the last line was shown too recently. Its records stand apart from
-        those that are committed, since the epoch may fail and run again."""
+        those that are committed, since the epoch may fail and run again. The watermark is that of the last epoch: what
+        single tasks have reached is none of the job before all have."""
         with self._lock:
             now_ms = self._clock.now_ms()
             if not self._is_time(now_ms):
@@ -158,21 +160,27 @@ class ProgressLine(JobObserver):
                 f" running for {progress.running_ms / 1000:,.0f} s"
                 f" | in {committed:,} + {progress.records_in:,} | out {self._out:,} + {progress.records_out:,}"
                 f" | {progress.records_in * 1000 // elapsed_ms:,}/s"
-                f"{self._tail(progress.watermark_ms, now_ms)}"
+                f"{self._tail(now_ms)}"
             )
             self._show_pending()
 
-    def _tail(self, watermark_ms: int | None, now_ms: int, silent: Sequence[SilentSplit] = (), backlog: int = 0) -> str:
-        """The end of a line: the watermark with what holds it back, its lag, the backlog of the sources, the last
-        checkpoint, and restarts, as far as there are any."""
-        text = f" | watermark {watermark_text(watermark_ms)}"
+    def _tail(self, now_ms: int, report: EpochReport | None = None) -> str:
+        """The end of a line: the watermark with what holds it back, its lag, the backlog of the sources with its age,
+        the last checkpoint, and restarts, as far as there are any. ``report``: of the epoch, if it is done."""
+        text = f" | watermark {watermark_text(self._watermark_ms)}"
+        silent = [] if report is None else report.silent_splits(self._job)
         if silent:
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""
             text += f", held back by {silent[0].split} of {silent[0].source_name}{more}"
-        if watermark_ms is not None:
-            text += f" | lag {_duration_text(now_ms - watermark_ms)}"
-        if backlog:
-            text += f" | backlog {backlog:,}"
+        if self._watermark_ms is not None:
+            text += f" | lag {_duration_text(now_ms - self._watermark_ms)}"
+        backlogs = [] if report is None else list(report.backlogs(self._job).values())
+        if backlogs:
+            texts = [str(one) for one in backlogs if one.splits]
+            records = sum(one.records for one in backlogs)
+            ages = [one.age_ms for one in backlogs if one.age_ms is not None]
+            text += f" | backlog {', '.join([f'{records:,}'] * bool(records) + texts)}"
+            text += f" ({_duration_text(max(ages))})" if ages else ""
         checkpoints = self._checkpoints()
         completed = [one for one in checkpoints if one.status == "COMPLETED"]
         if completed:

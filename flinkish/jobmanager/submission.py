@@ -117,7 +117,7 @@ def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
     from flinkish.jobmanager.progress import progress_for
-    from flinkish.jobmanager.task_logs import SilentSplits, SlowCalls
+    from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls
     from flinkish.minicluster import MiniCluster
     from flinkish.runtime.task_progress import ProgressReporter, WorkerProgress
 
@@ -136,7 +136,8 @@ def _minicluster_run(
     run = MiniClusterRun(job_id, name, make_cluster, restarts, interval_ms, settings.available_now)
     run.shutdown_timeout_s = settings.shutdown_timeout_s
     run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
-    run.observers += [run.record, SilentSplits(job), SlowCalls(job), progress_for(settings.progress, job)]
+    watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
+    run.observers += [run.record, *watches, progress_for(settings.progress, job)]
     return run
 
 
@@ -216,7 +217,7 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
-    from flinkish.jobmanager.task_logs import SilentSplits, SlowCalls, TaskLogs
+    from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
@@ -229,7 +230,8 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     progress = progress_for(
         settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
     )
-    run.observers += [run.record, TaskLogs(job), SilentSplits(job), SlowCalls(job), progress]
+    watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
+    run.observers += [run.record, TaskLogs(job), *watches, progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:

@@ -20,6 +20,7 @@ from flinkish.errors import EnvironmentVersionError
 
 #: The oldest Spark that flinkish runs on.
 MIN_SPARK = (4, 0)
+_INSTALL = "pip install 'pyspark>=4.2,<4.3' delta-spark==4.4.0"
 #: The versions of Spark that Delta Lake has a package for, in the version that ``spark-defaults.conf`` names.
 _DELTAS_SPARKS = ((4, 0), (4, 1), (4, 2))
 #: The settings that name classes of Delta Lake, without which a session fails in what it does with its catalog.
@@ -67,14 +68,14 @@ def spark_version() -> tuple[int, int]:
         raise EnvironmentVersionError(
             "PySpark is not installed, and programs run on Spark",
             expected=f"PySpark {_text(MIN_SPARK)} or newer",
-            hint=f"{theirs}pip install 'flinkish[spark]'; the minicluster needs none (-D execution.target=minicluster)",
+            hint=f"{theirs}{_INSTALL}; the minicluster needs none (-D execution.target=minicluster)",
         )
     number = _numbers(version)
     if number < MIN_SPARK:
         raise EnvironmentVersionError(
             f"PySpark {version} is too old",
             expected=f"PySpark {_text(MIN_SPARK)} or newer",
-            hint="pip install 'flinkish[spark]' in a new virtual environment, or use a newer release of the platform",
+            hint=f"{_INSTALL} in a new virtual environment, or use a newer release of the platform",
         )
     return number
 

@@ -37,6 +37,25 @@ class EpochFigures:
     accumulators: bytes = b""
 
 
+class Backlog(NamedTuple):
+    """What is there of a source and was not read."""
+
+    #: the number of records; 0 if it is not known
+    records: int
+    #: the number of splits that have more, of a source that reads them one after the other, and what its splits are
+    splits: int
+    splits_are: str
+    #: how old the newest record of the split that is furthest behind was when the epoch began; None: it is not known
+    age_ms: int | None
+
+    def __str__(self) -> str:
+        one = self.splits == 1
+        return f"{self.splits:,} {self.splits_are.removesuffix('s' * one)}" if self.splits else f"{self.records:,}"
+
+
+NO_BACKLOG = Backlog(0, 0, "", None)
+
+
 class SilentSplit(NamedTuple):
     """A split that holds the watermark back because nothing comes from it."""
 
@@ -52,6 +71,8 @@ class EpochReport(EpochFigures):
     """The figures of one epoch of a job, and the reports of its tasks."""
 
     tasks: tuple[TaskReport, ...] = field(default=(), kw_only=True)
+    #: uid of a source that Spark reads -> what is left of it; the tasks do not know it
+    left: dict[str, Backlog] = field(default_factory=dict, kw_only=True)
 
     def silent_splits(self, job: JobDescriptor) -> list[SilentSplit]:
         """The splits of sources that hold the watermark back because nothing comes from them."""
@@ -63,6 +84,18 @@ class EpochReport(EpochFigures):
         for origin, silent_ms in sorted(longest.items()):
             vertex = job.vertex(vertex_of(origin))
             found.append(SilentSplit(vertex.head.uid, vertex.head.name, origin.partition("/")[2], silent_ms))
+        return found
+
+    def backlogs(self, job: JobDescriptor) -> dict[str, Backlog]:
+        """Uid of a source -> what the epoch has left of it, for the sources that it has left something of."""
+        found = {uid: backlog for uid, backlog in self.left.items() if backlog.splits}
+        for vertex in (one for one in job.vertices if isinstance(one.source, SplitSource)):
+            tasks = [task for task in self.tasks if task.vertex == vertex.id]
+            records, splits = sum(task.backlog for task in tasks), sum(task.backlog_splits for task in tasks)
+            ages = [task.processing_time_ms - task.newest_ms for task in tasks if task.newest_ms is not None]
+            if records or splits:
+                assert isinstance(vertex.source, SplitSource)
+                found[vertex.head.uid] = Backlog(records, splits, vertex.source.splits_are, max(ages, default=None))
         return found
 
     def to_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from flinkish.common.arguments import abbreviated, name_of
-from flinkish.errors import InvalidKeyError, ProgramError
+from flinkish.errors import InvalidKeyError, ProgramError, TypeMismatchError
 from flinkish.runtime.key_groups import KeyCache, unhashable_key
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.typed_keys import Repetition, plain_selector, selected
@@ -291,9 +291,12 @@ class KeyGroupSpread:
 def explained(error: Exception, selector: Callable[[Any], Any], values: list[Any], where: str) -> Exception:
     """The error to raise for one that has occurred while key groups were computed: the selector's own error as it is,
     or a typed error for a value that cannot be a key."""
-    where = f"{where}, key selector {name_of(plain_selector(selector))}"
-    if isinstance(error, InvalidKeyError):
-        return InvalidKeyError(error.what, where=where, expected=error.expected, hint=error.hint)
+    where = f"{where}, key selector {name_of(plain_selector(selector))} of key_by()"
+    if isinstance(error, (InvalidKeyError, TypeMismatchError)):
+        if isinstance(error, TypeMismatchError):
+            # which part of the key it is
+            where = f"{error.where}, {where}"
+        return type(error)(error.what, where=where, expected=error.expected, hint=error.hint)
     if not isinstance(error, (TypeError, ValueError)):
         return error
     for value in values:

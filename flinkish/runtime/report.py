@@ -74,8 +74,17 @@ class TaskReport:
     split_states: dict[str, Any] = field(default_factory=dict)
     #: in a task behind a shuffle: when its first processing-time timer is due, at the earliest; None: it has none
     timer_ms: int | None = None
-    #: in the first subtask of a source: about how many records are there that the epoch has left
+    #: in the first subtask of a source: about how many records are there that the epoch has left, or how many splits if
+    #: these are read one after the other
     backlog: int = 0
+    backlog_splits: int = 0
+    #: in a task of a source: the time of the newest record of the split that is furthest behind of those read in this
+    #: epoch; None: the source does not say it
+    newest_ms: int | None = None
+    #: the highest watermark that a strategy in the task's chain has made of records; None: there is none
+    event_time_ms: int | None = None
+    #: in a task that has had no watermark yet: the event-time timers that wait for one, as far as they are in memory
+    waiting_timers: int = 0
     #: splits of sources that hold the watermark back since nothing comes from them (runtime/task_header.py): origin ->
     #: the time in ms since it was active
     silent_splits: dict[str, int] = field(default_factory=dict)

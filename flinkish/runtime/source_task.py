@@ -14,7 +14,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from flinkish.common.arguments import abbreviated, check_made, kind_of
@@ -57,6 +57,8 @@ class SplitBatch(NamedTuple):
     timestamps: list[int] | None
     ended: bool = False
     watermark_ms: int | None = None
+    #: the time of the newest of the records; None: the source does not say it
+    newest_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class SourceInput:
         held: splits with records that are not read in this epoch; they are not idle.
         together: whether the batches come from splits that are read side by side; None means as the source always does.
         apart: the watermark of the subtask as a whole does not count any more (see `SourceShare`).
-        backlog, states: see `SourceShare`.
+        backlog, backlog_splits, states: see `SourceShare`.
     """
 
     batches: Iterable[SplitBatch]
@@ -83,6 +85,7 @@ class SourceInput:
     apart: bool = False
     backlog: int = 0
     states: Mapping[str, Any] = field(default_factory=dict)
+    backlog_splits: int = 0
 
 
 class SourceTask(Task):
@@ -103,6 +106,8 @@ class SourceTask(Task):
         #: whether the source has several stages: the subtask then has a watermark even while its splits have their own
         self._staged = isinstance(source, SplitSource) and source.stages > 1
         self._keeps_watermarks = keeps_watermarks(vertex)
+        #: the processing time of the last epoch in which the task has read records
+        self._active_ms: int | None = None
         #: whether a warning has said that a generator cannot be kept
         self._told = False
         #: the batch of records in work, for messages
@@ -143,6 +148,7 @@ class SourceTask(Task):
             share.apart,
             share.backlog,
             share.states,
+            share.backlog_splits,
         )
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
@@ -163,7 +169,7 @@ class SourceTask(Task):
         self._time_ms = stamp.time_ms
         if given.together is not None:
             self._one_stream = not given.together
-        splits, ended = dict[str, None](), dict[str, None]()
+        splits, ended, newest = dict[str, None](), dict[str, None](), dict[str, int]()
         current: str | None = None
         if given.apart:
             self._begin_split(_NO_SPLIT, str(self.subtask), given.part)
@@ -178,6 +184,8 @@ class SourceTask(Task):
                 self._begin_split(batch.split, self._stream_of(batch.split), given.part)
                 current = batch.split
             splits[batch.split] = None
+            if batch.newest_ms is not None and batch.newest_ms > 0:
+                newest[batch.split] = batch.newest_ms
             if batch.values:
                 self._in_work = batch
                 self.records_in += len(batch.values)
@@ -201,12 +209,33 @@ class SourceTask(Task):
         if given.ends:
             self._end(current)
         self.chain.end()
-        self._report(self._report_of(tuple(splits), tuple(ended), given.ends, stamp, given.backlog, states))
+        report = self._report_of(tuple(splits), tuple(ended), given.ends, stamp, states)
+        self._report(self._with_backlog(report, given, min(newest.values(), default=None)))
         enter(None)
         yield self.take_rows()
         if given.ends:
             self.closed_in = stamp.epoch
             self.close()
+
+    def _with_backlog(self, report: TaskReport, given: SourceInput, newest_ms: int | None) -> TaskReport:
+        """The report with what the epoch has left, and with Flink's metrics of a source reader; those of the first
+        subtask count what is pending for all of them."""
+        time_ms = report.processing_time_ms
+        if self.records_in:
+            self._active_ms = time_ms
+        found: dict[str, float] = {"sourceIdleTime": 0 if self._active_ms is None else time_ms - self._active_ms}
+        if newest_ms is not None:
+            found["currentFetchEventTimeLag"] = time_ms - newest_ms
+        if not self.subtask and not given.backlog_splits:
+            found["pendingRecords"] = given.backlog
+        metrics = {**report.metrics, **{f"{self.vertex.head.uid}.{name}": value for name, value in found.items()}}
+        return replace(
+            report,
+            newest_ms=newest_ms,
+            metrics=metrics,
+            backlog=given.backlog,
+            backlog_splits=given.backlog_splits,
+        )
 
     def _stream_of(self, split: str) -> str:
         """The name of the stream that the records of a split belong to; each stream has its own watermark."""
@@ -280,7 +309,6 @@ class SourceTask(Task):
         ended: tuple[str, ...],
         finished: bool,
         stamp: EpochStamp,
-        backlog: int = 0,
         states: dict[str, Any] | None = None,
     ) -> TaskReport:
         return TaskReport(
@@ -289,7 +317,6 @@ class SourceTask(Task):
             splits=splits[-MAX_REPORTED_SPLITS:],
             ended_splits=ended[-MAX_REPORTED_SPLITS:],
             stream_watermarks=self._stream_watermarks(),
-            backlog=backlog,
             split_states=states or {},
         )
 
@@ -387,7 +414,10 @@ def _split_batch(wanted: SplitRange, records: SplitRecords) -> SplitBatch:
             where=f"split {wanted.split.id}",
             expected="a timestamp for each record, or None for all",
         )
-    return SplitBatch(wanted.split.id, records.values, records.timestamps, watermark_ms=records.watermark_ms)
+    newest_ms = records.newest_ms
+    if newest_ms is None and records.timestamps:
+        newest_ms = records.timestamps[-1]
+    return SplitBatch(wanted.split.id, records.values, records.timestamps, False, records.watermark_ms, newest_ms)
 
 
 def side_by_side(reader: SplitReader, ranges: Sequence[SplitRange], batch_size: int) -> Iterator[SplitBatch]:

@@ -417,6 +417,7 @@ class StatefulTask(Task, TaskLife):
             declared=self._declarations.new(),
             silent_splits=self._silent_splits(result.header),
             timer_ms=self._first_processing_timer(),
+            waiting_timers=self._waiting_timers(result.header),
         )
 
     def _first_processing_timer(self) -> int | None:
@@ -424,6 +425,12 @@ class StatefulTask(Task, TaskLife):
         queues = [] if self.keyed_state is None else self.keyed_state.timer_queues()
         found = [queue.first(TimeDomain.PROCESSING_TIME) for queue in queues]
         return min((one for one in found if one is not None), default=None)
+
+    def _waiting_timers(self, after: TaskHeader) -> int:
+        """The number of event-time timers, as far as they are in memory, while there is no watermark yet."""
+        if self.keyed_state is None or after.watermark_ms > MIN_TIMESTAMP_MS:
+            return 0
+        return sum(queue.event_timers for queue in self.keyed_state.timer_queues())
 
     def _silent_splits(self, after: TaskHeader) -> dict[str, int]:
         """The splits of sources that hold the watermark back, unless idleness is detected for them anyway."""

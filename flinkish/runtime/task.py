@@ -20,6 +20,7 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.operator import EpochInfo, OperatorListener
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksOperator
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
@@ -179,6 +180,11 @@ class Task:
         """The watermark that the task has reached."""
         return self.chain.head.context.epoch.watermark_ms
 
+    def _event_time_ms(self) -> int | None:
+        """The highest watermark that a strategy of the chain has made of records so far."""
+        makers = [one for one in self.chain.operators if isinstance(one, TimestampsAndWatermarksOperator)]
+        return max((ms for maker in makers for ms in maker.watermarks_of_splits().values()), default=None)
+
     def _figures(self, stamp: EpochStamp) -> dict[str, Any]:
         """The fields that the reports of all tasks have. Counts, accumulators and log lines are those since the last
         report."""
@@ -194,6 +200,7 @@ class Task:
             "processing_time_ms": stamp.time_ms,
             "commit_requested": self.commit_requested,
             "log": self.log.take(),
+            "event_time_ms": self._event_time_ms(),
             "work_ms": round((time.monotonic() - self._begun_s) * 1000, 3),
         }
 

@@ -119,7 +119,7 @@ class EpochProgress:
     #: records that have entered the job, and records that were written to sinks and are not committed
     records_in: int
     records_out: int
-    #: the lowest watermark of all tasks that have one
+    #: the lowest watermark of all tasks behind a shuffle that have one
     watermark_ms: int | None
     tasks: tuple[TaskProgress, ...]
 
@@ -133,7 +133,10 @@ class EpochProgress:
             if before is None or _try_of(one) >= _try_of(before):
                 tasks[one.vertex, one.subtask] = one
         sources = {vertex.id for vertex in job.vertices if vertex.source is not None}
-        watermarks = (task.watermark_ms for task in tasks.values() if task.watermark_ms is not None)
+        # what a split of a source has reached is no watermark of the job before others have reached it, too
+        watermarks = (
+            task.watermark_ms for task in tasks.values() if task.vertex not in sources and task.watermark_ms is not None
+        )
         return EpochProgress(
             workers[0].epoch,
             max(worker.running_ms for worker in workers),
@@ -195,24 +198,21 @@ class ProgressFiles:
 
     def note(self, task: str) -> None:
         """Note in a local file of this process which task runs; "": none does. It stays if the process is killed."""
-        local = local_path(self._directory)
-        if local is None:
-            return
+        local, pid = local_path(self._directory), os.getpid()
         with suppress(OSError):
-            if self._noted is None or self._noted[0] != os.getpid():
-                path = os.path.join(local, f"{_NOTES}{os.getpid()}")
-                file = open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0)  # noqa: SIM115
-                self._noted = (os.getpid(), file)
-            os.pwrite(self._noted[1].fileno(), task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+            if local is not None and (self._noted is None or self._noted[0] != pid):
+                file = os.open(os.path.join(local, f"{_NOTES}{pid}"), os.O_WRONLY | os.O_CREAT, 0o600)
+                self._noted = (pid, open(file, "wb", buffering=0))
+            if self._noted is not None:
+                os.pwrite(self._noted[1].fileno(), task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
 
     def noted(self) -> dict[int, str]:
         """Process -> the task that it has noted, of processes of this machine or of a directory that they share."""
-        found: dict[int, str] = {}
-        for entry in storage_of(self._directory).list(self._directory):
-            if entry.name.startswith(_NOTES):
-                with suppress(OSError, ValueError):
-                    text = storage_of(entry.path).read(entry.path).decode(errors="ignore").strip()
-                    found |= {int(entry.name[len(_NOTES) :]): text} if text else {}
+        storage, found = storage_of(self._directory), dict[int, str]()
+        for entry in storage.list(self._directory):
+            with suppress(OSError, ValueError):
+                text = storage.read(entry.path).decode(errors="ignore").strip() if entry.name.startswith(_NOTES) else ""
+                found |= {int(entry.name[len(_NOTES) :]): text} if text else {}
         return found
 
     def read(self) -> dict[str, WorkerProgress]:

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from flinkish.common.text import standard_stream
 from flinkish.launch import class_archive
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
@@ -227,8 +228,7 @@ def _remove_abandoned(folder: Path) -> None:
 
 
 class _OutputOfWorkers:
-    """Copies what workers print from a named pipe to this process's standard output, which notebooks and tests replace
-    now and then."""
+    """Copies what workers print from a named pipe to this process's standard output (`standard_stream`)."""
 
     #: What this process itself writes into the pipe to learn that everything before it is copied.
     _MARK = b"\0flinkish\0"
@@ -255,8 +255,9 @@ class _OutputOfWorkers:
             begin = left.rfind(b"\0", max(0, len(left) - len(self._MARK)))
             done, left = (left, b"") if begin < 0 else (left[:begin], left[begin:])
             with suppress(OSError, ValueError):
-                sys.stdout.write(decode(b"".join((*parts, done))))
-                sys.stdout.flush()
+                stream = standard_stream()
+                stream.write(decode(b"".join((*parts, done))))
+                stream.flush()
             for _ in parts:
                 self._seen.release()
 

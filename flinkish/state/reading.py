@@ -1,4 +1,4 @@
-"""Reads checkpoints and savepoints as DataFrames.
+"""Reads checkpoints and savepoints as DataFrames, and compares them with a program.
 
 Rule: the columns have the types that the program declared; where it declared none, they have the type that all texts
 have in common, or hold the texts as they are in the table.
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import SavepointError
+from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport
+from flinkish.jobmanager.savepoints.dry_run import compatibility_report
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
 from flinkish.runtime.program_classes import ProgramClasses
@@ -23,6 +25,8 @@ from flinkish.state.typed_rows import typed_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from flinkish.datastream import StreamExecutionEnvironment
 
 
 @dataclass(frozen=True, order=True)
@@ -158,3 +162,33 @@ def _description(known: DeclaredState, kind: str, rows: int) -> StateDescription
 
 def _order(state: StateDescription) -> tuple[str, str]:
     return state.uid, state.state
+
+
+def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None) -> CompatibilityReport:
+    """Report what the program of an environment would take over of a savepoint or checkpoint.
+
+    The job is not run and nothing is written, but a worker opens and closes the program's keyed operators once, to find
+    out which states they declare.
+
+    Args:
+        env: the environment in which the program was built.
+        path: a savepoint, a checkpoint, or a job directory, which stands for its latest completed checkpoint.
+        spark: the Spark session to use; None: the active one, or else a local one.
+
+    Example::
+
+        report = compatibility(env, "/savepoints/savepoint-1f")
+        print(report.text())
+        assert report.compatible
+
+    Raises:
+        ProgramError: the program is wrong.
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
+    return compatibility_report(
+        env._checked_graph(),
+        env._configuration,
+        snapshot_directory(path),
+        env.is_chaining_enabled(),
+        spark,
+    )

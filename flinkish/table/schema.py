@@ -280,7 +280,7 @@ def _sqlglot() -> Any:
             "the package sqlglot is missing, which reads SQL",
             where="flinkish.table",
             expected="sqlglot where the program is started",
-            hint='pip install "flinkish[table]"',
+            hint="pip install 'sqlglot>=30.30,<31'",
         ) from None
     return sqlglot
 

@@ -6,15 +6,18 @@ Table API or an SQL engine is refused in words.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_client import JobClient
+from flinkish.common.options import execution
 from flinkish.common.text import text_writer
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import PickledBytesTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation, Types
@@ -22,7 +25,7 @@ from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo
 from flinkish.common.types import Row, RowKind, _create_row
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
-from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.errors import ArgumentValueError, ProgramError, TypeMismatchError
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.table.connectors import EPOCH, SINKS, SOURCES, ColumnFormat, Options, TableFormat
 from flinkish.table.schema import Schema, TableDescriptor, name_of, no_table_api, parse
@@ -30,6 +33,7 @@ from flinkish.table.schema import Schema, TableDescriptor, name_of, no_table_api
 __all__ = ["EnvironmentSettings", "StatementSet", "StreamTableEnvironment", "Table", "TableConfig", "TableResult"]
 
 _WHERE = "the table environment"
+_LOCAL_TIME_ZONE = "table.local-time-zone"
 
 
 class EnvironmentSettings:
@@ -53,6 +57,24 @@ class EnvironmentSettings:
     def in_batch_mode() -> EnvironmentSettings:
         return EnvironmentSettings("BATCH")
 
+    def with_configuration(self, configuration: Configuration) -> EnvironmentSettings:
+        """Add the entries of a configuration, which the environment takes over."""
+        check_instance(
+            configuration,
+            Configuration,
+            "the configuration is",
+            "with_configuration()",
+            "Configuration.from_dict({...})",
+        )
+        self._configuration.add_all(configuration)
+        return self
+
+    def get_configuration(self) -> Configuration:
+        return self._configuration
+
+    def is_streaming_mode(self) -> bool:
+        return self._configuration.get(execution.RUNTIME_MODE) == "STREAMING"
+
     def use_blink_planner(self) -> EnvironmentSettings:
         """Has no effect: PyFlink has had no other planner since 1.14."""
         return self
@@ -71,8 +93,36 @@ class TableConfig:
         self._env.configure(Configuration().set_string(key, value))
         return self
 
+    def get(self, key: str, default_value: str) -> str:
+        return self._env._configuration.get_string(key, default_value)
+
     def get_configuration(self) -> Configuration:
         return self._env._configuration
+
+    def add_configuration(self, configuration: Configuration) -> None:
+        self._env.configure(configuration)
+
+    def set_local_timezone(self, timezone_id: str) -> None:
+        """Set ``table.local-time-zone``, such as ``Europe/Berlin``, ``UTC`` or ``GMT-08:00``. It has no effect: nothing
+        is computed on tables, and texts of TIMESTAMP_LTZ are those of UTC, as in Flink's formats. Raises
+        ArgumentValueError for what is no time zone."""
+        zone = re.sub(r"^(?:UTC|GMT)?(?=[+-])", "", timezone_id) if isinstance(timezone_id, str) else ""
+        try:
+            known = bool(re.fullmatch(r"Z|[+-](?:0?\d|1[0-8])(?::?[0-5]\d)?", zone)) or ZoneInfo(zone) is not None
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            known = False
+        if not known:
+            raise ArgumentValueError(
+                f"{timezone_id!r} is no time zone",
+                where="TableConfig.set_local_timezone()",
+                expected="the name of a zone or an offset",
+                hint="such as 'Europe/Berlin', 'UTC' or 'GMT-08:00'",
+            )
+        self.set(_LOCAL_TIME_ZONE, timezone_id)
+
+    def get_local_timezone(self) -> str:
+        """The time zone that was set, or ``default``, which is that of the machine."""
+        return self.get(_LOCAL_TIME_ZONE, "default")
 
 
 @dataclass(frozen=True)

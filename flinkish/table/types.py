@@ -15,12 +15,13 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.composite import RowTypeInfo
+from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DataType", "DataTypes", "RowField", "RowType"]
+__all__ = ["DataType", "DataTypes", "Row", "RowField", "RowType"]
 
 DataType = TypeInformation
 RowType = RowTypeInfo

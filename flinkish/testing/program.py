@@ -3,22 +3,29 @@
 Time stands still unless the test moves it. A test can let the run fail at any phase of an epoch; the run then goes on
 from what was committed, with new instances of all functions. A savepoint moves it to another program, or to another
 parallelism. What each operator has received and emitted is recorded.
+
+The base classes of PyFlink's own tests (``pyflink.testing.test_case_utils``) are here, too, for tests of users that
+derive from them: their environments run jobs in the test's process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shutil
+import tempfile
+import unittest
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
+from flinkish.common.options.execution import TARGET
 from flinkish.common.options.flinkish import MINICLUSTER_SHARE_FUNCTIONS
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.errors import ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
@@ -31,9 +38,22 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.shipped_files import files_here
+from flinkish.table import StreamTableEnvironment
 from flinkish.testing.crash import SimulatedCrash
 from flinkish.testing.output import StreamRecord, stream_records, tag_id
 from flinkish.testing.savepoint import ProgramSavepoint, restore_savepoint, take_savepoint
+
+__all__ = [
+    "PHASES",
+    "ProgramTestHarness",
+    "PyFlinkBatchTableTestCase",
+    "PyFlinkBatchTestCase",
+    "PyFlinkITTestCase",
+    "PyFlinkStreamTableTestCase",
+    "PyFlinkStreamingTestCase",
+    "PyFlinkTestCase",
+    "PyFlinkUTTestCase",
+]
 
 #: The phases that an epoch passes when it runs in one process, in this order.
 PHASES = (
@@ -324,3 +344,81 @@ def _node(graph: StreamGraph, name: str, kind: str, fits: Callable[[StreamNode],
         known = ", ".join(f"{node.effective_uid} ('{node.name}')" for node in nodes)
         raise ProgramError(f"{len(found) or 'no'} {kind}s are called {name!r}", expected=f"one of {known}")
     return found[0]
+
+
+# ---------------------------------------------------------------------- PyFlink's base classes of tests
+
+
+def _environment_of_tests(mode: RuntimeExecutionMode = RuntimeExecutionMode.STREAMING) -> StreamExecutionEnvironment:
+    configuration = Configuration.from_dict({TARGET.key: "minicluster"})
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    return env.set_parallelism(2).set_runtime_mode(mode)
+
+
+class PyFlinkTestCase(unittest.TestCase):
+    """The base class of all tests: each class of tests has a temporary folder, ``tempdir``."""
+
+    tempdir: ClassVar[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.tempdir = tempfile.mkdtemp()
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        shutil.rmtree(cls.tempdir, ignore_errors=True)
+
+    @classmethod
+    def assert_equals(cls, actual: Iterable[Any], expected: Iterable[Any]) -> None:
+        """Check that both have the same elements, in any order."""
+        found, wanted = sorted(actual), sorted(expected)
+        assert found == wanted, f"{found!r} instead of {wanted!r}"
+
+    def assert_equals_sorted(self, expected: Iterable[Any], actual: Iterable[Any]) -> None:
+        """The same, as PyFlink's tests of streams have it."""
+        self.assertEqual(sorted(expected), sorted(actual))
+
+    @classmethod
+    def to_py_list(cls, actual: Iterable[Any]) -> list[Any]:
+        return list(actual)
+
+
+class PyFlinkUTTestCase(PyFlinkTestCase):
+    """Each test has an environment of its own, ``env``, with the parallelism 2, and a table environment, ``t_env``."""
+
+    def setUp(self) -> None:
+        self.env = _environment_of_tests()
+        self.t_env = StreamTableEnvironment.create(self.env)
+
+
+class PyFlinkITTestCase(PyFlinkTestCase):
+    """The tests of a class share an environment, ``env``, with the parallelism 2, and its table environment,
+    ``t_env``."""
+
+    env: ClassVar[StreamExecutionEnvironment]
+    t_env: ClassVar[StreamTableEnvironment]
+    _mode = RuntimeExecutionMode.STREAMING
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.env = _environment_of_tests(cls._mode)
+        cls.t_env = StreamTableEnvironment.create(cls.env)
+
+
+class PyFlinkStreamingTestCase(PyFlinkITTestCase):
+    """The base class of tests in the runtime mode STREAMING."""
+
+
+class PyFlinkBatchTestCase(PyFlinkITTestCase):
+    """The base class of tests in the runtime mode BATCH."""
+
+    _mode = RuntimeExecutionMode.BATCH
+
+
+class PyFlinkStreamTableTestCase(PyFlinkStreamingTestCase):
+    """The base class of tests of tables as sources and sinks of streams."""
+
+
+class PyFlinkBatchTableTestCase(PyFlinkBatchTestCase):
+    """The same in the runtime mode BATCH."""

@@ -1,12 +1,16 @@
-"""A sink for tests that keeps the committed records."""
+"""Sinks for tests that keep the committed records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from flinkish.common.text import text_writer
+from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import InternalError
+
+__all__ = ["DataStreamTestSinkFunction", "TestingSink"]
 
 
 class TestingSink(WriterSink):
@@ -47,6 +51,31 @@ class TestingSink(WriterSink):
 
     def create_committer(self) -> Committer:
         return _Committer(self)
+
+
+class DataStreamTestSinkFunction(TestingSink):
+    """The sink of PyFlink's own tests, which tests of users have taken over, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._type: TypeInformation | None = None
+
+    def with_input_type(self, input_type: TypeInformation) -> DataStreamTestSinkFunction:
+        self._type = input_type
+        return self
+
+    def get_results(self, is_python_object: bool = False, stringify: bool = True) -> list[Any]:
+        """The records since the last call: the texts of Java's ``toString``; or, with ``is_python_object``, the texts
+        of ``str``; or, without ``stringify`` too, the records themselves."""
+        values = self.values
+        self.clear()
+        if not is_python_object:
+            return list(map(text_writer(self._type), values))
+        return list(map(str, values)) if stringify else values
+
+    def clear(self) -> None:
+        """Forget the records so far."""
+        self.commits.clear()
 
 
 class _Writer(SinkWriter):

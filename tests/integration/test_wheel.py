@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -77,14 +76,12 @@ class Installation:
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     """The wheel, built and installed."""
     folder = tmp_path_factory.mktemp("wheel")
-    # a copy: setuptools leaves folders beside the sources
-    sources = folder / "sources"
-    shutil.copytree(REPOSITORY / "flinkish", sources / "flinkish", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(REPOSITORY / name, sources)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(sources)]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(REPOSITORY)]
+    left = {"build", "flinkish.egg-info", "dist"}
+    there = left & set(os.listdir(REPOSITORY))
     subprocess.run([*pip, *build], check=True, timeout=TIMEOUT_S)
+    assert left & set(os.listdir(REPOSITORY)) == there, "a build leaves nothing in the checkout"
     (wheel,) = folder.glob("flinkish-*.whl")
     environment = folder / "environment"
     venv.create(environment, symlinks=True)

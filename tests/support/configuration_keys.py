@@ -41,8 +41,9 @@ overrides the one before:
 * `Configuration().set_string(KEY, VALUE)`, given to `StreamExecutionEnvironment.get_execution_environment` or to
   `env.configure`, and the environment's setters.
 
-Keys that begin with `spark.` go to the Spark session that a job makes for itself. Any other key that is neither below
-nor one of Flink's is an error, and so is a value that cannot be read; the message names the key and what was expected.
+Keys that begin with `spark.` go to the Spark session that a job makes for itself. A value that cannot be read is an
+error, and so is a key that looks like one of flinkish or Flink but is none; the message names the key and what was
+expected. A key in a namespace of the program's own (`my.company.key`) is one warning.
 
 | type | values |
 | --- | --- |

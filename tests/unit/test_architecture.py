@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     # savepoints as DataFrames
     "state": _API | {"datastream"},
     # tests of programs, on all that runs without Spark
-    "testing": _RUNTIME | {"connectors", "graph", "minicluster", "jobmanager", "datastream"},
+    "testing": _RUNTIME | {"connectors", "graph", "minicluster", "jobmanager", "datastream", "table"},
     # beside the engine: programs, and what starts them
     "examples": _API | {"datastream"},
     "exit_codes": set(),

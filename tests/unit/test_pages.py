@@ -65,6 +65,19 @@ def test_the_start_page_names_each_page() -> None:
     assert set(PAGES) - {"index.md"} <= linked, "docs/index.md: a row for each page"
 
 
+def test_nobody_is_told_to_install_the_name_which_others_can_register() -> None:
+    # flinkish is not published: pip would install what a stranger has published by this name
+    asked = re.compile(r"flinkish\[|pip install (?:-\S+ )*[\"']?flinkish(?![\w.*-])")
+    shown = [ROOT / "README.md", *(ROOT / "jobs").rglob("*"), *DOCS.rglob("*")]
+    shown += (ROOT / "flinkish").rglob("*.py")
+    texts = {path: path.read_text() for path in shown if path.suffix in (".md", ".py", ".ipynb", ".sh", ".yml")}
+    assert len(texts) > 500 and [path for path, text in texts.items() if asked.search(text)] == []
+    assert all(
+        map(asked.search, ("pip install 'flinkish[kafka]'", "pip install flinkish pyspark", "pip install -U flinkish"))
+    )
+    assert not any(map(asked.search, ("pip install '/path/to/checkout[kafka]'", "pip install flinkish-0.1.0.whl")))
+
+
 def test_the_start_page_installs_as_the_readme_does() -> None:
     commands = [line for line in (DOCS / "index.md").read_text().splitlines() if line.startswith("pip ")]
     readme = (ROOT / "README.md").read_text().splitlines()

@@ -14,8 +14,9 @@ from typing import Any
 from flinkish.common.config_options import ConfigOption
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
 
-#: How similar to a key that has an effect another one must be to be taken for a misspelt one (`difflib`, from 0 to 1).
-_MISSPELT = 0.93
+#: How similar to a key that has an effect another one must be to be taken for a misspelt one (`difflib`, from 0 to 1);
+#: the same for a key whose beginning is nobody's, and for that beginning.
+_MISSPELT, _MISSPELT_KEY, _MISSPELT_BEGINNING = 0.93, 0.8, 0.85
 
 _THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
 
@@ -75,6 +76,20 @@ def is_known(key: str) -> bool:
         return True
     effective = [option.key for option in _REGISTRY.values() if not option.no_effect]
     return bool(_unread(key)) and not difflib.get_close_matches(key, effective, 1, _MISSPELT)
+
+
+def is_of_program(key: str) -> bool:
+    """Whether an unknown key is one of a program's own: neither the key nor its beginning, up to the first dot, looks
+    like one that flinkish, Flink or Spark has.
+
+    >>> is_of_program("my.company.key"), is_of_program("paralelism.default"), is_of_program("execution.no-such-key")
+    (True, False, False)
+    """
+    beginnings = {known.partition(".")[0] for known in (*_REGISTRY, *cluster.UNREAD, "spark.")}
+    return not (
+        difflib.get_close_matches(key.partition(".")[0], beginnings, 1, _MISSPELT_BEGINNING)
+        or difflib.get_close_matches(key, _REGISTRY, 1, _MISSPELT_KEY)
+    )
 
 
 def _unread(key: str) -> str:

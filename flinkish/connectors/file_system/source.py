@@ -46,6 +46,8 @@ class FileSource(SplitSource):
         ProgramError: a path does not exist; a declared column is not in a Parquet file.
     """
 
+    splits_are = "files"
+
     def __init__(
         self,
         content: StreamFormat | BulkFormat | AvroFormat | AvroParquetFormat,

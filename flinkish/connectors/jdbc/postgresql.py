@@ -63,7 +63,7 @@ def driver() -> Any:
             f"the PostgreSQL driver is missing: {error}",
             where="JdbcSink",
             expected="psycopg 3 on the driver and executors",
-            hint="pip install 'flinkish[jdbc]'",
+            hint="pip install 'psycopg[binary]'",
         ) from error
     return psycopg
 

@@ -103,7 +103,7 @@ def driver(purpose: str) -> Any:
             f"confluent-kafka is missing, and {purpose} needs it: {error}",
             where="Kafka",
             expected="confluent-kafka on the driver and executors",
-            hint="pip install 'flinkish[kafka]'",
+            hint="pip install confluent-kafka msgspec",
         ) from error
     return confluent_kafka
 

@@ -57,7 +57,6 @@ _ONLY_IN_JAVA = {
     "compression.gzip.level",
     "compression.lz4.level",
     "compression.zstd.level",
-    "config.providers",
     "flink.disable-metrics",
     "flink.poll-timeout",
     "interceptor.classes",
@@ -83,6 +82,8 @@ _RENAMED = {
 }
 # a producer of librdkafka has a property of this name
 _RENAMED_FOR_READERS = {**_RENAMED, "request.timeout.ms": "socket.timeout.ms"}
+# a value that a config provider of Java's clients would replace, such as ${file:/run/secrets/kafka:password}
+_PROVIDED = re.compile(r"\$\{[\w.-]+:[^}]*\}")
 # properties for encryption and credentials that librdkafka knows by the same name
 _SECURITY = ("security.protocol", "enable.ssl.certificate.verification")
 _SECURITY_PREFIXES = ("sasl.", "ssl.")
@@ -94,7 +95,8 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     """The settings of librdkafka for encryption and credentials.
 
     Raises:
-        ConfigurationError: a key store, trust store or login module that librdkafka cannot read.
+        ConfigurationError: a key store, trust store or login module that librdkafka cannot read, or any property whose
+            value is to come from a config provider.
 
     >>> jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
     >>> security_settings({"sasl.jaas.config": jaas, "fetch.min.bytes": "1"})
@@ -102,6 +104,7 @@ def security_settings(properties: Mapping[str, str]) -> dict[str, Any]:
     >>> security_settings({"ssl.truststore.type": "PEM", "ssl.truststore.location": "/etc/ca.pem"})
     {'ssl.ca.location': '/etc/ca.pem'}
     """
+    _refuse_config_providers(properties)
     settings: dict[str, Any] = {
         key: value
         for key, value in properties.items()
@@ -168,6 +171,21 @@ def whole_number(properties: Mapping[str, str], key: str, default: int) -> int:
         raise ConfigurationError(
             f"the property {key} is {properties[key]!r}", where="KafkaSource", expected="a whole number"
         ) from None
+
+
+def _refuse_config_providers(properties: Mapping[str, str]) -> None:
+    """Refuse config providers: without Java's clients, the texts that stand for secrets would be taken for these."""
+    for key, value in properties.items():
+        found = _PROVIDED.search(value) if isinstance(value, str) else None
+        if found is not None or key == "config.providers" or key.startswith("config.providers."):
+            what = f"the value {found[0]} of the property {key}" if found is not None else f"the property {key}"
+            raise ConfigurationError(
+                f"{what} needs a config provider, which only Kafka's clients in Java have",
+                where="Kafka",
+                expected="properties with their values",
+                hint="read the file or the environment variable in the program and set the property to what is there; "
+                "keys and certificates may stay in files: ssl.key.location, ssl.ca.location",
+            )
 
 
 def _login(properties: Mapping[str, str]) -> dict[str, Any]:

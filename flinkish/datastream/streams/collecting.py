@@ -1,4 +1,4 @@
-"""``execute_and_collect``: runs a job with one more sink, which returns its records to the program."""
+"""``execute_and_collect`` and ``show``: run a job with one more sink, which returns its records to the program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator, CollectedRows
 from flinkish.datastream.streams.sinks import add_sink
@@ -42,3 +43,14 @@ def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | N
         return results
     with results:
         return list(islice(results, limit))
+
+
+def show(stream: DataStream, count: int) -> None:
+    """See `DataStream.show`."""
+    with stream.get_execution_environment()._apart():
+        records = list(execute_and_collect(stream, "DataStream Show", count))
+    text = text_writer(stream._type, PRINT_ROW_SEPARATOR)
+    for record in records:
+        print(text(record))
+    if len(records) == count:
+        print(f"the first {count} records; show({10 * count}) shows more")

@@ -405,6 +405,13 @@ class DataStream(OperatorStream):
 
         return execute_and_collect(self, job_execution_name, limit)
 
+    def show(self, count: int = 20) -> None:
+        """Print the first records of this stream, for a look. They are those of a job of its own, which is cancelled
+        then; it keeps nothing in the directory of the program's job, and the program is as before. Not in PyFlink."""
+        from flinkish.datastream.streams.collecting import show
+
+        show(self, count)
+
     # --- the inside ---------------------------------------------------------------------------------------------
 
     def _partitioned(self, partitioner: StreamPartitioner) -> DataStream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -88,6 +89,16 @@ class OperatorStream:
     def get_execution_config(self) -> ExecutionConfig:
         """The execution settings of the stream's environment."""
         return self._env.get_config()
+
+    def __repr__(self) -> str:
+        names = ", ".join(tap.node.name for tap in self._taps)
+        return f"<{type(self).__name__} of {self._type}, from {names}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the plan of the operators that the stream comes from."""
+        with self._env._apart([tap.node for tap in self._taps]):
+            plan = self._env.explain()
+        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(plan)}</pre>"
 
     @property
     def _j_data_stream(self) -> NoReturn:

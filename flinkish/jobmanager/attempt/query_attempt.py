@@ -23,6 +23,7 @@ from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
 from flinkish.jobmanager.attempt.progress_watch import ProgressWatch, explained
 from flinkish.jobmanager.attempt.query_inputs import (
+    LeftBehind,
     check_committed,
     check_sources,
     end_offsets,
@@ -153,6 +154,7 @@ class QueryAttempt:
         self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
+        self._left_behind = LeftBehind(plan.job, plan.sources)
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query at this location from now on; not to be called while it runs at another one."""
@@ -188,10 +190,7 @@ class QueryAttempt:
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self._running.gate.go_through()
         self._records.show(report)
-        self._tell(report)
-
-    def _epoch_running(self, progress: EpochProgress) -> None:
-        self._observer.epoch_running(progress)
+        self._tell(self._left_behind.added_to(report, self._query, self.location))
 
     def _tell(self, report: EpochReport) -> None:
         self.ended = self.ended or report.end_of_input
@@ -204,7 +203,8 @@ class QueryAttempt:
         """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
         self.begun = True
         epoch_listeners.register(self.job.job_id, self)
-        watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, self._epoch_running)
+        told = self._observer
+        watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
         watch.start()
         try:
             check_committed(self.spark, self.job, self.directory)

@@ -14,10 +14,14 @@ sinks would take new records for those that they have.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
+from flinkish.common.storage import is_local
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FlinkishError
@@ -27,6 +31,7 @@ from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.runtime.committing import check_sinks
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import Backlog, EpochReport
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
 from flinkish.runtime.sources.positions import StoreIds, encode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
@@ -92,6 +97,31 @@ def source_positions(
         if end is not None:
             found[job.vertex(vertex).head.uid] = end
     return found
+
+
+class LeftBehind:
+    """Finds out what an epoch has left of the sources that Spark reads, as far as they know it. Where the query's
+    directory is on an object store they are asked once in ten seconds at most, since each answer may be a request."""
+
+    _REMOTE_EVERY_S = 10.0
+
+    def __init__(self, job: JobDescriptor, sources: Mapping[int, Source]) -> None:
+        self._sources = [(job.vertex(vertex).head.uid, source) for vertex, source in frame_sources(sources)]
+        self._asked_s = -math.inf
+        self._known: dict[str, Backlog] = {}
+
+    def added_to(self, report: EpochReport, query: Any, location: QueryLocation) -> EpochReport:
+        """The report of an epoch with what it has left."""
+        every_s = 0.0 if is_local(location.path) else self._REMOTE_EVERY_S
+        if self._sources and time.monotonic() - self._asked_s >= every_s:
+            self._asked_s, self._known = time.monotonic(), {}
+            # an epoch that is committed does not fail since something cannot be shown of it
+            with suppress(Exception):
+                for (uid, source), end in zip(self._sources, end_offsets(query, location, report.epoch)[1:]):
+                    splits = None if end is None else source.left_behind(end)
+                    if splits is not None:
+                        self._known[uid] = Backlog(0, splits, source.splits_are, None)
+        return replace(report, left=self._known)
 
 
 def input_has_ended(job: JobDescriptor, sources: Mapping[int, Source], ends: list[str | None]) -> bool:

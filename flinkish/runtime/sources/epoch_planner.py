@@ -85,6 +85,8 @@ class EpochPlanner:
         #: estimated number of records that are there and that the epoch planned last leaves, of splits that are read
         #: side by side and whose ends are known
         self.backlog = 0.0
+        #: the number of splits that have more than the epoch planned last reads, if they are read one after the other
+        self.backlog_splits = 0
 
     def discover(self, start: SourceProgress, epoch: int) -> None:
         """Look for new splits. To be called before each `next`, with the same progress and epoch."""
@@ -173,7 +175,8 @@ class EpochPlanner:
             allowed: stream -> how many records it may read; 0 if it is held back.
             most: how many records the epoch may read, if that is less than the limits say.
         """
-        self._turn, self._stops, self._held, self.records, self.backlog = epoch, [], [], {}, 0.0
+        self._turn, self._stops, self._held, self.records = epoch, [], [], {}
+        self.backlog, self.backlog_splits = 0.0, 0
         self._allowed = allowed or {}
         self._limits = (
             self._whole if most is None else replace(self._whole, max_records=min(most, self._whole.max_records))
@@ -310,6 +313,8 @@ class EpochPlanner:
                 left, most = budgets[subtask], whole[subtask]
                 used = 1 - min(_ratio(left.records, most.records), _ratio(left.bytes, most.bytes))
                 heapq.heappush(turns, (used, subtask))
+        unfinished = sum(one is not None for one in current)
+        self.backlog_splits += unfinished + len(self._splits) - start.next - len(begun)
         return [one for one in current if one is not None], begun
 
     def _budgets(self, current: Sequence[OpenSplit | None], waiting: int) -> dict[int, _Budget]:
@@ -352,6 +357,8 @@ class EpochPlanner:
         if end > one.position:
             budget.take(end - one.position, *cost)
         if not last:
+            # all that is there is read
+            self.backlog_splits -= 1
             return one._replace(position=end), False
         self._ends(one, end)
         return None, budget.untouched or budget.records >= 1 and budget.bytes >= 1

@@ -5,7 +5,8 @@
 and, if sources are aligned with each other, "watermarks": {uid: {stream: progress of the stream before the epoch}},
 and, if functions of a source's chain see its watermarks, "states": {uid: {split: what is known before the epoch}},
 and, if epochs are sized by what they take, "size": {"limits": {uid: records}, ...}, and, if the epoch leaves records
-that are there, "backlog": {uid: records}.
+that are there, "backlog": {uid: records}, or "backlog_splits": {uid: splits} of a source that reads them one after the
+other.
 """
 
 from __future__ import annotations
@@ -171,6 +172,9 @@ class JobEnumerator:
         backlog = {uid: round(planner.backlog) for uid, planner in self._planners.items() if planner.backlog >= 1}
         if backlog:
             offset["backlog"] = backlog
+        backlog_splits = {uid: planner.backlog_splits for uid, planner in self._planners.items()}
+        if any(backlog_splits.values()):
+            offset["backlog_splits"] = backlog_splits
         known = {uid: states for uid, states in sorted(of_splits.items()) if uid in self._with_states}
         if known:
             offset["states"] = known
@@ -258,10 +262,9 @@ class JobEnumerator:
                 held.setdefault(holder, []).append(split)
             over = frozenset[int]() if start == NOTHING_READ else before.ended_subtasks(one.parallelism)
             ends = after.ended_subtasks(one.parallelism) - over
-            backlog = int(end.get("backlog", {}).get(one.uid, 0))
+            left = tuple(int(end.get(name, {}).get(one.uid, 0)) for name in ("backlog", "backlog_splits"))
             states = end.get("states", {}).get(one.uid, {})
             for subtask in range(one.parallelism):
-                left, backlog = backlog, 0
                 found.append(
                     SourceShare(
                         one.vertex,
@@ -273,12 +276,13 @@ class JobEnumerator:
                         tuple(held.get(subtask, ())),
                         together,
                         apart,
-                        left,
+                        0 if subtask else left[0],
                         {
                             split: states[split]
                             for split in (STREAM, *(one.split.id for one in ranges[subtask]))
                             if split in states
                         },
+                        0 if subtask else left[1],
                     )
                 )
         return found

@@ -149,6 +149,7 @@ class SourceShare:
         apart: whether a stage begins whose splits are read side by side: the splits have watermarks of their own from
             now on, and the watermark of the subtask does not count any more.
         backlog: in the first subtask, the estimated number of records that are there and that the epoch leaves.
+        backlog_splits: the same in splits that are not read to their ends, if they are read one after the other.
         states: what the tasks knew of the splits of the ranges before the epoch (`TaskReport.split_states`).
     """
 
@@ -163,6 +164,7 @@ class SourceShare:
     apart: bool = False
     backlog: int = 0
     states: Mapping[str, Any] = field(default_factory=dict)
+    backlog_splits: int = 0
 
 
 def ranges_between(

@@ -254,6 +254,11 @@ class TimerQueue:
         """About the number of timers in memory that `write_to` would write, at least as many as there are."""
         return sum(timers.at_most(timers.taken_ms) for timers in (self._event, self._processing))
 
+    @property
+    def event_timers(self) -> int:
+        """The number of event-time timers in memory."""
+        return self._event.count()
+
     def taken_ms(self, domain: TimeDomain) -> int:
         """The timestamp up to which timers in files were taken out and do not count any more."""
         return self._domain(domain).taken_ms

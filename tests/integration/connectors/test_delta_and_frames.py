@@ -38,7 +38,8 @@ from flinkish.errors import (
 )
 from flinkish.table import DataTypes
 from tests.integration.connectors.reading import read
-from tests.integration.engine.collecting import environment
+from tests.integration.engine.collecting import collecting, environment
+from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until
 
 BIG = Types.ROW_NAMED(["n"], [Types.BIG_INT()])
@@ -331,11 +332,32 @@ def test_a_delta_source_reads_what_is_there_and_what_is_added(spark: SparkSessio
     first = read(spark, DeltaSource(path), tmp_path / "c")
     assert sorted(first.records, key=lambda row: row.user) == [Row(user="a", n=1), Row(user="b", n=2)]
     assert DeltaSource(path).produced_type == ROW
+    assert DeltaSource(path).left_behind(offset_text(first.end_offset)) == 0
     DeltaSink(path).write_frame(frame_of(spark, ("c", 3)), context(1))
+    assert DeltaSource(path).left_behind(offset_text(first.end_offset)) == 1
     only_n = DeltaSource(path, Types.ROW_NAMED(["n"], [Types.LONG()]), bounded=True)
     restored = read(spark, only_n, tmp_path / "d", start=offset_text(first.end_offset))
     assert restored.records == [Row(n=3)]
     assert only_n.bounded
+    assert only_n.left_behind(offset_text(restored.end_offset)) == 0
+
+
+def test_the_versions_of_a_delta_table_that_an_epoch_has_left_are_its_backlog(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "in")
+    for number in range(3):
+        DeltaSink(path).write_frame(frame_of(spark, ("a", number)), context(number))
+    env = environment()
+    source = DeltaSource(path, bounded=True, options={"startingVersion": "0", "maxFilesPerTrigger": "1"})
+    with collecting() as collected:
+        env.from_source(source, WatermarkStrategy.no_watermarks(), "rows").uid("rows").map(str).sink_to(
+            collected.sink()
+        )
+        client = execute_observed(env, "versions")
+        client.get_job_execution_result().result(120)
+    left = [str(report.left["rows"]) for report in reports_of(client.run) if report.records_in]
+    assert left == ["2 versions", "1 version", "0"]
 
 
 def test_a_savepoint_counts_more_than_a_time_to_start_at(spark: SparkSession, tmp_path: Path) -> None:

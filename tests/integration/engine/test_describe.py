@@ -17,13 +17,15 @@ from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
+from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import IncompatibleJobError, OperationError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.task_progress import SlowCall
-from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from flinkish.testing import StreamRecord, TestingSource
+from tests.integration.engine.collecting import Collected, Time, by_field, collecting, environment
 
 TIMEOUT_S = 120
 
@@ -82,6 +84,29 @@ def test_a_running_job_is_described_with_the_tasks_that_spark_runs_for_it(spark:
     pacts = [node["pact"] for node in job.plan["nodes"]]
     assert (pacts[0], pacts[-1], set(pacts[1:-1])) == ("Data Source", "Data Sink", {"Operator"})
     assert job.configuration["parallelism.default"] == "2"
+
+
+def test_windows_that_can_never_fire_are_warned_of_and_described(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    with collecting() as collected:
+        env = environment()
+        source = TestingSource(*(StreamRecord(("a", n), 1_000 * n) for n in range(100)))
+        clicks = env.from_source(source, WatermarkStrategy.no_watermarks(), "clicks").uid("clicks")
+        windows = clicks.key_by(lambda click: click[0]).window(TumblingEventTimeWindows.of(Time.seconds(5)))
+        windows.reduce(lambda a, b: b).name("last").uid("last").sink_to(collected.sink("never"))
+        client = env.execute_async("never")
+        assert isinstance(client, RunClient)
+        eventually(lambda: epochs(client))
+        assert client.describe().warnings == ()
+        client.cancel().result(TIMEOUT_S)
+        eventually(lambda: client.describe().warnings)
+    (warning,) = client.describe().warnings
+    assert warning.startswith("at least 20 windows or event-time timers of 'last' (uid last) wait and can never fire")
+    assert "behind 'Source: clicks' (uid clicks)" in warning
+    assert [record.levelname for record in caplog.records if warning in record.getMessage()] == ["WARNING"]
+    (source_of_job, _) = client.describe().vertices
+    assert (source_of_job.backlog, source_of_job.watermark_ms) == (0, None)
 
 
 def check_places(spark: SparkSession, job: JobDescription) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.state.savepoint_rows import to_text
-from flinkish.state import StateStatus, compatibility, list_states, read_state, write_savepoint
+from flinkish.state import StateStatus, compatibility, console, list_states, read_state, write_savepoint
 from tests.integration.engine.checkpointed_job import of_status, wait_for_checkpoints
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.support.processes import wait_until
@@ -502,3 +503,24 @@ def test_keys_and_values_that_utf8_cannot_hold_are_saved_read_and_restored(
         after = collected.rows["out"]
     counts = {to_text(key): count for key, _, count in sorted(before + after, key=lambda row: row[2])}
     assert len(after) == 9 and counts == dict.fromkeys(map(to_text, STRANGE), len(before) // 3 + 3)
+
+
+def test_sql_on_a_job_has_its_history_and_its_states_as_views(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job", flinkish__history__enabled="true", execution__checkpointing__interval="0 s")
+        build(env, collected)
+        env.execute("counts")
+    capsys.readouterr()
+    job = str(tmp_path / "job")
+    counts = "SELECT key, value + 0 AS n FROM `counter.n` ORDER BY key LIMIT 1"
+    failures = "SELECT count(*) AS failures FROM exceptions"
+    assert console.main([job, f"{counts}; {failures}", "SELECT max(epoch) >= 0 AS any FROM checkpoints"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"(?m)^\|(u0|0|true) *\|(\d*)", out) == [("u0", str(RECORDS // KEYS)), ("0", ""), ("true", "")]
+    assert console.main([job, "SELECT * FROM nothing", "SELECT 1"]) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "TABLE_OR_VIEW_NOT_FOUND" in err
+    assert console.main([str(tmp_path / "none"), "SELECT 1"]) == 2
+    assert "there is neither a savepoint nor a completed checkpoint" in capsys.readouterr().err

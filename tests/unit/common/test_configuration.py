@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import ConfigOptions, Configuration, Duration
+from flinkish.common import ConfigOptions, Configuration, Duration, no_effect
 from flinkish.common.options import checkpointing, core, execution, flinkish, groups, known_keys, lookup, restart
 from flinkish.errors import ConfigurationError
 
@@ -105,10 +105,23 @@ def test_an_unknown_key_is_refused_with_the_most_similar_one():
     assert "did you mean 'execution.runtime-mode'?" in str(caught.value)
 
 
+@pytest.mark.parametrize("key", ["my.company.key", "kafka.brokers", "debug"])
+def test_a_key_in_a_namespace_of_the_programs_own_is_warned_of_once(key, caplog, monkeypatch):
+    monkeypatch.setattr(no_effect, "_reported", set())
+    configuration = Configuration.from_dict({key: "1"})
+    configuration.validate()
+    configuration.validate()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the configuration key '{key}' has no effect: neither flinkish nor Flink nor Spark has it; the program itself "
+        "can read it"
+    ]
+    assert not configuration.without_effect()
+
+
 def test_all_faulty_keys_are_named_at_once():
     with pytest.raises(ConfigurationError, match="2 faulty keys") as caught:
-        Configuration.from_dict({"no.such": "1", "parallelism.default": "two"}).validate()
-    assert "no.such" in str(caught.value) and "'two'" in str(caught.value)
+        Configuration.from_dict({"state.no.such": "1", "parallelism.default": "two"}).validate()
+    assert "state.no.such" in str(caught.value) and "'two'" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", "many"])
@@ -159,6 +172,10 @@ def test_the_reason_says_what_takes_the_place_of_a_key(key, why):
         ("state.backend.typ", "state.backend.type"),
         ("restart-strategy.fixed-delay.attempt", "restart-strategy.fixed-delay.attempts"),
         ("pipeline.max-paralelism", "pipeline.max-parallelism"),
+        ("pipline.name", "pipeline.name"),
+        ("stat.backend.type", "state.backend.type"),
+        ("exection.target", "execution.target"),
+        ("state_backend_type", "state.backend.type"),
     ],
 )
 def test_a_misspelt_key_is_refused_also_where_flink_has_many_that_nothing_reads(wrong, right):

@@ -114,6 +114,24 @@ def test_a_property_that_cannot_be_used_is_named_when_the_source_is_built(
         builder(**properties).build()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("config.providers", "file", r"the property config\.providers needs"),
+        ("config.providers.file.class", "a.FileConfigProvider", r"the property config\.providers\.file\.class needs"),
+        ("sasl.password", "${file:/run/secrets/kafka:password}", r"\$\{file:/run/secrets/kafka:password\} of the "),
+        ("client.id", "app-${env:HOST}", r"the value \$\{env:HOST\} of the property client\.id needs"),
+        ("ssl.key.location", "${directory:/keys}", r"the value \$\{directory:/keys\} of the property ssl\.key\."),
+    ],
+)
+@pytest.mark.parametrize("side", [reading_settings, writing_settings])
+def test_config_providers_are_refused_with_what_to_do_instead(
+    side: Callable[[dict[str, str]], object], key: str, value: str, what: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"{what}.*in the program and set the property to what is there"):
+        side({"bootstrap.servers": "localhost:1", key: value})
+
+
 #: What programs set for consumer and producer alike.
 OF_BOTH = {
     "bootstrap.servers": "localhost:1", "group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": "true",
@@ -200,9 +218,11 @@ def test_partitions_go_to_the_subtasks_that_flink_gives_them_to(parallelism: int
     assert [source.subtask_of(f"page-views-{partition}", parallelism) for partition in range(9)] == expected
 
 
-def test_a_missing_client_is_told_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_client_is_told_with_the_packages_that_bring_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
-    with pytest.raises(EnvironmentVersionError, match=r"confluent-kafka is missing.*pip install 'flinkish\[kafka\]'"):
+    with pytest.raises(
+        EnvironmentVersionError, match=r"confluent-kafka is missing.*pip install confluent-kafka msgspec"
+    ):
         builder().build()
 
 

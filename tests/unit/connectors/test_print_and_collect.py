@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.print_sink import CELL_IS_FULL, CELL_LINES, PrintSink
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.errors import InternalError
 
@@ -38,6 +40,25 @@ def test_lines_are_prefixed_as_in_flink(
 ) -> None:
     assert run(PrintSink(identifier), ["x"], subtask, parallelism) == 1
     assert capsys.readouterr().out == line + "\n"
+
+
+def test_lines_go_to_the_output_of_the_process_also_if_the_program_has_replaced_its_own() -> None:
+    program = """
+import builtins, io, sys
+from flinkish.common import Configuration
+from flinkish.datastream import StreamExecutionEnvironment
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict({"execution.target": "minicluster"}))
+env.set_parallelism(1)
+for notebook in (False, True):
+    sys.stdout = io.StringIO()
+    if notebook:
+        builtins.__IPYTHON__ = True
+    env.from_collection([notebook]).print()
+    env.execute()
+    print(repr(sys.stdout.getvalue()), file=sys.__stdout__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["False", "''", r"'True\n'"]
 
 
 @pytest.mark.parametrize(
@@ -69,6 +90,26 @@ def test_values_are_written_as_pyflink_prints_their_type(
 def test_print_can_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     run(PrintSink(std_err=True), [1])
     assert capsys.readouterr() == ("", "1\n")
+
+
+class Cell(io.StringIO):
+    """The standard output of a cell of a notebook."""
+
+    __module__ = "ipykernel.iostream"
+
+
+@pytest.mark.parametrize(("kind", "shown"), [(Cell, CELL_LINES), (io.StringIO, CELL_LINES + 200)])
+def test_a_cell_of_a_notebook_shows_the_first_lines_of_a_job_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, kind: type[io.StringIO], shown: int
+) -> None:
+    out = kind()
+    monkeypatch.setattr(sys, "stdout", out)
+    writer, committer = PrintSink().create_writer(), PrintSink().create_committer()
+    for epoch in range(12):
+        lines = writer.write(list(range(100 * epoch, 100 * epoch + 100)), None)
+        assert committer.commit(iter([lines]), context(epoch)) == 100
+    expected = [*map(str, range(shown)), *([CELL_IS_FULL] if kind is Cell else [])]
+    assert out.getvalue().splitlines() == expected
 
 
 def test_an_epoch_that_is_delivered_again_is_collected_once() -> None:

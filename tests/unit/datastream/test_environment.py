@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from flinkish.common import (
     Configuration,
     Duration,
+    ExecutionConfig,
     RestartStrategies,
     RestartStrategyConfiguration,
     Row,
@@ -98,6 +100,21 @@ def test_setters_give_the_environment_back_and_write_its_configuration() -> None
     assert not env.is_chaining_enabled()
     assert env.get_config().get_parallelism() == 2
     assert env._configuration.to_dict()["execution.runtime-mode"] == "BATCH"
+
+
+@pytest.mark.parametrize("way", ["environment", "config", "configuration"])
+def test_the_parallelism_minus_one_is_the_default_as_in_pyflink(way: str) -> None:
+    env = new_environment()
+    default = env.get_default_local_parallelism()
+    env.set_parallelism(default + 1)
+    if way == "environment":
+        assert env.set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT) is env
+    elif way == "config":
+        env.get_config().set_parallelism(-1)
+    else:
+        env.configure(Configuration().set_integer("parallelism.default", -1))
+    assert env.get_parallelism() == default
+    assert env.from_collection([1]).map(lambda n: n).set_parallelism(-1).get_name() == "Map"
 
 
 @pytest.mark.parametrize("call", ["set_parallelism", "set_max_parallelism"])
@@ -357,3 +374,56 @@ def test_a_program_that_ends_without_execute_says_so(tmp_path: Path, command: li
         if ending == "no execute"
         else []
     )
+
+
+def mini_environment(**settings: str) -> StreamExecutionEnvironment:
+    configuration = Configuration()
+    for key, value in {"execution.target": "minicluster", "flinkish.progress": "never", **settings}.items():
+        configuration.set_string(key.replace("__", "."), value)
+    return StreamExecutionEnvironment.get_execution_environment(configuration)
+
+
+def test_a_look_at_a_stream_changes_neither_the_program_nor_its_directory(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    env = mini_environment(flinkish__job__dir=str(tmp_path / "job"))
+    pairs = env.from_collection([("a", 1), ("b", 2), ("a", 3)], Types.TUPLE([Types.STRING(), Types.INT()]))
+    sums = pairs.key_by(lambda pair: pair[0]).sum(1)
+    sums.print("sum")
+    numbers = pairs.map(lambda pair: pair[1])
+    before = env.get_execution_plan()
+    sums.show()
+    pairs.key_by(lambda pair: pair[0]).show(2)
+    numbers.show(1)
+    said = "(a,1)\n(b,2)\n(a,4)\n" + "(a,1)\n(b,2)\nthe first 2 records; show(20) shows more\n"
+    assert capsys.readouterr().out == said + "1\nthe first 1 records; show(10) shows more\n"
+    assert not (tmp_path / "job").exists() and env._configuration.to_dict()["flinkish.job.dir"] == str(tmp_path / "job")
+    assert json.loads(env.get_execution_plan()) == json.loads(before)
+
+
+def test_the_plan_of_a_job_can_still_be_seen_when_it_was_executed() -> None:
+    env = mini_environment()
+    stream = env.from_collection([1]).map(lambda number: number)
+    stream.print()
+    before, table = env.get_execution_plan(), env.explain()
+    env.execute()
+    assert (env.get_execution_plan(), env.explain()) == (before, table)
+    stream.filter(lambda number: True).print()
+    assert "Filter" in env.explain() and "Filter" not in table
+    env.close()
+    with pytest.raises(ProgramError, match="No operators"):
+        env.get_execution_plan()
+
+
+def test_a_notebook_shows_what_environments_streams_and_jobs_are() -> None:
+    env = mini_environment()
+    stream = env.from_collection(["<a>"], Types.STRING()).map(str, Types.STRING()).name("to <text>")
+    assert repr(stream) == "<DataStream of String, from to <text>>"
+    assert "to &lt;text&gt;" in stream._repr_html_() and "Source: Collection Source" in stream._repr_html_()
+    assert repr(env) == "<StreamExecutionEnvironment: 2 operators to be executed; parallelism 2, STREAMING>"
+    assert "<pre>Operator " in env._repr_html_()
+    client = env.execute_async("of a notebook")
+    client.get_job_execution_result().result()
+    assert repr(client) == f"<job 'of a notebook' ({client.get_job_id()}): FINISHED>"
+    assert "FINISHED" in client._repr_html_() and "&lt;job" in client._repr_html_()
+    assert "No operators" in mini_environment()._repr_html_()

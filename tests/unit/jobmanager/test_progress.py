@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from flinkish.common.job_status import JobStatus
+from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.errors import ConfigurationError, OperationError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
@@ -64,7 +66,7 @@ class Watch:
 
     def running(self, after_ms: int, number: int, running_ms: int, records_in: int, records_out: int = 0) -> None:
         self.clock.advance(after_ms)
-        self.line.epoch_running(EpochProgress(number, running_ms, records_in, records_out, START_MS, ()))
+        self.line.epoch_running(EpochProgress(number, running_ms, records_in, records_out, START_MS + 1, ()))
 
 
 def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_lag() -> None:
@@ -76,10 +78,31 @@ def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_l
     )
 
 
-def test_records_that_an_epoch_has_left_are_shown_as_the_backlog() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, tasks=(TaskReport(0, 0, backlog=1_200), TaskReport(1, 0, backlog=34))))
-    assert watch.screen.lines()[0].endswith("| watermark none | backlog 1,234")
+def source_task(vertex: int, behind_ms: int | None = None, **left: Any) -> TaskReport:
+    """The report of a task that has read a record ``behind_ms`` before its epoch."""
+    newest_ms = None if behind_ms is None else START_MS - behind_ms
+    return TaskReport(vertex, 0, processing_time_ms=START_MS, newest_ms=newest_ms, **left)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "shown"),
+    [
+        ([source_task(0, backlog=1_200), source_task(1, backlog=34)], "backlog 1,234"),
+        ([source_task(0, 7_200_000, backlog=1_200), source_task(1, 500, backlog=34)], "backlog 1,234 (2 h)"),
+        ([source_task(2, backlog_splits=1_500)], "backlog 1,500 files"),
+        ([source_task(1, 1_500, backlog=34), source_task(2, backlog_splits=3)], "backlog 34, 3 files (1.5 s)"),
+        ([source_task(0, 7_200_000), source_task(1, 500, backlog=3)], "backlog 3 (0.5 s)"),
+        ([source_task(0, 7_200_000)], "watermark none"),
+    ],
+)
+def test_what_an_epoch_has_left_is_shown_as_the_backlog_with_its_age(tasks: list[TaskReport], shown: str) -> None:
+    sources: list[Any] = [NumberSequenceSource(0, 9), NumberSequenceSource(0, 9), FileSource.text("/in")]
+    heads = [(OperatorDescriptor(f"uid-{n}", "name", None),) for n in range(3)]  # type: ignore[arg-type]
+    vertices = (VertexDescriptor(n, "name", 0, heads[n], 1, 1, source=source) for n, source in enumerate(sources))
+    job = JobDescriptor("00" * 16, "clicks", tuple(vertices), ())
+    line = ProgressLine(job, screen := Screen(), ManualClock(START_MS), False)
+    line.epoch_done(epoch(0, tasks=tuple(tasks)))
+    assert screen.lines()[0].split(" | ", 4)[-1].removeprefix("watermark none | ") == shown
 
 
 def test_the_first_line_says_where_to_look_and_comes_once() -> None:
@@ -168,15 +191,15 @@ def test_in_a_log_there_is_at_most_one_line_in_two_seconds() -> None:
     ]
 
 
-def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_committed() -> None:
+def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_committed_and_the_last_watermark() -> None:
     watch = Watch(renewing=False)
     watch.running(5_000, 0, 5_000, 2_000)
-    watch.epoch(5_000, epoch(0, 4_000, 100))
+    watch.epoch(5_000, epoch(0, 4_000, 100, START_MS))
     watch.running(30_000, 1, 20_000, 1_000_000, 2_500)
     assert watch.screen.lines()[:-1] == [
-        "clicks: epoch 0 at 22:13:25Z running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s"
-        " | watermark 2023-11-14T22:13:20.000Z | lag 5.0 s",
-        "clicks: epoch 0 at 22:13:30Z took 0.0 s | in 4,000 | out 100 | 400/s | watermark none",
+        "clicks: epoch 0 at 22:13:25Z running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s | watermark none",
+        "clicks: epoch 0 at 22:13:30Z took 0.0 s | in 4,000 | out 100 | 400/s"
+        " | watermark 2023-11-14T22:13:20.000Z | lag 10 s",
         "clicks: epoch 1 at 22:14:00Z running for 20 s | in 4,000 + 1,000,000 | out 100 + 2,500 | 50,000/s"
         " | watermark 2023-11-14T22:13:20.000Z | lag 40 s",
     ]

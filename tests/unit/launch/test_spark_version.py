@@ -73,7 +73,7 @@ def test_the_version_is_that_of_the_files_that_would_be_imported(
 @pytest.mark.parametrize("home", ["", "/usr/lib/spark"])
 def test_without_pyspark_the_error_says_what_to_install(home: str) -> None:
     answer = run_python(ASK, "-S", **({"SPARK_HOME": home} if home else {}))
-    assert "PySpark is not installed" in answer and "pip install 'flinkish[spark]'" in answer
+    assert "PySpark is not installed" in answer and "pip install 'pyspark>=4.2,<4.3' delta-spark==4.4.0" in answer
     assert ("/usr/lib/spark/python" in answer) is bool(home)
 
 
@@ -100,7 +100,7 @@ def test_without_pyspark_programs_run_in_the_minicluster_and_execute_says_what_s
     answer = run_python(PROGRAM)
     assert re.findall(r"(?m)^(?:\d> )?(\d)$", answer) == ["2", "3"]
     assert answer.splitlines()[-1].startswith("PySpark is not installed, and programs run on Spark")
-    assert "pip install 'flinkish[spark]'" in answer
+    assert "pip install 'pyspark>=4.2,<4.3' delta-spark==4.4.0" in answer
 
 
 @pytest.mark.parametrize(

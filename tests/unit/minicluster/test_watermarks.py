@@ -11,17 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common import Time
+from flinkish.common import JobStatus, Time
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
-from flinkish.jobmanager.task_logs import SilentSplits
+from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from flinkish.testing import Pause, TestingSink, TestingSource
+from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from tests.random_programs.running import differences, expected, in_minicluster
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run
@@ -96,6 +96,151 @@ def test_a_silent_split_that_holds_the_watermark_back_is_reported_and_warned_of(
             "numbers) for 30 s, while others go on: windows and event-time timers wait for it; if it may be silent, "
             "give the source a WatermarkStrategy with .with_idleness(Duration.of_seconds(...))"
         )
+
+
+class TimersOf(KeyedProcessFunction):
+    """Registers an event-time timer for each record."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        ctx.timer_service().register_event_time_timer(value[-1])
+
+
+class Never(WatermarkGenerator):
+    """Emits no watermark."""
+
+    def on_event(self, event: Any, event_timestamp: int, output: WatermarkOutput) -> None: ...
+
+
+NO_STRATEGY = WatermarkStrategy.no_watermarks()
+CAN_NEVER_FIRE = (
+    "job 'a job': at least {count} windows or event-time timers of '{name}' (uid waits) wait and can never fire, since "
+    "no watermark strategy gives watermarks behind 'Source: numbers' (uid numbers), as with "
+    "WatermarkStrategy.no_watermarks(): give from_source(), or assign_timestamps_and_watermarks() before the keys, "
+    "WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5)), with a TimestampAssigner if the time is a "
+    "field of the records"
+)
+NONE_EMITTED = (
+    "job 'a job': at least 3 windows or event-time timers of 'Window' (uid waits) wait, and there was no watermark yet:"
+    " one of their sources has given no record, or a WatermarkGenerator of the program has emitted none"
+)
+
+
+def windows(stream: Any) -> Any:
+    keyed = stream.key_by(lambda r: r[0]).window(TumblingEventTimeWindows.of(Time.milliseconds(10)))
+    return keyed.reduce(lambda a, b: b).name("Window")
+
+
+def timers(stream: Any) -> Any:
+    return stream.key_by(lambda r: r[0]).process(TimersOf()).name("Timers")
+
+
+def stamped(*times_ms: int, end: bool = False) -> TestingSource:
+    return TestingSource(*(StreamRecord(("a", 1, ms), ms) for ms in times_ms), *([End()] * end))
+
+
+def watched(source: TestingSource, strategy: WatermarkStrategy, build: Any, epochs: int = 1) -> tuple[Any, Any]:
+    """The watch of the event time of a program that has run for so many epochs, and the job's warnings."""
+    env = environment(parallelism=1)
+    stream = env.from_source(source, strategy, "numbers").uid("numbers")
+    build(stream).uid("waits").sink_to(TestingSink())
+    job, warnings = job_of(env), dict[str, str]()
+    cluster, watch = MiniCluster(job, ManualClock(1_000)), EventTimeWatch(job, warnings)
+    for _ in range(epochs):
+        watch.epoch_done(cluster.run_epoch())
+    cluster.dispose()
+    return watch, warnings
+
+
+@pytest.mark.parametrize(
+    ("source", "strategy", "build", "line"),
+    [
+        (stamped(5, 15, 25), NO_STRATEGY, windows, CAN_NEVER_FIRE.format(count=3, name="Window")),
+        (stamped(5, 15), NO_STRATEGY, timers, CAN_NEVER_FIRE.format(count=2, name="Timers")),
+        (stamped(5, 15), NO_STRATEGY, lambda s: timers(s.map(lambda r: r)), "'Timers' (uid waits) wait"),
+        (stamped(5, 15), NO_STRATEGY, lambda s: timers(s.rebalance().map(lambda r: r)), "'Timers' (uid waits) wait"),
+        # one of the two streams has no watermarks
+        (stamped(5), NO_STRATEGY, lambda s: windows(s.union(s.assign_timestamps_and_watermarks(bounded()))), "numbers"),
+        # watermarks come, if late or from the source itself
+        (stamped(5, 15), NO_STRATEGY, lambda s: timers(s.assign_timestamps_and_watermarks(bounded())), None),
+        (TestingSource(StreamRecord(("a", 1, 5), 5), Watermark(3)), NO_STRATEGY, windows, None),
+        # they fire at the end
+        (stamped(5, 15, end=True), NO_STRATEGY, windows, None),
+        # nothing waits
+        (stamped(5, 15), NO_STRATEGY, lambda s: s.key_by(lambda r: r[0]).reduce(lambda a, b: b), None),
+    ],
+)  # fmt: skip
+def test_timers_that_can_never_fire_are_told_once_at_the_end_of_the_job(
+    source: TestingSource,
+    strategy: WatermarkStrategy,
+    build: Any,
+    line: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watch, warnings = watched(source, strategy, build)
+    assert not caplog.records
+    watch.job_done(JobStatus.CANCELED)
+    watch.job_done(JobStatus.CANCELED)
+    assert [record.getMessage() for record in caplog.records if (line or "") in record.getMessage()] == [
+        f"job 'a job': {text}" for text in warnings.values()
+    ]
+    assert len(warnings) == (line is not None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "line"),
+    [
+        (NO_STRATEGY, CAN_NEVER_FIRE.format(count=3, name="Window")),
+        (WatermarkStrategy.for_generator(Never), NONE_EMITTED),
+    ],
+)
+def test_timers_that_wait_in_vain_are_told_also_if_no_further_epoch_comes(
+    strategy: WatermarkStrategy, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    env, told = environment(parallelism=1), threading.Event()
+    windows(env.from_source(stamped(5, 15, 25), strategy, "numbers").uid("numbers")).uid("waits").sink_to(TestingSink())
+    job, warnings = job_of(env), dict[str, str]()
+    cluster, watch = MiniCluster(job, ManualClock(1_000)), EventTimeWatch(job, warnings, patience_s=0.01)
+    caplog.handler.addFilter(lambda record: told.set() or True)
+    watch.epoch_done(cluster.run_epoch())
+    assert told.wait(30)
+    cluster.dispose()
+    watch.job_done(JobStatus.CANCELED)
+    assert [record.getMessage() for record in caplog.records] == [line]
+
+
+def test_the_warning_of_a_job_that_gets_its_watermark_after_all_is_withdrawn() -> None:
+    source = TestingSource(StreamRecord(("a", 1, 5), 5), Pause(), StreamRecord(("a", 1, 6), 6), Watermark(7))
+    env = environment(parallelism=1)
+    timers(env.from_source(source, NO_STRATEGY, "numbers")).sink_to(TestingSink())
+    job, warnings = job_of(env), dict[str, str]()
+    cluster, watch = MiniCluster(job, ManualClock(1_000)), EventTimeWatch(job, warnings)
+    watch.epoch_done(cluster.run_epoch())
+    watch.job_done(JobStatus.CANCELED)
+    assert len(warnings) == 1
+    watch.epoch_done(cluster.run_epoch())
+    cluster.dispose()
+    assert not warnings
+
+
+@pytest.mark.parametrize(
+    ("scale", "end", "told"),
+    [
+        (1, False, "look like seconds: the watermark is 1760000003, as milliseconds 1970-01-21; multiply them by 1000"),
+        (1, True, "look like seconds"),
+        (10**3, False, None),
+        (10**6, False, "look like microseconds: the watermark is 1760000003999999, as milliseconds a time after the"),
+        (10**9, False, "look like nanoseconds"),
+        (0, False, None),
+    ],
+)
+def test_timestamps_in_another_unit_than_milliseconds_are_told_once(
+    scale: int, end: bool, told: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = stamped(*(1_760_000_000 * scale + n * (scale or 1_000) for n in range(5)), end=end)
+    watched(source, WatermarkStrategy.for_monotonous_timestamps(), windows, epochs=1 if end else 2)
+    found = [record.getMessage() for record in caplog.records]
+    assert len(found) == (told is not None)
+    assert not found or f"the timestamps of 'Source: numbers' (uid numbers) {told}" in found[0]
 
 
 def test_a_split_whose_records_are_filtered_out_is_not_idle() -> None:

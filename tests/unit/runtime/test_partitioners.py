@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.errors import InvalidKeyError, ProgramError
+from flinkish.common.typeinfo import Types
+from flinkish.errors import InvalidKeyError, ProgramError, TypeMismatchError
 from flinkish.runtime.key_groups import (
     KeyCache,
     default_max_parallelism,
@@ -32,6 +33,7 @@ from flinkish.runtime.partitioners import (
     ShufflePartitioner,
     reachable,
 )
+from flinkish.runtime.typed_keys import TypedKeySelector
 
 
 def identity(value: Any) -> Any:
@@ -151,9 +153,15 @@ def test_a_working_form_can_serve_other_buckets() -> None:
         ([float("nan")], "NaN"),
     ],
 )
-def test_what_cannot_be_a_key_is_an_error_that_names_the_sender(key: Any, says: str) -> None:
-    with pytest.raises(InvalidKeyError, match=f"{says}.*operator 'x'"):
+def test_what_cannot_be_a_key_is_an_error_that_names_the_sender_and_key_by(key: Any, says: str) -> None:
+    with pytest.raises(InvalidKeyError, match=rf"{says}.*operator 'x'.*, key selector .*<lambda> \(.*\) of key_by\(\)"):
         spread(KeyGroupPartitioner(lambda value: key if value == 2 else value, 3), [[1, 2, 3]], sender())
+
+
+def test_a_key_that_is_not_of_its_declared_type_is_an_error_that_names_the_sender_and_key_by() -> None:
+    selector = TypedKeySelector(lambda value: str(value), Types.INT())
+    with pytest.raises(TypeMismatchError, match=r"the value '1' of .*operator 'x'.*<lambda> \(.*\) of key_by\(\)"):
+        spread(KeyGroupPartitioner(selector, 3), [[1, 2, 3]], sender())
 
 
 @pytest.mark.parametrize("timestamped", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import sqlite3
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,14 @@ from flinkish.common import Configuration, Row, RowKind, Types, no_effect
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.datastream import DataStream, ProcessFunction, StreamExecutionEnvironment
-from flinkish.errors import ConfigurationError, MalformedRecordError, ProgramError, TypeMismatchError
+from flinkish.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ConfigurationError,
+    MalformedRecordError,
+    ProgramError,
+    TypeMismatchError,
+)
 from flinkish.table import EnvironmentSettings, Schema, StreamTableEnvironment
 
 PAIR = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
@@ -427,6 +435,40 @@ def test_calls_of_the_table_api_are_refused_in_words(t_env: StreamTableEnvironme
     ):
         with pytest.raises(ProgramError, match=r"there is no Table API.*Spark SQL"):
             call()
+
+
+def test_the_settings_of_a_table_environment_are_those_of_a_configuration_too() -> None:
+    given = Configuration.from_dict({"parallelism.default": "3", "execution.runtime-mode": "BATCH"})
+    settings = EnvironmentSettings.new_instance().with_configuration(given).build()
+    assert not settings.is_streaming_mode() and EnvironmentSettings.in_streaming_mode().is_streaming_mode()
+    assert settings.get_configuration().get_string("parallelism.default", "") == "3"
+    t_env = StreamTableEnvironment.create(environment_settings=settings)
+    assert t_env._env.get_parallelism() == 3
+    assert t_env.get_config().get("execution.runtime-mode", "") == "BATCH"
+    t_env.get_config().add_configuration(Configuration().set_integer("parallelism.default", 4))
+    assert t_env._env.get_parallelism() == 4
+    with pytest.raises(ArgumentTypeError, match=r"the configuration is .*from_dict"):
+        EnvironmentSettings.new_instance().with_configuration({"parallelism.default": "3"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "GMT-08:00", "UTC+1", "+05:30", "Z"])
+def test_the_time_zone_of_a_table_environment_is_kept(t_env: StreamTableEnvironment, zone: str) -> None:
+    assert t_env.get_config().get_local_timezone() == "default"
+    t_env.get_config().set_local_timezone(zone)
+    assert t_env.get_config().get_local_timezone() == zone
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlni", "GMT+99:00", "", "../etc/passwd", 1])
+def test_a_time_zone_that_there_is_not_is_refused(t_env: StreamTableEnvironment, zone: Any) -> None:
+    with pytest.raises(ArgumentValueError, match=f"{re.escape(repr(zone))} is no time zone.*'Europe/Berlin'"):
+        t_env.get_config().set_local_timezone(zone)
+
+
+def test_the_row_of_the_tables_is_that_of_the_streams() -> None:
+    from flinkish.table import Row as OfTables
+    from flinkish.table.types import Row as OfTypes
+
+    assert OfTypes is OfTables is Row
 
 
 def test_the_configuration_of_a_table_environment_is_that_of_the_program(t_env: StreamTableEnvironment) -> None:

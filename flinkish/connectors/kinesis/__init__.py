@@ -1,0 +1,1 @@
+"""The connector of Amazon Kinesis: streams as sources and sinks, and delivery streams of Firehose as sinks."""
