@@ -61,15 +61,27 @@ check() {
 if [ "$extras" = test ]; then
     check ruff check .
     check ruff format --check .
-    check mypy --strict flinkish
+    # beside the tests: it takes one core for a minute
+    types="$(mktemp)"
+    "$python" -m mypy --strict flinkish >"$types" 2>&1 &
+    mypy=$!
 fi
 
 if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"
-# pytest runs last, so that its summary is the last line of the output
+# pytest's summary is the last line of the output, unless something else has failed
 code=0
 # two processes, because tests spend much time waiting for a driver, a server or a worker. They are distributed by file,
 # because the tests of some files share a port or a fixture. The slowest tests are listed, to show when the suite grows
 "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
+if [ -n "${mypy:-}" ]; then
+    if ! wait "$mypy"; then
+        echo "== mypy --strict flinkish"
+        cat "$types"
+        echo "== FAILED beside the tests: 'mypy --strict flinkish'"
+        failed="$failed mypy"
+    fi
+    rm -f "$types"
+fi
 if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
 exit "$code"

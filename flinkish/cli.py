@@ -263,7 +263,10 @@ def _launch(
 def _property(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals or "\n" in text:
-        raise ConfigurationError(f"-D {text}", expected="-D KEY=VALUE in one line, e.g. -D parallelism.default=4")
+        name = f" of '{key}'" if equals and key else ""
+        raise ConfigurationError(
+            f"an option -D{name} is not of its form", expected="-D KEY=VALUE in one line, e.g. -D parallelism.default=4"
+        )
     return key, value
 
 

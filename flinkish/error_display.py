@@ -16,7 +16,7 @@ import sys
 import traceback
 from types import FrameType, TracebackType
 
-from flinkish.errors import LIBRARY, FlinkishError, InternalError, UserCodeError, escaped, indented, redact
+from flinkish.errors import FlinkishError, InternalError, UserCodeError, escaped, indented, redact
 from flinkish.exit_codes import OF_APPLICATION_MASTER, ExitCode, exit_code_of
 
 _JVM = "flinkish.spark.driver_jvm"
@@ -32,6 +32,11 @@ _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", 
 
 #: A frame of a traceback as text, with its line and the marks below it.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
+
+#: The files of Python and of installed packages.
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
+#: A line from which a secret was taken, with the marks below it, which would mark something else.
+_MARKED_SECRET = re.compile(r"^(    .*\*{6}.*\n)    [ ~^]+\n", re.MULTILINE)
 
 #: whether `show_uncaught` was called
 _shown = False
@@ -83,8 +88,9 @@ def with_sources(trace: str) -> str:
 def own_frames(trace: str) -> str:
     """A traceback as text, without the frames of Python and of installed packages, unless there are no others or all
     are to be shown. The last line says how many are left out."""
+    trace = _MARKED_SECRET.sub(r"\1", trace)
     frames = list(_FRAME.finditer(trace))
-    others = [frame for frame in frames if LIBRARY.search(frame["file"])]
+    others = [frame for frame in frames if _LIBRARY.search(frame["file"])]
     if not others or len(others) == len(frames) or _shows_all():
         return trace
     for frame in reversed(others):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from typing import ClassVar
 
 #: The most characters that a message tells of what happened.
@@ -31,9 +32,6 @@ MAX_TEXT = 8_000
 
 #: The most characters of a traceback of user code.
 MAX_TRACEBACK = 16_000
-
-#: The files of Python and of installed packages.
-LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
 
 #: The characters that end a line, steer a terminal, change the order in which text is shown, or have no UTF-8. A tab is
 #: none of them.
@@ -82,22 +80,56 @@ def shortened(text: str, limit: int = MAX_TEXT) -> str:
 #: Shown in place of what may be a secret, as in Flink.
 HIDDEN = "******"
 
-#: Words that name secrets, within a key (the list is that of Flink's GlobalConfiguration, and `pwd`).
-_SECRETS = (
-    "passw(?:or)?d|pwd|passphrase|secret|fs\\.azure\\.account\\.key|api-?key|auth-params|service-key|token|basic-auth|"
-    "jaas\\.config|http-headers"
+#: Words that name secrets, within a key in lower case: those of Flink's GlobalConfiguration, and what else keys of
+#: Kafka, S3, Azure and URLs are made of.
+_SECRET_KEY = re.compile(
+    r"passw(?:or)?d|pwd|passphrase|secret|token|api[._-]?key|service-key|auth-params|basic[._-]auth|jaas\.config|"
+    r"http-headers|private[._-]?key|account[._-]?key|sharedaccess(?:key|signature)|encryption[._-]?key|"
+    r"keystore[._-]?key|key[._-]pem|sig(?<![a-z0-9]sig)(?![a-z0-9])|signature(?<=[._-]signature)(?![a-z0-9])"
 )
-_SECRET_KEY = re.compile(_SECRETS, re.IGNORECASE)
-# the user of a URL ends at the first colon, and the password at the last @, since it may contain any character
-_URL_PASSWORD = re.compile(r"(://[^\s/@:?'\"]{0,256}):[^\s'\"]{1,512}@")
-# after a colon and a blank only behind a quote or a password, because "invalid token: x" is no assignment
-_ASSIGNED = r"(?:\\?['\"]\s?:|\\?['\"]?\s?=|\s?(?<=pwd|ord|swd):|(?=:\S):)\s?"
-# a JAAS configuration consists of several words; other values are quoted, or end at a blank, a quote or `&`
-_VALUE = (
-    r"(?:(?<=config=)[^;\n]+;?|(?<=config: )[^;\n]+;?|\\?\"[^\"\n]*\"|\\?'[^'\n]*'|"
-    r"[^\s&\"']+?(?=[\])},;.]{0,8}(?:[\s&\"']|$)))"
+#: Names of headers whose values are secrets, of which each may be several words.
+_SECRET_HEADER = re.compile(r"(?:proxy-)?authorization|cookie|set-cookie|.*http-headers")
+
+#: What a text holds somewhere in which something may be assigned to one of these.
+_SECRET_WORD = re.compile(rf"{_SECRET_KEY.pattern}|authorization|cookie")
+#: The name of a key. Words of other texts look the same.
+_KEY = re.compile(r"[\w.-]+")
+#: What stands between a key and its value.
+_ASSIGNED = re.compile(r"(?:\\{0,8}['\"])?[ \t]*(?P<sign>=>|:=|=(?!=[ \t])|:)[ \t]*")
+#: What stands between the parts of a pair of quoted texts, and what stands before it.
+_IN_PAIR = re.compile(r"\\{0,8}['\"],[ \t]*(?=[bru]{0,2}\\{0,8}['\"])", re.IGNORECASE)
+_BEFORE_PAIR = re.compile(r"[(\[][ \t]{0,8}[bru]{0,2}\\{0,8}['\"]\Z", re.IGNORECASE)
+#: What stands between an option of a command line and its value.
+_BEHIND_OPTION = re.compile(r"[ \t]+(?!--)")
+#: Words before a colon that are no key: "invalid token", the class of an exception, a file of source code.
+_NO_KEY = re.compile(
+    r"(?:invalid|unexpected|unrecognized|unknown|illegal|bad|next|unterminated)[ _-]?token\Z|"
+    r"(?:error|exception|warning)\Z|\.(?:py|java|scala|kt|c|cc|cpp|h|rs|go)\Z"
 )
-_ASSIGNMENT = re.compile(rf"((?:{_SECRETS})[\w.-]{{0,64}}{_ASSIGNED})(?!\*{{6}}){_VALUE}", re.IGNORECASE)
+#: What stands behind the end of a value, but not behind a quote within it.
+_BEHIND = r"[\s,;:)\]}>&]|\.(?:\s|\Z)|\Z"
+#: A value in quotes. A quote that is neither doubled nor escaped ends it if such a thing stands behind it, or else the
+#: end of the line.
+_TEXT = rf"'(?:[^'\\\n]|\\.|''|'(?![\"\\]|{_BEHIND}))*'?|\"(?:[^\"\\\n]|\\.|\"\"|\"(?!['\\]|{_BEHIND}))*\"?"
+_QUOTED = re.compile(
+    rf"[bru]{{0,2}}(?:{_TEXT}|"
+    r"(?P<opened>\\{1,8}['\"])(?:(?!(?<!\\)(?P=opened))[^\n])*(?:(?P=opened))?)",
+    re.IGNORECASE,
+)
+#: A value without quotes ends at a blank, at a quote that ends a text around it, and at the next part of a URL.
+_PLAIN = re.compile(rf"(?:[^\s&\"']|&(?![\w.-]{{1,64}}=)|[\"'](?!{_BEHIND}))+")
+#: A JAAS configuration consists of several words, and ends at a semicolon.
+_JAAS = re.compile(r"(?:[^;\n\"']|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?)+;?")
+_REST_OF_LINE = re.compile(r"[^\n]+")
+_BRACKET = re.compile(rf"[\[({{\])}}\n]|{_TEXT}")
+
+#: The rest of a URL behind its scheme, up to a blank or a quote that ends a text around it; and the user in it.
+_URL = re.compile(r"(?:[^\s'\"]|['\"](?![\s,;:)\]}>]|\Z))*")
+_USER = re.compile(r"[^\s/:?#'\"]*")
+_HTTP = re.compile(r".*https?://\Z", re.IGNORECASE | re.DOTALL)
+_BEARER = re.compile(r"\b(bearer[ \t]{1,8})(?!token\b|auth)[\w.~+/=-]+", re.IGNORECASE)
+_KIND = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+_PEM = re.compile(rf"-----BEGIN {_KIND}.*?(?:-----END {_KIND}|\Z)", re.DOTALL)
 
 
 def is_secret(key: str) -> bool:
@@ -106,48 +138,133 @@ def is_secret(key: str) -> bool:
     >>> is_secret("fs.s3a.Secret.key"), is_secret("pipeline.name")
     (True, False)
     """
-    return _SECRET_KEY.search(key) is not None
+    return _SECRET_KEY.search(key.lower()) is not None
 
 
 def redact(text: str) -> str:
-    """The text without what may be a secret: passwords in URLs and values that are assigned to words of `is_secret`.
-    Every text that leaves the process, in errors, logs, plans and the history, goes through this function. In doubt it
-    hides too much.
+    """The text without what may be a secret: passwords in URLs, private keys in PEM, and values that are assigned to
+    words of `is_secret`. What is known to be a secret is not put into texts in the first place; this is the second net,
+    through which every text goes that leaves the process, in errors, logs, plans and the history. In doubt it hides too
+    much. The time that it takes is linear.
 
     >>> redact("postgresql://me:a/b?c@db/shop?PASSWORD=x&ssl=1 refused {'token': 'y', 'n': 1}")
     "postgresql://me:******@db/shop?PASSWORD=******&ssl=1 refused {'token': ******, 'n': 1}"
     """
+    if "PRIVATE KEY" in text:
+        text = _PEM.sub(HIDDEN, text)
     if "://" in text:
-        text = _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text)
-    if "=" in text or ":" in text:
-        text = _ASSIGNMENT.sub(rf"\1{HIDDEN}", text)
+        text = _without(text, _secrets_of_urls(text))
+    lower = text.lower()
+    if "bearer" in lower:
+        text = _BEARER.sub(rf"\1{HIDDEN}", text)
+    if _SECRET_WORD.search(lower):
+        text = _without(text, _assigned_secrets(text))
     return text
 
 
-def _redacted_traceback(text: str) -> str:
-    """`redact` for a traceback: the marks below a line that has changed would mark something else, and are left out."""
-    lines, changed = text.split("\n"), redact(text).split("\n")
-    if lines == changed or len(lines) != len(changed):
-        return "\n".join(changed)
-    before = zip(["", *lines], ["", *changed])
-    return "\n".join(new for new, (old, shown) in zip(changed, before) if old == shown or new.strip(" ~^"))
+def _without(text: str, places: Iterator[tuple[int, int]]) -> str:
+    """The text with `HIDDEN` in these places, which are in their order."""
+    parts, end = [], 0
+    for begin, after in places:
+        parts += [text[end:begin], HIDDEN]
+        end = after
+    return "".join([*parts, text[end:]])
+
+
+def _secrets_of_urls(text: str) -> Iterator[tuple[int, int]]:
+    """Where passwords of URLs are. The user ends at the first colon and the password at the last @, since it may hold
+    any character. What stands there alone is a secret in the URLs of HTTP, and a user or a bucket in others."""
+    place = text.find("://") + 3
+    while place > 2:
+        user, end = _end_of(_USER, text, place), _end_of(_URL, text, place)
+        at = text.rfind("@", place, end)
+        if user < at and text[user] == ":":
+            yield user + 1, at
+        elif place < (at := text.rfind("@", place, user)) and _HTTP.match(text[max(0, place - 8) : place]):
+            yield place, at
+        place = text.find("://", end) + 3
+
+
+def _end_of(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Where what the pattern matches at a place ends; the place itself if it matches nothing."""
+    found = pattern.match(text, place)
+    return place if found is None else found.end()
+
+
+def _assigned_secrets(text: str) -> Iterator[tuple[int, int]]:
+    """Where values are that are assigned to secret keys."""
+    place = 0
+    while (word := _KEY.search(text, place)) is not None:
+        place, key = word.end(), word[0].lower()
+        header = _SECRET_HEADER.fullmatch(key) is not None
+        begin = _begin_of_value(text, word) if header or is_secret(key) else None
+        if begin is None or text.startswith(HIDDEN, begin):
+            continue
+        end = _end_of_value(text, begin, _JAAS if "jaas.config" in key else _REST_OF_LINE if header else _PLAIN)
+        if begin < end:
+            yield begin, end
+            place = end
+
+
+def _begin_of_value(text: str, word: re.Match[str]) -> int | None:
+    """Where the value begins that is assigned to a word; None if none is."""
+    begin, end = word.span()
+    found = _ASSIGNED.match(text, end)
+    if found is not None:
+        says = found["sign"] == ":" and _NO_KEY.search(text[max(0, begin - 16) : end].lower())
+        return None if says else found.end()
+    if _BEFORE_PAIR.search(text[max(0, begin - 20) : begin]):
+        found = _IN_PAIR.match(text, end)
+    elif word[0].startswith("--"):
+        found = _BEHIND_OPTION.match(text, end)
+    return None if found is None else found.end()
+
+
+def _end_of_value(text: str, begin: int, plain: re.Pattern[str]) -> int:
+    """Where the value ends that begins at a place. ``plain``: what it is if it has neither quotes nor brackets."""
+    if (end := _end_of(_QUOTED, text, begin)) > begin:
+        return end
+    if text[begin : begin + 1] in ("[", "(", "{"):
+        begin = _end_of_brackets(text, begin)
+        if not text[begin : begin + 1].isalnum():
+            return begin
+    end = _end_of(plain, text, begin)
+    return end if plain is not _PLAIN else begin + len(text[begin:end].rstrip("])},;."))
+
+
+def _end_of_brackets(text: str, begin: int) -> int:
+    """Where the brackets end that are opened at a place; at the end of the line if they are not closed."""
+    depth = 0
+    for found in _BRACKET.finditer(text, begin):
+        depth += (found[0] in ("[", "(", "{")) - (found[0] in ("]", ")", "}"))
+        if not depth or found[0] == "\n":
+            return found.start() + (not depth)
+    return len(text)
+
+
+def shown(text: str, limit: int = MAX_TEXT) -> str:
+    """The text without secrets, and `shortened`. Of a long one only as much is looked at as is shown, and the parts
+    next to that, where the key of a secret may stand."""
+    if len(text) <= 4 * limit:
+        return shortened(redact(text), limit)
+    # what is left of the first word of the end may be a part of a secret
+    kept, end = limit // 2 - 30, text[-2 * limit :].split(maxsplit=1)
+    parts = redact(text[: 2 * limit])[:kept], redact(end[-1] if end else "")[-kept:]
+    return f" ... {len(text) - 2 * kept:,} characters left out ... ".join(parts)
 
 
 def message_of(error: BaseException) -> str:
     """What an exception says, in one line. Its class may be the user's: the text may be long, and making it may
     fail."""
     try:
-        return escaped(shortened(redact(str(error))))
+        return escaped(shown(str(error)))
     except Exception as failure:
         return f"<its text cannot be shown: __str__ or __repr__ raised {type(failure).__name__}>"
 
 
 def failures_of_user_code() -> tuple[type[BaseException], ...]:
-    """The exceptions by which user code fails, for an ``except`` clause, which computes them only if it is reached.
-
-    Not all are an Exception: user code may call ``sys.exit``, or cancel itself. KeyboardInterrupt is no failure:
-    somebody ends the process.
-    """
+    """The exceptions by which user code fails, for an ``except`` clause, which computes them only if it is reached: not
+    all are an Exception, since it may call ``sys.exit`` or cancel itself. After KeyboardInterrupt the process ends."""
     # whoever raises it has imported it
     asyncio = sys.modules.get("asyncio")
     cancelled: tuple[type[BaseException], ...] = () if asyncio is None else (asyncio.CancelledError,)
@@ -175,13 +292,12 @@ class FlinkishError(Exception):
     place: str = ""
     #: what the user functions of that task logged in that epoch (`flinkish.runtime.task_log`); not part of the message
     log: tuple[tuple[float, int, str, str], ...] = ()
-    #: the last events of the job that failed with this error, one per line; not part of the message
+    #: the last events of the job that failed with this error, and lines that are shown below the message
     story: str = ""
-    #: lines that are shown below the message, such as a table
     details: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
-        self.what = what = escaped(shortened(redact(what)))
+        self.what = what = escaped(shown(what))
         self.where = where = redact(where)
         self.expected = expected = redact(expected)
         self.hint = hint = redact(hint)
@@ -234,7 +350,7 @@ class UserCodeError(ProgramError):
 
     def __init__(self, what: str, *, user_traceback: str, where: str = "", expected: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)
-        self.user_traceback = shortened(_redacted_traceback(user_traceback), MAX_TRACEBACK)
+        self.user_traceback = shown(user_traceback, MAX_TRACEBACK)
 
     def __str__(self) -> str:
         return f"{self.user_traceback.rstrip()}\n\n{super().__str__()}"
@@ -248,18 +364,15 @@ class ErrorBudgetError(UserCodeError):
 
 
 class ArgumentTypeError(ProgramError, TypeError):
-    """An argument of a method has a type that the method does not take. Also a TypeError, which PyFlink raises in these
-    cases."""
+    """An argument of a method has a type that it does not take. Also a TypeError, as in PyFlink."""
 
 
 class ArgumentValueError(ProgramError, ValueError):
-    """An argument of a method has a value that is not allowed. Also a ValueError, which PyFlink raises in these
-    cases."""
+    """An argument of a method has a value that is not allowed. Also a ValueError, as in PyFlink."""
 
 
 class NotKeyedError(ProgramError, AttributeError):
-    """A method that only keyed streams have is called on a stream without keys. Also an AttributeError, which PyFlink
-    raises."""
+    """A method of keyed streams is called on a stream without keys. Also an AttributeError, as in PyFlink."""
 
 
 class UnsupportedOperationError(ProgramError):
@@ -276,11 +389,10 @@ class InvalidKeyError(ProgramError):
 
 
 class TypeMismatchError(ProgramError):
-    """A value does not fit the type that the program declares. ``value`` is the text by which the message quotes it,
-    ``position`` its number in its batch; neither if they are not known."""
+    """A value, which the message quotes as ``value``, the one of number ``position`` of its batch, does not fit the
+    type that the program declares."""
 
-    value: str = ""
-    position: int | None = None
+    value, position = "", None  # type: tuple[str, int | None]
 
 
 class ConfigurationError(ProgramError):
@@ -352,8 +464,7 @@ class RetryableError(FlinkishError):
 
 
 class SparkLostError(RetryableError):
-    """The Spark session is gone: its JVM or its server has died, or it was stopped. A new driver can continue the
-    job."""
+    """The Spark session is gone: its JVM or its server has died, or it was stopped. A new driver can go on."""
 
     needs_new_driver = True
 
@@ -382,8 +493,7 @@ class InternalError(FlinkishError):
 
 
 class IllegalTransitionError(InternalError):
-    """A job, execution, task or checkpoint was told to enter a state that may not follow its current one. ``story``
-    lists the last events of its life, if they are known."""
+    """Something was told to enter a state that may not follow its own. ``story``: its last events, if known."""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "", story: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)

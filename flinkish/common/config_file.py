@@ -89,8 +89,11 @@ def _nested_entries(text: str, where: str) -> dict[str, str]:
     try:
         # BaseLoader leaves every scalar a string
         document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"the configuration is not YAML: {error}", where=where, expected="YAML") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        # the parser's own message quotes the line, in which a secret may stand
+        mark = getattr(error, "problem_mark", None)
+        place = where if mark is None else f"{where}, line {mark.line + 1}, column {mark.column + 1}"
+        raise ConfigurationError("the configuration is not YAML", where=place, expected="YAML") from None
     if document is None or document == "":
         return {}
     if not isinstance(document, dict):

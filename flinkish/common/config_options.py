@@ -20,7 +20,7 @@ from flinkish.common.units import (
     parse_map,
     parse_memory,
 )
-from flinkish.errors import ConfigurationError
+from flinkish.errors import HIDDEN, ConfigurationError, is_secret, redact
 
 __all__ = ["ConfigOption", "ConfigOptions"]
 
@@ -105,7 +105,8 @@ class ConfigOption(Generic[T]):
         """Read a text as this option's type.
 
         Raises:
-            ConfigurationError: the text is not of that type; the message names the key and what was expected.
+            ConfigurationError: the text is not of that type; the message names the key and what was expected, and
+                quotes nothing of the text, which may hold a secret.
         """
         try:
             value = _PARSERS[self.kind](text)
@@ -114,7 +115,7 @@ class ConfigOption(Generic[T]):
             return cast(T, self._choice(value) if self.choices else value)
         except ValueError as error:
             raise ConfigurationError(
-                f"the value {text!r} of the configuration key '{self.key}' cannot be read as {self.kind}",
+                f"the value of the configuration key '{self.key}' cannot be read as {self.kind}",
                 where="configuration",
                 expected=str(error).removeprefix("expected "),
                 hint=self.description and f"the key's meaning: {self.description}",
@@ -125,6 +126,22 @@ class ConfigOption(Generic[T]):
             if _folded(choice) == _folded(text):
                 return choice
         raise ValueError(f"expected one of {', '.join(self.choices)}")
+
+    def shown(self, text: str) -> str:
+        """A value as it may be shown: hidden if the key names a secret; in a map, each entry by its own key.
+
+        >>> ConfigOptions.key("parameters").map_type().no_default_value().shown("user:ann,db-token:'a b'")
+        'user:ann,db-token:******'
+        """
+        if is_secret(self.key):
+            return HIDDEN
+        if self.kind != "map":
+            return redact(text)
+        try:
+            entries = parse_map(text)
+        except ValueError:
+            return HIDDEN
+        return format_map({key: HIDDEN if is_secret(key) else redact(value) for key, value in entries.items()})
 
     def format(self, value: Any) -> str:
         """The string as which a value of this option is stored."""

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 from flinkish.common.config_options import ConfigOption, ConfigOptions, format_value
 from flinkish.common.no_effect import no_java_object, warn_without_effect
 from flinkish.common.units import parse_list
-from flinkish.errors import HIDDEN, ConfigurationError, is_secret, redact
+from flinkish.errors import ConfigurationError
 
 __all__ = ["Configuration"]
 
@@ -96,7 +96,7 @@ class Configuration:
     def set_string(self, key: str, value: str) -> Configuration:
         if not isinstance(value, str):
             raise ConfigurationError(
-                f"the value of the configuration key '{key}' is {value!r}, a {type(value).__name__}",
+                f"the value of the configuration key '{key}' is a {type(value).__name__}",
                 where="Configuration.set_string",
                 expected="a str",
                 hint="use set_integer, set_boolean or set_float, or convert it first",
@@ -270,8 +270,12 @@ class JavaConfiguration:
 
 
 def redacted(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as they may be shown: values of keys that name secrets, and secrets within values, are masked."""
-    return {key: HIDDEN if is_secret(key) else redact(value) for key, value in settings.items()}
+    """Settings as they may be shown (`ConfigOption.shown`): values of keys that name secrets, and secrets within
+    values, are masked."""
+    from flinkish.common.options import lookup
+
+    options = {key: lookup(key) or ConfigOptions.key(key).string_type().no_default_value() for key in settings}
+    return {key: option.shown(settings[key]) for key, option in options.items()}
 
 
 def _text(value: _Value) -> str:

@@ -217,6 +217,11 @@ def staging_folder() -> Path:
     return Path(folder.name)
 
 
+def staged_folders() -> list[str]:
+    """The temporary folder of this process, if there is one yet: requirements are installed there."""
+    return [folder.name for folder in _folders]
+
+
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
@@ -243,6 +248,6 @@ def _cached_file(text: str) -> CachedFile:
         return CachedFile(values["name"], values["path"], values.get("executable", "false").lower() == "true")
     except (KeyError, ValueError) as error:
         raise ConfigurationError(
-            f"the value {text!r} of the configuration key '{core.CACHED_FILES.key}' names no cached file",
+            f"an entry of the configuration key '{core.CACHED_FILES.key}' names no cached file",
             expected="name:NAME,path:PATH",
         ) from error

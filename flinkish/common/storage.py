@@ -1,5 +1,5 @@
 """Which file system a path belongs to and how Spark names it, what a name may stand for that was read from a stored
-file, and who may write to a directory.
+file, how large a stored file may be, and who may write to a directory.
 
 Rule upheld here: this is the only module that looks at the scheme of a path, for the driver and for the workers. A path
 without a scheme is local, whatever the default file system of Spark is.
@@ -12,8 +12,11 @@ import os
 import posixpath
 import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from typing import BinaryIO, NamedTuple
 
 from flinkish.errors import ConfigurationError, FinalOperationError
 
@@ -201,6 +204,84 @@ def check_below(directory: str, path: str) -> None:
     inside, real = os.path.realpath(above), os.path.realpath(local)
     if not real.startswith(inside.rstrip("/") + "/"):
         raise ValueError(f"{local} leads to {real}, out of the directory {above}")
+
+
+class FileKind(Enum):
+    """The kinds of stored files that are read as a whole: what one is called in errors, and the most bytes that it may
+    have. A file with more of them, or one that is no regular file, is refused before anything of it is read.
+
+    Whoever edits a savepoint or a checkpoint can write those of the first part, so their limits also bound what reading
+    them takes. The other ones only tell damage, since whoever can write a job directory is trusted.
+    """
+
+    MANIFEST = "a manifest", 256 << 20
+    ENDED_SPLITS = "a list of splits that were read", 1 << 30
+    LOG_COMMIT = "a commit of a Delta log", 512 << 20
+    LOG_CHECKPOINT = "a checkpoint of a Delta log", 512 << 20
+    LOG_OTHER = "another file of a Delta log", 64 << 20
+    COUNTER = "a file of counts", 1 << 20
+    PAGE = "a page that was read ahead", 1 << 30
+    # ---- in a job directory
+    REQUEST = "a request", 1 << 20
+    PROGRESS = "a report of progress", 4 << 20
+    JOB_FILE = "a file of a job directory", 4 << 30
+    DATA_FILE = "a file of state or output", 256 << 30
+
+    def __init__(self, called: str, max_bytes: int) -> None:
+        self.called = called
+        self.max_bytes = max_bytes
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raises ValueError if a file of this kind may not have so many bytes; the message gives the reason."""
+        if size_bytes > self.max_bytes:
+            raise ValueError(f"it has {size_bytes:,} bytes, and {self.called} has at most {self.max_bytes:,}")
+
+    def check(self, found: os.stat_result) -> None:
+        """Check what is known of a local file, links followed; reading a directory fails by itself.
+
+        Raises:
+            ValueError: it is a pipe, a device or the like, or too large; the message gives the reason.
+        """
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            kind = next((name for is_one, name in _IRREGULAR if is_one(found.st_mode)), "no regular file")
+            raise ValueError(f"it is {kind}, expected a regular file")
+        self.check_size(found.st_size)
+
+
+#: What else than a regular file or a directory a path may lead to.
+_IRREGULAR = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+    (stat.S_ISSOCK, "a socket"),
+)
+
+
+@contextmanager
+def opened_regular(path: str, kind: FileKind) -> Iterator[tuple[BinaryIO, int]]:
+    """Within the block, a file of the local file system is open for reading; gives it and its size in bytes.
+
+    Raises:
+        ValueError: it is larger than one of its kind may be, or no regular file; nothing was read.
+        OSError: it cannot be read, or is a directory.
+    """
+    # looked at before it is opened, since opening a device may have effects, and once more in case it was replaced
+    kind.check(os.stat(path))
+    with open(path, "rb", opener=_without_waiting) as file:
+        found = os.fstat(file.fileno())
+        kind.check(found)
+        yield file, found.st_size
+
+
+def read_regular(path: str, kind: FileKind) -> bytes:
+    """The content of a file of the local file system. Raises as `opened_regular` does."""
+    with opened_regular(path, kind) as (file, size_bytes):
+        return file.read(size_bytes)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; a pipe at once, and not when somebody writes to it."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def make_private(path: str) -> None:

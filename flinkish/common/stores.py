@@ -27,7 +27,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
-from flinkish.common.storage import is_local, local_path, location_of
+from flinkish.common.storage import FileKind, is_local, local_path, location_of, opened_regular, read_regular
 from flinkish.errors import EnvironmentVersionError
 
 #: The errors by which a file system says that it has no hard links.
@@ -97,17 +97,19 @@ class Storage:
 
     # ------------------------------------------------------------------------------------------------ reading
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
-        """The content of a file, at most ``limit`` bytes of it.
+    def read(self, path: str, kind: FileKind = FileKind.JOB_FILE) -> bytes:
+        """The content of a file of this kind.
 
         Raises:
             FileNotFoundError: there is no such file.
+            ValueError: it is larger than one of its kind may be, or no regular file; nothing was read.
         """
         with self.system.open_input_file(self.inside(path)) as stream:
-            return bytes(stream.read() if limit is None else stream.read(limit))
+            kind.check_size(stream.size())
+            return bytes(stream.read())
 
     def read_slice(self, path: str, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes of a file from ``offset`` on; fewer if the file is shorter."""
+        """Up to ``length`` bytes of a file from ``offset`` on; fewer if the file is shorter. Raises as `read` does."""
         with self.system.open_input_file(self.inside(path)) as stream:
             available = max(0, min(length, stream.size() - offset))
             return bytes(stream.read_at(available, offset)) if available else b""
@@ -312,12 +314,11 @@ class LocalStorage(_FileSystem):
     def inside(self, path: str) -> str:
         return os.path.abspath(local_path(path) or path)
 
-    def read(self, path: str, limit: int | None = None) -> bytes:
-        with open(self.inside(path), "rb") as file:
-            return file.read() if limit is None else file.read(limit)
+    def read(self, path: str, kind: FileKind = FileKind.JOB_FILE) -> bytes:
+        return read_regular(self.inside(path), kind)
 
     def read_slice(self, path: str, offset: int, length: int) -> bytes:
-        with open(self.inside(path), "rb") as file:
+        with opened_regular(self.inside(path), FileKind.DATA_FILE) as (file, _):
             file.seek(offset)
             return file.read(length)
 

@@ -1,5 +1,5 @@
 """Sources and sinks, one concept per file. User-visible names are re-exported at ``flinkish.datastream.connectors``.
 
 The rule of this package: everything is picklable and importable without Spark and without the client libraries of
-Kafka and PostgreSQL; these are imported inside the functions that need them.
+Kafka and databases; these are imported inside the functions that need them.
 """

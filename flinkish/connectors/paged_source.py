@@ -28,7 +28,7 @@ from typing import Annotated, Any, NamedTuple
 from flinkish.common.arguments import result_of_each
 from flinkish.common.detach import handing_over
 from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import NameForm
+from flinkish.common.storage import FileKind, NameForm
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.source import (
@@ -289,9 +289,11 @@ def _page_info(split: SourceSplit) -> _PageInfo:
 def _read_page(info: _PageInfo) -> list[Any]:
     with storage_errors("read", info.file):
         try:
-            data = storage_of(info.file).read(info.file)
+            data = storage_of(info.file).read(info.file, FileKind.PAGE)
         except FileNotFoundError as error:
             raise _lost(info.file, "is not there any more") from error
+        except ValueError as error:
+            raise _lost(info.file, f"is damaged ({error})") from error
     if hashlib.sha256(data).hexdigest() != info.sha256:
         raise _lost(info.file, "is damaged")
     try:

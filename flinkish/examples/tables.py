@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
-from flinkish.connectors.jdbc.location import SQLITE, parse_url
+from flinkish.connectors.jdbc.database import parse_url
+from flinkish.connectors.jdbc.mysql import MysqlDialect
+from flinkish.connectors.jdbc.sqlite import SqliteDialect
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
-from flinkish.errors import ConnectionFailedError
+from flinkish.errors import ConfigurationError, ConnectionFailedError
 
 
 def run_sql(database: JdbcConnectionOptions, *statements: str) -> list[tuple[Any, ...]]:
@@ -29,8 +31,14 @@ def run_sql(database: JdbcConnectionOptions, *statements: str) -> list[tuple[Any
 
 def _connect(database: JdbcConnectionOptions) -> Any:
     location = parse_url(database.url, database.get_user_name(), database.get_password())
-    if location.kind == SQLITE:
-        return sqlite3.connect(location.path)
+    if isinstance(location.dialect, SqliteDialect):
+        return sqlite3.connect(location.parameters["path"])
+    if isinstance(location.dialect, MysqlDialect):
+        raise ConfigurationError(
+            f"the tables of these programs are not MySQL's: {location.label}",
+            where="--jdbc-url",
+            expected="postgresql://HOST:PORT/DB, or nothing for an SQLite file",
+        )
     from flinkish.connectors.jdbc.postgresql import driver
 
     psycopg = driver()

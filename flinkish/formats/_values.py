@@ -45,8 +45,8 @@ _normalized = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN).normalize
 _ZERO = Decimal(0)
 #: The texts of ``Double.parseDouble`` that are no decimal numbers for Python: names, hexadecimal digits, a suffix.
 _JAVA_DOUBLE = re.compile(
-    r"(?P<number>[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?\d+)))[fFdD]?",
+    r"(?P<number>[+-]?(?:NaN|Infinity|(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
+    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?|\.[0-9a-fA-F]+)[pP][+-]?\d+)))[fFdD]?",
     re.ASCII,
 )
 

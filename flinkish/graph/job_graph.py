@@ -90,7 +90,8 @@ class JobGraphGenerator:
         self._graph = graph
         self._settings = settings
         self._chaining = chaining
-        self._classes = ProgramClasses.of_this_process(graph.class_aliases, settings.state_packages)
+        #: the classes that stored values may be instances of; None: not looked for yet
+        self._classes: ProgramClasses | None = None
         self._edges = graph.edges()
         self._in: dict[int, list[StreamEdge]] = defaultdict(list)
         self._out: dict[int, list[StreamEdge]] = defaultdict(list)
@@ -113,6 +114,11 @@ class JobGraphGenerator:
 
     def generate(self, job_id: str, name: str) -> JobDescriptor:
         """The job graph, for a job with this id and name."""
+        if self._classes is None:
+            settings = self._settings
+            self._classes = ProgramClasses.of_this_process(
+                self._graph.class_aliases, settings.state_packages, settings.shipped.here
+            )
         return JobDescriptor(
             job_id,
             name,
@@ -124,7 +130,7 @@ class JobGraphGenerator:
 
     def with_shipped_files(self, shipped: ShippedFiles) -> None:
         """Set the files that are shipped to the workers with the program, for the job graphs generated from now on."""
-        self._settings = replace(self._settings, shipped=shipped)
+        self._settings, self._classes = replace(self._settings, shipped=shipped), None
 
     def without_changelog(self) -> None:
         """Have tasks not write down what each epoch changes in their state, for the job graphs generated from now

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.arguments import abbreviated
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import absolute
+from flinkish.common.storage import FileKind, absolute
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobmanager.directory.files import is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -53,7 +53,7 @@ ANSWER_KEPT_S = 300.0
 TIMEOUT_S = 600.0
 
 #: The most bytes of a request.
-MAX_REQUEST_BYTES = 1024 * 1024
+MAX_REQUEST_BYTES = FileKind.REQUEST.max_bytes
 
 #: Begins what a request asks for and returns at once; the future holds the answer.
 Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
@@ -153,7 +153,7 @@ class RequestDesk(JobObserver):
 
     def _take(self, name: str) -> None:
         try:
-            request = self._directory.read(name, limit=MAX_REQUEST_BYTES)
+            request = self._directory.read(name, file=FileKind.REQUEST)
             if request is None or name in self._pending:
                 return
             action = _checked(request)

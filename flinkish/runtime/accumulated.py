@@ -22,6 +22,7 @@ from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
 from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import FileKind
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
@@ -267,9 +268,9 @@ class AccumulatorFiles:
             self._storage.replace(path, _content(first_epoch, totals), durable=True)
 
     def _read(self, path: str) -> bytes:
-        with storage_errors("read", path):
-            data = self._storage.read(path)
         try:
+            with storage_errors("read", path):
+                data = self._storage.read(path, FileKind.JOB_FILE)
             return unsealed_as(_Totals, data).totals
         except ValueError as error:
             raise CorruptStateError(

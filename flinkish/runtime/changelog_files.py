@@ -24,7 +24,7 @@ from typing import Annotated
 import pyarrow as pa
 
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm
+from flinkish.common.storage import FileKind, NameForm
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
@@ -85,9 +85,11 @@ def read_changes(path: str) -> list[pa.RecordBatch]:
     if posixpath.basename(path) == _LIST:
         return [pa.record_batch([pa.array(_list(path).changes, pa.binary())], schema=_FILE_SCHEMA)]
     try:
-        data = pa.py_buffer(storage_of(path).read(path))
+        data = pa.py_buffer(storage_of(path).read(path, FileKind.JOB_FILE))
     except FileNotFoundError:
         raise _damaged(path, "it is missing") from None
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
     except OSError as error:
         raise storage_error(error, "read", path) from error
     if not path.endswith(f"-{_digest(data)}{_SUFFIX}"):
@@ -145,8 +147,7 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
 
 
 def _list(path: str) -> _Parts:
-    data = storage_of(path).read(path)
     try:
-        return unsealed_as(_Parts, data)
+        return unsealed_as(_Parts, storage_of(path).read(path, FileKind.JOB_FILE))
     except ValueError as error:
         raise _damaged(path, str(error)) from error

@@ -121,6 +121,8 @@ class EpochFiles:
             raise damaged_output(path, "missing") from None
         except OSError as error:
             raise storage_error(error, "read", path) from error
+        except ValueError as error:
+            raise damaged_output(path, f"no file of output ({error})") from error
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise damaged_output(path, "not what was written")
         return data

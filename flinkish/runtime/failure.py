@@ -20,7 +20,6 @@ from flinkish import errors
 from flinkish.common.arguments import abbreviated, kind_of, name_of, place_of
 from flinkish.core.functions import Function
 from flinkish.errors import (
-    LIBRARY,
     MAX_TRACEBACK,
     ArgumentTypeError,
     ArgumentValueError,
@@ -126,6 +125,8 @@ def describe_failure(
 
 #: What a wait for a server ends with, in Python's own words.
 _NO_ANSWER = (TimeoutError, FutureTimeout, ConnectionError, socket.timeout, socket.gaierror, ssl.SSLError)
+#: the files of Python and of installed packages
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
 _CONNECTORS = os.path.join(OWN_ROOT, "connectors") + os.sep
 
 
@@ -134,7 +135,7 @@ def _is_of_connector(error: BaseException, frames: list[tuple[str, dict[str, Any
     files = [file for file, _ in frames]
     ours = any(file.startswith(_CONNECTORS) for file in files)
     others = (file for file in files if not file.startswith(OWN_ROOT))
-    return ours and isinstance(error, _NO_ANSWER) and all(map(LIBRARY.search, others))
+    return ours and isinstance(error, _NO_ANSWER) and all(map(_LIBRARY.search, others))
 
 
 #: What functions of several results return.

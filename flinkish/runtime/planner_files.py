@@ -6,7 +6,8 @@
     <planner>/pending-timers        {"vertex/subtask": timestamp in ms of its first processing-time timer}
     <query>/reached-watermarks      what the sources' tasks had reached (`Reached`) after each of the last two epochs
                                     that have run: [[epoch, {"watermarks": ..., "states": ...}], ...]
-    <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last, "digest": ...}
+    <query>/given-up.json           {"version": 2, "offset": offset of the epoch that was given up last,
+                                    "batch": its number in the query, "digest": ...}
 
 Epochs are planned in a process beside the driver; under Spark Connect, it may be on another machine. ``<planner>`` is
 the query's directory, or, where that is on remote storage and the process on the driver's machine, a temporary one of
@@ -29,7 +30,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
-from flinkish.common.storage import is_local
+from flinkish.common.storage import FileKind, is_local
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
@@ -58,9 +59,18 @@ class _QueryFile:
         self._storage = storage_of(query)
 
     def _read(self) -> bytes | None:
-        """The content; None if there is no such file."""
-        with storage_errors("read", self._path), suppress(FileNotFoundError):
-            return self._storage.read(self._path)
+        """The content; None if there is no such file.
+
+        Raises:
+            CorruptStateError: it is none that may be read.
+        """
+        try:
+            with storage_errors("read", self._path), suppress(FileNotFoundError):
+                return self._storage.read(self._path, FileKind.JOB_FILE)
+        except ValueError as error:
+            raise CorruptStateError(
+                f"a file of the query is damaged: {error}", where=self._path, hint="delete it, then start the job again"
+            ) from error
         return None
 
     def _write(self, data: bytes) -> None:
@@ -160,6 +170,7 @@ class _GivenUp:
     """The content of the file of `GivenUpEpoch`."""
 
     offset: dict[str, Any]
+    batch: int | None = None
 
 
 class GivenUpEpoch(_QueryFile):
@@ -168,10 +179,18 @@ class GivenUpEpoch(_QueryFile):
 
     NAME = "given-up.json"
 
-    def write(self, offset: dict[str, Any]) -> None:
-        """Write the offset at the end of the epoch. The epoch is taken out of the query's log only after this."""
+    def write(self, offset: dict[str, Any], batch: int) -> None:
+        """Write the offset at the end of the epoch, which is a batch of the query. The epoch is taken out of the
+        query's log only after this."""
         with storage_errors("write", self._path):
-            self._storage.replace(self._path, sealed({"version": 2, "offset": offset}), durable=True)
+            self._storage.replace(self._path, sealed({"version": 2, "offset": offset, "batch": batch}), durable=True)
+
+    def batch(self) -> int | None:
+        """The number of the epoch in the query; None if the query has given up none, or the file does not say."""
+        try:
+            return unsealed_as(_GivenUp, self._read() or b"").batch
+        except ValueError:
+            return None
 
     def read(self) -> dict[str, Any]:
         """The offset at the end of the epoch; {} if the query has given up none.

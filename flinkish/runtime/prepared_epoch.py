@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import FileKind
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
@@ -142,13 +143,11 @@ class PreparedEpochs:
         """
         path = self.file(epoch)
         try:
-            data = self._storage.read(path)
+            return _decoded(self._storage.read(path, FileKind.JOB_FILE), epoch)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise storage_error(error, "read", path) from error
-        try:
-            return _decoded(data, epoch)
         except ValueError as error:
             raise damaged_output(path, f"damaged ({error})") from error
 

@@ -6,9 +6,8 @@ stored data names.
 
 * Classes of the program's main module are held themselves, since that module is ``__main__`` only in the driver. They
   are named ``__main__:QualifiedName``, however the program was started.
-* Classes of other modules are imported. Only modules that the driver had imported at deployment are allowed, except
-  those of the standard library, of flinkish and of installed packages (unless `packages` names the package): calling
-  a class such as ``subprocess.Popen`` has effects.
+* Classes of other modules are imported. Only modules of the program are allowed (`ProgramPlaces`) that the driver had
+  imported at deployment. All others are libraries: calling a class such as ``subprocess.Popen`` has effects.
 * An alias leads from the former name of a class that was renamed or moved to the present class.
 """
 
@@ -24,7 +23,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from flinkish.common.dependencies import staged_folders
 from flinkish.errors import ArgumentTypeError, ProgramError, StoredClassError
+from flinkish.runtime.shipped_files import at_home
 
 #: The name that the program's main module has in stored names, whatever it is called where the program runs.
 MAIN = "__main__"
@@ -48,13 +49,22 @@ class ProgramClasses:
     aliases: Mapping[str, type] = field(default_factory=dict)
 
     @staticmethod
-    def of_this_process(aliases: Mapping[str, type] | None = None, packages: Collection[str] = ()) -> ProgramClasses:
-        """The classes of the program that runs in this process. ``packages`` are installed packages that belong to the
-        program."""
+    def of_this_process(
+        aliases: Mapping[str, type] | None = None, packages: Collection[str] = (), shipped: Iterable[str] = ()
+    ) -> ProgramClasses:
+        """The classes of the program that runs in this process.
+
+        Args:
+            aliases: former names of classes.
+            packages: libraries that belong to the program.
+            shipped: the files, folders and archives that the program has shipped to the workers as its own.
+        """
         main = sys.modules.get(MAIN)
+        places = ProgramPlaces.of_this_process(main, shipped)
+        modules = list(sys.modules.items())
         return ProgramClasses(
             {} if main is None else _classes_of(main),
-            frozenset(name for name, module in list(sys.modules.items()) if _is_of_program(name, module, packages)),
+            frozenset(name for name, module in modules if _is_of_program(name, module, packages, places)),
             dict(aliases or {}),
         )
 
@@ -200,7 +210,76 @@ def _classes_of(module: ModuleType) -> dict[str, type]:
     }
 
 
-def _is_of_program(name: str, module: ModuleType | None, packages: Iterable[str]) -> bool:
+@dataclass(frozen=True)
+class ProgramPlaces:
+    """Where the modules of a program lie. All paths are absolute and lead through no link.
+
+    Args:
+        shipped: what the program has shipped to the workers: files, folders and archives.
+        folders: the folder of the main script, and those above it that the program itself has put on the module path;
+            where an installed tool or nothing at all is the main script (a notebook, pytest), the current folder.
+            What lies below them counts as well, without hidden folders, and without archives such as PEX files.
+        libraries: the folders of ``PYTHONPATH`` and of installed requirements.
+    """
+
+    shipped: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+    @staticmethod
+    def of_this_process(main: ModuleType | None, shipped: Iterable[str]) -> ProgramPlaces:
+        """The places of the program that runs in this process."""
+        named = [at_home(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        libraries = {os.path.realpath(path) for path in (*named, *staged_folders())}
+        folders = _folders_of(main)
+        for entry in map(os.path.realpath, sys.path):
+            is_above = entry != os.sep and any(folder.startswith(entry + os.sep) for folder in folders)
+            if is_above and entry not in libraries and not _is_installed(entry):
+                folders.append(entry)
+        return ProgramPlaces(tuple(map(os.path.realpath, shipped)), tuple(folders), tuple(libraries))
+
+    def has(self, file: str) -> bool:
+        """Whether the file of a module is the program's."""
+        if any(file == path or _lies_below(file, path) for path in self.shipped):
+            return True
+        folder = _nearest(file, self.folders)
+        if folder is None or len(_nearest(file, self.libraries) or "") > len(folder):
+            return False
+        hidden = any(part.startswith(".") for part in file[len(folder) :].split(os.sep))
+        # a file inside of an archive is none of the file system
+        return not hidden and not _is_installed(os.path.dirname(file)) and os.path.isfile(file)
+
+
+def _lies_below(file: str, folder: str) -> bool:
+    """Whether a file is in a folder or archive, and not in a place for libraries there."""
+    return file.startswith(folder.rstrip(os.sep) + os.sep) and not _is_installed(file[len(folder) :])
+
+
+def _nearest(file: str, folders: Iterable[str]) -> str | None:
+    """The lowest of the folders that a file is in or below of."""
+    return max((path for path in folders if file.startswith(path.rstrip(os.sep) + os.sep)), key=len, default=None)
+
+
+def _folders_of(main: ModuleType | None) -> list[str]:
+    """The folder of a main script; the current one, if there is none."""
+    file, spec = getattr(main, "__file__", None), getattr(main, "__spec__", None)
+    if isinstance(file, str):
+        folder = os.path.dirname(os.path.realpath(file))
+        for _ in range(spec.name.count(".") if spec is not None else 0):
+            folder = os.path.dirname(folder)  # of python -m package.module: the folder of the package
+        if not _is_installed(folder) and folder not in _places_of_tools():
+            return [folder]
+    return list(dict.fromkeys(os.path.realpath(path) for path in (at_home("."), *(["."] if "" in sys.path else []))))
+
+
+@cache
+def _places_of_tools() -> frozenset[str]:
+    """Where the main scripts of installed tools lie, such as that of pytest."""
+    folders = (sysconfig.get_path("scripts"), os.path.dirname(sys.executable))
+    return frozenset(os.path.realpath(folder) for folder in folders)
+
+
+def _is_of_program(name: str, module: ModuleType | None, packages: Iterable[str], places: ProgramPlaces) -> bool:
     if module is None or name == MAIN:
         return False
     if any(name == package or name.startswith(f"{package}.") for package in packages):
@@ -209,7 +288,7 @@ def _is_of_program(name: str, module: ModuleType | None, packages: Iterable[str]
     if top in _INFRASTRUCTURE or top in sys.stdlib_module_names:
         return False
     path = getattr(module, "__file__", None)
-    return isinstance(path, str) and not _is_installed(path)
+    return isinstance(path, str) and places.has(_real(path))
 
 
 #: Where the modules of Python itself lie; not all of them are named in ``sys.stdlib_module_names``.
@@ -219,8 +298,13 @@ _STANDARD_LIBRARY = frozenset(
 
 
 @cache  # a notebook makes one job after the other, with hundreds of modules that lie where they lay
-def _is_installed(path: str) -> bool:
-    folder = os.path.dirname(os.path.realpath(path))
+def _real(path: str) -> str:
+    return os.path.realpath(path)
+
+
+@cache
+def _is_installed(folder: str) -> bool:
+    """Whether a folder is one of the standard library or of installed packages, or lies in one."""
     parts = folder.replace("\\", "/").split("/")
     if "site-packages" in parts or "dist-packages" in parts:
         return True
@@ -235,7 +319,8 @@ def _not_of_program(module: str) -> tuple[str, str]:
             "store plain data: numbers, texts, dates, tuples, lists, dictionaries, Rows, or classes of the program",
         )
     return (
-        f"the module {module} is not the program's: it is that of an installed package, or it was not imported when "
-        "the job was started",
-        f"import it at the top of the program; name an installed package of your own in flinkish.state.packages: {top}",
+        f"the module {module} is not the program's: it is that of a library (an installed package, a requirement, a "
+        "folder of PYTHONPATH), or it was not imported when the job was started",
+        "import it at the top of the program; a module of your own belongs beside the main script or is shipped "
+        f"(env.add_python_file, --py-files), and a library of your own is named in flinkish.state.packages: {top}",
     )

@@ -51,6 +51,9 @@ class ShippedFiles:
     modules: tuple[str, ...] = ()
     #: folders with modules that exist on each node, searched after the worker's own module path
     python_path: tuple[str, ...] = ()
+    #: where the program's own files, folders and archives with modules lie in the process of the driver, in which they
+    #: were not shipped; requirements are none of these
+    here: tuple[str, ...] = ()
 
     def install(self, folder: str) -> None:
         """Make the shipped modules importable, given the folder of Spark's files. Repeated calls have no effect."""
@@ -118,12 +121,24 @@ def files_here(needed: Dependencies) -> ShippedFiles:
     Raises:
         ConfigurationError: a file is missing, an archive is none, or the requirements cannot be installed.
     """
-    modules = [_module_entry(local_file(path, "the Python file")) for path in needed.python_files]
+    files = [local_file(path, "the Python file") for path in needed.python_files]
+    modules = [_module_entry(path) for path in files]
+    own = (*files, *modules)
     if needed.requirements is not None:
         modules.append(installed_requirements(needed))
     archives = tuple((target, unpacked_archive(path)) for path, target in needed.archives)
     cached = tuple((file.name, _cached_path(file)) for file in needed.cached_files)
-    return ShippedFiles(archives, cached, tuple(modules), needed.python_path)
+    return ShippedFiles(archives, cached, tuple(modules), needed.python_path, (*own, *archives_here(needed)))
+
+
+def archives_here(needed: Dependencies) -> tuple[str, ...]:
+    """The archives that a program ships, and the folders that they are unpacked to, in this process.
+
+    Raises:
+        ConfigurationError: a file is missing, or an archive is none.
+    """
+    found = ((local_file(path, "the archive"), unpacked_archive(path)) for path, _ in needed.archives)
+    return tuple(path for both in found for path in both)
 
 
 def _cached_path(file: CachedFile) -> str:

@@ -32,7 +32,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm, is_local, local_path, make_private
+from flinkish.common.storage import FileKind, NameForm, is_local, local_path, make_private
 from flinkish.common.stores import storage_of
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
@@ -52,8 +52,6 @@ REMOTE_INTERVAL_S = 10.0
 _IDLE_S = 10.0
 #: Time without a further try after a file could not be written.
 _RETRY_S = 60.0
-#: The most bytes of a progress file: the figures of all tasks of a worker, and one traceback.
-_MAX_BYTES = 4 * 1024 * 1024
 
 #: files of `ProgressFiles.note`, and their size
 _NOTES, _NOTE_BYTES = "work-", 512
@@ -219,10 +217,10 @@ class ProgressFiles:
         """File name -> its content. Files that are damaged, too long or of other names are left out."""
         storage, found = storage_of(self._directory), dict[str, WorkerProgress]()
         for entry in storage.list(self._directory):
-            if entry.is_file and entry.size_bytes <= _MAX_BYTES:
+            if entry.is_file:
                 with suppress(OSError, ValueError):
                     path = _NAMES.path(self._directory, entry.name)
-                    found[entry.name] = unsealed_as(WorkerProgress, storage.read(path, _MAX_BYTES))
+                    found[entry.name] = unsealed_as(WorkerProgress, storage.read(path, FileKind.PROGRESS))
         return found
 
     def delete(self, name: str) -> None:

@@ -10,6 +10,7 @@ first class whose message may begin with a record, as that of ``ValueError`` may
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 #: The most causes that are read of one exception.
@@ -46,7 +47,7 @@ _BEFORE = re.compile(
     r"\[CANNOT_LOAD_STATE_STORE\.\w+\] An error occurred during loading state\.\s*|"
     r"\[BATCH_METADATA_NOT_FOUND\] |\[STREAMING_CHECKPOINT_MISSING_METADATA_FILE\] |"
     # the lines of the frames are indented; the line behind them tells what was raised
-    r"Traceback \(most recent call last\):\n(?:[ \t]+.*\n)*"
+    r"Traceback \(most recent call last\):\n(?:[ \t].*\n)*"
 )
 
 #: The class that a cause begins with, if its message holds no record at all, however it goes on.
@@ -76,6 +77,18 @@ def heads_of(error: BaseException) -> list[str]:
         if not isinstance(nested, BaseException):
             break
     return [head for cause in causes for head in _heads(cause[:_MAX_HEAD])]
+
+
+#: The sentence in which Spark names the task whose failure has ended a job.
+_FAILED_TASK = re.compile(
+    r"Job aborted due to stage failure: Task [\d.]+ in stage [\d.]+ failed \d+ times, most recent failure: "
+    r"Lost task [\d.]+ in stage [\d.]+ \(TID (\d{1,19})\) "
+)
+
+
+def tasks_of(heads: Iterable[str]) -> set[int]:
+    """The numbers (TID) of the tasks whose failures Spark names as the causes, in what `heads_of` gives."""
+    return {int(found[1]) for found in map(_FAILED_TASK.match, heads) if found is not None}
 
 
 def raised_within(error: BaseException, method: str) -> bool:

@@ -184,7 +184,7 @@ def changed_files(
 ) -> list[DataFile]:
     """Write the changes of these epochs to files in the directory of a table of changes, one per partition of
     `changed_rows`. ``table``: a path without a scheme."""
-    convert = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table)
+    convert = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table, deployed.secret)
     files = _converted(spark, changelog, epochs, tasks, convert, FILE_SCHEMA).collect()
     return [DataFile(*file) for file in files]
 
@@ -194,7 +194,7 @@ def changed_file(changelog: str, epochs: list[int], deployed: DeployedClasses, t
     Spark job does. It takes a sixth of a core, as it would take the core and the interpreter from the running epoch."""
     paths = (path for epoch in epochs for path in read_parts(changelog, epoch))
     parts = _with_rests(part for path in paths for part in read_changes(path))
-    files = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table)(parts)
+    files = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table, deployed.secret)(parts)
     return [DataFile(**file) for batch in files for file in batch.to_pylist()]
 
 

@@ -20,7 +20,7 @@ from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.spark.rows import joined
 from flinkish.spark.settings import settings_in_force
-from flinkish.spark.worker import failures_marked, own_secret
+from flinkish.spark.worker import failures_marked
 
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
 FILE_SCHEMA = "name string, rows long, bytes long, without_uid long"
@@ -70,7 +70,7 @@ class RowsToFiles:
     schema: pa.Schema
     table: str
     #: signs the errors of the workers; it must not be shown
-    secret: bytes = field(default_factory=own_secret, repr=False)
+    secret: bytes = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write one Spark partition."""

@@ -22,7 +22,7 @@ from typing import Any
 
 from flinkish.common.delta_commit import actions_of
 from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import is_local
+from flinkish.common.storage import FileKind, is_local
 from flinkish.common.stores import storage_of
 from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
 
@@ -82,9 +82,8 @@ class FencingLog:
             FileNotFoundError: the version's file is gone.
             OperationError: the file is damaged.
         """
-        data = storage_of(self.table).read(self.file(version))
         try:
-            return actions_of(data)
+            return actions_of(storage_of(self.table).read(self.file(version), FileKind.LOG_COMMIT))
         except ValueError as error:
             raise self._damaged(version, error) from error
 

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlparse
 from weakref import WeakKeyDictionary
 
 from flinkish.common.configuration import Configuration
@@ -25,7 +26,7 @@ from flinkish.common.dependencies import (
     staging_folder,
     unpacked_archive,
 )
-from flinkish.runtime.shipped_files import ShippedFiles
+from flinkish.runtime.shipped_files import ShippedFiles, archives_here
 from flinkish.spark.session import is_remote
 
 #: Session -> names of all that was shipped in it.
@@ -43,7 +44,8 @@ def ship(spark: Any, configuration: Configuration) -> ShippedFiles:
     needed = dependencies_of(configuration)
     for jar in needed.jars:
         _once(spark, f"jar {jar}", lambda path=jar: _add_jar(spark, path))  # type: ignore[misc]
-    modules = [_ship_python_file(spark, local_file(path, "the Python file")) for path in needed.python_files]
+    files = [local_file(path, "the Python file") for path in needed.python_files]
+    modules = [_ship_python_file(spark, path) for path in files]
     if needed.requirements is not None:
         modules.append(_ship_folder(spark, installed_requirements(needed)))
     return ShippedFiles(
@@ -54,7 +56,28 @@ def ship(spark: Any, configuration: Configuration) -> ShippedFiles:
         ),
         modules=tuple(modules),
         python_path=needed.python_path,
+        here=(*files, *archives_here(needed), *py_files_of(spark)),
     )
+
+
+def py_files_of(spark: Any) -> list[str]:
+    """Where the driver may have the files that were shipped as the program's own when Spark was started
+    (``--py-files``) or with ``addPyFile``. Spark Connect does not say."""
+    if is_remote(spark):
+        return []
+    from pyspark import SparkContext, SparkFiles
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return []
+    named = [path for path in context.getConf().get("spark.submit.pyFiles", "").split(",") if path]
+    names = {os.path.basename(path) for path in (*named, *getattr(context, "_python_includes", ()))}
+    folder = SparkFiles.getRootDirectory()
+    local = [urlparse(path).path for path in named if urlparse(path).scheme in ("", "file")]
+    # single modules lie directly in the folder of Spark's files; a driver in the cluster has its files beside it
+    modules = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py")]
+    places = (folder, os.getcwd(), os.path.join(os.getcwd(), "__pyfiles__"))
+    return [*local, *modules, *(os.path.join(place, name) for place in places for name in sorted(names))]
 
 
 def _once(spark: Any, name: str, add: Callable[[], None]) -> None:

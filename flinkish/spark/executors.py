@@ -1,4 +1,4 @@
-"""What a job needs of the Python of Spark's executors, which executors it loses, and which tasks fail there.
+"""What a job needs of the Python of Spark's executors, which executors it loses, and what runs and fails there.
 
 The driver plans the epochs in a Python process of its own (the planner of a Python data source), and the executors run
 the tasks. Rule: the planner runs the driver's interpreter and imports what the driver ships; the executors run the
@@ -218,11 +218,12 @@ class Trouble:
     Args:
         spark: the session.
         job: the job's name, for messages.
+        secret: by which errors of its workers are known.
         task_failed: is given the failure of each such task.
     """
 
-    def __init__(self, spark: Any, job: str, task_failed: Callable[[FlinkishError], None]) -> None:
-        self._job = job
+    def __init__(self, spark: Any, job: str, secret: bytes, task_failed: Callable[[FlinkishError], None]) -> None:
+        self._job, self._secret = job, secret
         self._task_failed = task_failed
         self._executors = LostExecutors(spark)
         self._tasks = FailedTasks(spark)
@@ -237,4 +238,20 @@ class Trouble:
                 escaped(executor),
             )
         for message in self._tasks.new():
-            self._task_failed(translate(RuntimeError(message), f"job '{self._job}'"))
+            self._task_failed(translate(RuntimeError(message), f"job '{self._job}'", self._secret))
+
+
+def running_tasks(spark: Any, group: str) -> int:
+    """How many Spark tasks of a group of jobs run, with those that were told to end and have not ended yet: a Spark job
+    that fails or is cancelled does not wait for its tasks. 0 under Spark Connect, where nobody can be asked."""
+    if is_remote(spark):
+        return 0
+    # of Spark's scheduler itself, since its listeners hear of tasks later
+    running, found = 0, [spark.sparkContext._jsc.sc().taskScheduler().rootPool()]
+    while found:
+        scheduled = found.pop()
+        if scheduled.schedulableQueue() is not None:
+            found.extend(scheduled.schedulableQueue().toArray())
+        elif (properties := scheduled.taskSet().properties()) is not None:
+            running += scheduled.runningTasks() if properties.getProperty("spark.jobGroup.id") == group else 0
+    return running

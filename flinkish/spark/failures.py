@@ -32,8 +32,8 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.runtime.failure import user_traceback
-from flinkish.spark.causes import heads_of, raised_within
-from flinkish.spark.worker import own_secret, typed_failure
+from flinkish.spark.causes import heads_of, raised_within, tasks_of
+from flinkish.spark.worker import typed_failure
 
 _LENGTH = 600
 
@@ -305,37 +305,37 @@ _PASSING = re.compile(
 _DAMAGE_HINT = "restore the file from a copy, or the job from its last checkpoint or savepoint"
 
 
-def translate(error: BaseException, where: str, secret: bytes | None = None) -> FlinkishError:
+def translate(error: BaseException, where: str, secret: bytes | None = None, epoch: int | None = None) -> FlinkishError:
     """The typed error for an exception of a query or a batch job.
 
     Args:
         where: names the job or another place in the error, if the error does not name it yet.
-        secret: of the driver that the work was for, by which errors of its workers are known; None: of this process.
+        secret: of the deployment, by which errors of its workers are known; None: no worker raises any.
+        epoch: in which the exception was raised; None: outside of epochs, or by the query as a whole.
     """
     if isinstance(error, FlinkishError):
         return _located(error, where)
-    text = f"{type(error).__name__}: {error}"
-    typed = typed_failure(text, own_secret() if secret is None else secret)
+    text, heads = f"{type(error).__name__}: {error}", heads_of(error)
+    typed = None if secret is None else typed_failure(text, secret, epoch, tasks_of(heads))
     if typed is not None:
         return _located(typed, where)
-    heads = heads_of(error)
     translated = _damage(error, text, heads) or _known(error, text, heads, where) or _unknown(error, text, where)
     translated.__cause__ = error
     return _located(translated, where)
 
 
-def failure_of_frame_sink(error: BaseException, secret: bytes, hint: str) -> BaseException:
+def failure_of_frame_sink(error: BaseException, secret: bytes, epoch: int, hint: str) -> BaseException:
     """The typed error for what the ``write_frame`` of a sink has raised, in one line; as it is if neither Spark nor
     Delta has raised it. If it tells nothing of who must act, it is that of the user code which has called Spark.
 
     Args:
-        secret: as for `translate`.
+        secret, epoch: as for `translate`.
         hint: says what to do about user code that fails.
     """
     if isinstance(error, FlinkishError) or not (raised_by_spark(error) or _jvm_is_gone(error)):
         return error
     text, heads = f"{type(error).__name__}: {error}", heads_of(error)
-    typed = typed_failure(text, secret) or _known(error, text, heads, "")
+    typed = typed_failure(text, secret, epoch, tasks_of(heads)) or _known(error, text, heads, "")
     if typed is None and _called_by_user_code(error):
         said = f"{type(error).__name__}: {_first_lines(text)}"
         typed = UserCodeError(f"{said} in user code", user_traceback=user_traceback(error, said), hint=hint)
@@ -454,14 +454,24 @@ def _jvm_is_gone(error: BaseException) -> bool:
     return False
 
 
-#: The frames of a traceback, followed by the line that says what was raised.
-_FRAMES = re.compile(r'(?:^[ \t]+File ".*\n(?:[ \t]+.*\n)*)+(?P<raised>\S.*)$', re.MULTILINE)
-
-
 def _first_lines(text: str) -> str:
     # tracebacks are nested (driver's callback, its action, worker): the last one is the cause
-    raised = [found.group("raised") for found in _FRAMES.finditer(text)]
+    raised = _raised(text)
     if raised:
-        return raised[-1][:_LENGTH]
+        return raised[:_LENGTH]
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("at ")]
     return " ".join(lines)[:_LENGTH]
+
+
+def _raised(text: str) -> str:
+    """What the last traceback in a text says was raised: the line behind the indented lines of its frames; "" if there
+    is none."""
+    raised, in_frames = "", False
+    for line in text.split("\n"):
+        if not line.startswith((" ", "\t")):
+            if in_frames and line.strip():
+                raised = line
+            in_frames = False
+        elif line.lstrip(" \t").startswith('File "'):
+            in_frames = True
+    return raised

@@ -16,7 +16,7 @@ from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
 from flinkish.spark.state_files import delete_state_of_failed_try
 from flinkish.spark.task_place import current_place
-from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
+from flinkish.spark.worker import Deployment, current_epoch, current_partition
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +47,7 @@ class LevelFunction:
 
     def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         """Run the task, or let rows in transit pass."""
-        with failures_marked(self.deployment.secret):
+        with self.deployment.failures_marked():
             begins = self.deployment.begin_task()
             if begins:
                 self._begin()

@@ -77,7 +77,7 @@ class CommitFunction:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Commit the targets whose positions are the rows of one Spark partition, one after the other."""
-        with failures_marked(self.deployment.secret):
+        with failures_marked(self.deployment.secret, self.epoch):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     yield self._commit(*self.targets[number])
@@ -97,12 +97,13 @@ class ReadFunction:
     files: EpochFiles
     #: for each subtask, its buffers
     subtasks: tuple[list[bytes], ...]
+    epoch: int
     #: the deployment's, which signs errors; it must not be shown
     secret: bytes = field(repr=False)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read the records of the subtasks whose positions are the rows of one Spark partition."""
-        with failures_marked(self.secret):
+        with failures_marked(self.secret, self.epoch):
             for batch in batches:
                 for number in batch.column("id").to_pylist():
                     for committables in batches_in_order(self.subtasks[number], self.files):
@@ -254,7 +255,7 @@ class _SparkEpoch(EpochSteps):
         self, session: Any, commit: EpochCommit, sink: SinkDescriptor, subtasks: list[list[bytes]]
     ) -> None:
         assert isinstance(sink.sink, DataFrameSink)
-        function = ReadFunction(self._files, tuple(subtasks), self._deployment.secret)
+        function = ReadFunction(self._files, tuple(subtasks), commit.epoch, self._deployment.secret)
         records = _numbers(session, len(subtasks), len(subtasks)).mapInArrow(function, _ddl(sink.sink, sink.input_type))
         passed(Phase.COMMIT_BEGUN, sink=sink.uid, subtask=0, epoch=commit.epoch)
         context = commit.context(sink, 0)
@@ -268,7 +269,7 @@ class _SparkEpoch(EpochSteps):
                 if tries_left and sink.sink.repeats_conflicts and is_conflict(error):
                     time.sleep(_PAUSE_S)
                     continue
-                failure = failure_of_frame_sink(error, self._deployment.secret, COMMIT_HINT)
+                failure = failure_of_frame_sink(error, self._deployment.secret, commit.epoch, COMMIT_HINT)
                 if type(failure) is ProgramError and failure is not error:
                     failure.hint = f"{failure.hint}; {how_to_skip(context)}"
                 raise commit_failure(failure, f"sink '{sink.name}'", commit.epoch) from error

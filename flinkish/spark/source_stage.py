@@ -19,7 +19,7 @@ from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import TaskManager
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
-from flinkish.spark.worker import Deployment, current_epoch, current_partition, failures_marked
+from flinkish.spark.worker import Deployment, current_epoch, current_partition
 
 #: Name of the column with the epoch's processing time in ms, as text. Spark keeps that time when it replays the epoch.
 TIME_COLUMN = "__epoch_ms"
@@ -45,7 +45,7 @@ class FrameSourceFunction:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the chain over one Spark partition of one epoch. An empty partition runs nothing."""
-        with failures_marked(self.deployment.secret):
+        with self.deployment.failures_marked():
             first = next((batch for batch in batches if batch.num_rows), None)
             if first is None:
                 return

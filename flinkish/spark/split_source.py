@@ -238,7 +238,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Run the shares of one partition in one epoch. Yields the rows that leave them, as Arrow batches."""
         deployment = self._query.deployment
-        with failures_marked(deployment.secret):
+        with deployment.failures_marked():
             deployment.begin_task()
             manager = deployment.task_manager()
             epoch, place = current_epoch(deployment), current_place()

@@ -63,7 +63,7 @@ def write_state(
     spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str, *, table: str
 ) -> list[DataFile]:
     """Write the rows of `read_state` to files in the directory of a table. ``table``: a path without a scheme."""
-    convert = RowsToFiles(BodyToRows(deployed, state), _ARROW_SCHEMA, table)
+    convert = RowsToFiles(BodyToRows(deployed, state), _ARROW_SCHEMA, table, deployed.secret)
     files = _converted(spark, checkpoint, epoch, levels, convert, FILE_SCHEMA)
     return [] if files is None else [DataFile(*file) for file in files.collect()]
 

@@ -12,11 +12,11 @@ import pickle
 import re
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from flinkish.common.logger_levels import configure_loggers
 from flinkish.common.storage import local_path
@@ -34,16 +34,16 @@ from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import DRIVER, current_place, executor_id, task_context
 
-_MARK = re.compile(r"<flinkish-error ([0-9a-f]{64})>([A-Za-z0-9+/=]+)</flinkish-error>")
+_MARK = re.compile(r"<flinkish-error ([0-9a-f]{64}) (-|\d{1,19}) (-|\d{1,19})>([A-Za-z0-9+/=]+)</flinkish-error>")
 
-#: The secret with which workers sign the errors that they send to this process. It travels to the workers with the work
-#: that is theirs, and nowhere else: a mark, which gets into the logs of Spark, holds only the signature.
 _OWN_SECRET = secrets.token_bytes(32)
 
 
-def own_secret() -> bytes:
-    """The secret of this process, which is that of all deployments that it makes."""
-    return _OWN_SECRET
+def secret_of(job_id: str, attempt: int) -> bytes:
+    """The secret with which workers sign the errors that they send to this process in an attempt of a job. It travels
+    to the workers with the work that is theirs, and nowhere else: a mark, which gets into the logs of Spark, holds only
+    the signature, which is worth nothing in another attempt."""
+    return hmac.new(_OWN_SECRET, f"{job_id} {attempt}".encode(), hashlib.sha256).digest()
 
 
 #: Spark's local property that holds the number of the running epoch.
@@ -59,34 +59,69 @@ class WorkerFailure(Exception):
 
 
 @contextmanager
-def failures_marked(secret: bytes) -> Iterator[None]:
+def failures_marked(secret: bytes, epoch: int | None = None) -> Iterator[None]:
     """Turn the typed errors that are raised inside into a `WorkerFailure`, from whose text `typed_failure` restores
-    them in the driver. ``secret``: that of the driver, as the deployment has it."""
+    them in the driver.
+
+    Args:
+        secret: that of the driver, as the deployment has it.
+        epoch: in which the work is done; None: outside of epochs.
+    """
     try:
         yield
     except FlinkishError as error:
-        error.place = error.place or str(current_place() or "")
-        data = base64.b64encode(encode_error(error)).decode()
-        # Spark and Py4J encode the text as UTF-8 and lose the error if that fails; the data still has what it quotes
-        text = str(error).encode("utf-8", "backslashreplace").decode()
-        raise WorkerFailure(f"{text}\n<flinkish-error {_signature(secret, data)}>{data}</flinkish-error>") from None
+        raise _marked(error, secret, epoch) from None
 
 
-def typed_failure(text: str, secret: bytes) -> FlinkishError | None:
+def _marked(error: FlinkishError, secret: bytes, epoch: int | None) -> WorkerFailure:
+    error.place = error.place or str(current_place() or "")
+    context = task_context()
+    origin = Origin(epoch, None if context is None else context.taskAttemptId())
+    data = base64.b64encode(encode_error(error)).decode()
+    # Spark and Py4J encode the text as UTF-8 and lose the error if that fails; the data still has what it quotes
+    text = str(error).encode("utf-8", "backslashreplace").decode()
+    return WorkerFailure(f"{text}\n<flinkish-error {_signature(secret, origin, data)} {origin}>{data}</flinkish-error>")
+
+
+class Origin(NamedTuple):
+    """Where a signed error was made: in which epoch (None: outside of epochs), and in which Spark task, by the number
+    that Spark calls TID (None: not in a task)."""
+
+    epoch: int | None
+    task: int | None
+
+    def __str__(self) -> str:
+        return " ".join("-" if number is None else str(number) for number in self)
+
+
+def typed_failure(
+    text: str, secret: bytes, epoch: int | None = None, tasks: Collection[int] = ()
+) -> FlinkishError | None:
     """The typed error inside the text of a Spark exception, if there is one.
 
-    The text may quote records, so a mark counts only if it is signed with the secret, which no record can know. The
-    last one counts: it is that of the outermost error.
+    The text may quote records, so a mark counts only if it is signed with the secret, which no record can know, and was
+    made where the exception comes from: one that a record repeats, from a log, is text like any other. What is signed
+    outside of tasks, where epochs are planned or for a whole epoch, ends the query and with it the attempt, so that
+    there is no later one in which it could be repeated. The last mark counts: it is that of the outermost error.
+
+    Args:
+        epoch: in which the exception was raised; None: outside of epochs, or by the query as a whole, whose epochs are
+            translated before it, so that no mark of a task of theirs counts.
+        tasks: the TIDs that Spark itself names in the exception; empty: any task may have raised it.
     """
-    for signature, data in reversed(_MARK.findall(text)):
-        if hmac.compare_digest(signature, _signature(secret, data)):
+    for signature, *numbers, data in reversed(_MARK.findall(text)):
+        origin = Origin(*(None if number == "-" else int(number) for number in numbers))
+        here = origin.epoch == epoch or origin.task is None and None in (epoch, origin.epoch)
+        if not here or tasks and origin.task is not None and origin.task not in tasks:
+            continue
+        if hmac.compare_digest(signature, _signature(secret, origin, data)):
             with suppress(FlinkishError, ValueError):
                 return decode_error(base64.b64decode(data))
     return None
 
 
-def _signature(secret: bytes, data: str) -> str:
-    return hmac.new(secret, data.encode(), hashlib.sha256).hexdigest()
+def _signature(secret: bytes, origin: Origin, data: str) -> str:
+    return hmac.new(secret, f"{origin} {data}".encode(), hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -106,8 +141,20 @@ class Deployment:
     files: EpochFiles | None = None
     #: the program's files in each worker; modules among them are needed to unpickle the job graph
     shipped: ShippedFiles = NO_FILES
-    #: signs the errors of the workers; it must not be shown
-    secret: bytes = field(default_factory=own_secret, repr=False)
+    #: signs the errors of the workers (`secret_of`); it must not be shown
+    secret: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.secret:
+            object.__setattr__(self, "secret", secret_of(self.job_id, self.attempt))
+
+    @contextmanager
+    def failures_marked(self) -> Iterator[None]:
+        """`failures_marked` for the tasks of an epoch."""
+        try:
+            yield
+        except FlinkishError as error:
+            raise _marked(error, self.secret, _epoch_of(self)) from None
 
     @cached_property
     def version(self) -> str:
@@ -260,12 +307,17 @@ class DeployedClasses:
 
     blob: bytes
     #: signs the errors of the workers; it must not be shown
-    secret: bytes = field(default_factory=own_secret, repr=False)
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     @staticmethod
     def of(classes: ProgramClasses) -> DeployedClasses:
         """Pickle the classes of a program."""
         return DeployedClasses(_packed(None, classes))
+
+    @staticmethod
+    def of_job(job: JobDescriptor) -> DeployedClasses:
+        """Pickle the classes of a job's program, for work beside its epochs."""
+        return DeployedClasses(_packed(None, job.classes), secret_of(job.job_id, job.attempt))
 
     def classes(self) -> ProgramClasses:
         """The classes, unpickled once per worker process."""
@@ -373,13 +425,19 @@ def numbers_announced(session: Any, deployment: Deployment) -> Iterator[None]:
 
 def current_epoch(deployment: Deployment) -> int:
     """The number of the running epoch. Only inside a Spark task; anywhere else an InternalError is raised."""
+    epoch = _epoch_of(deployment)
+    if epoch is None:
+        raise InternalError("a task runs outside of an epoch", hint="please report this")
+    return epoch
+
+
+def _epoch_of(deployment: Deployment) -> int | None:
+    """The number of the running epoch; None outside of the tasks of epochs."""
     context = task_context()
     text = None
     if context is not None:
         text = context.getLocalProperty(_BATCH_ID) or context.getLocalProperty(_BATCH_SETTING + deployment.job_id)
-    if text is None:
-        raise InternalError("a task runs outside of an epoch", hint="please report this")
-    return int(text) + deployment.first_epoch
+    return None if text is None else int(text) + deployment.first_epoch
 
 
 def current_partition() -> int:

@@ -8,6 +8,7 @@ savepoints.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 import sys
@@ -102,6 +103,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run the statements of the command line, or those of standard input; ``arguments``: JOB_DIR or an empty text, then
     the queries. Returns the exit code (`flinkish.exit_codes`)."""
     directory, *queries = arguments
+    # PySpark logs each error as a line of JSON
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     try:
         spark = session_of(None)
         views = add_views(spark, absolute(directory)) if directory else []
@@ -117,7 +120,8 @@ def main(arguments: Sequence[str]) -> int:
         try:
             run(spark, statement)
         except (PySparkException, FlinkishError) as error:
-            print(f"flinkish: {error}", file=sys.stderr)
+            # behind the first line Spark shows the plan
+            print(f"flinkish: {str(error).splitlines()[0]}", file=sys.stderr)
             if not asks:
                 return 1
     return 0

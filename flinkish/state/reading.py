@@ -19,6 +19,7 @@ from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX
+from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.locating import session_of, snapshot_directory
 from flinkish.state.typed_rows import typed_rows
@@ -98,7 +99,7 @@ def read_state(
             raise SavepointError("a state needs the uid of its operator", where=where, expected="uid and state")
         table = table.where(table["state"] == state)
         known = _declared(table, manifest, uid, state, where)
-        classes = ProgramClasses.of_this_process(class_aliases, packages)
+        classes = ProgramClasses.of_this_process(class_aliases, packages, py_files_of(session))
         typed: DataFrame = typed_rows(session, table, known, DeployedClasses.of(classes))
         return typed
 

@@ -18,6 +18,7 @@ from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, wr
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.state_rows import MAP_KINDS
+from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
@@ -75,8 +76,10 @@ def write_savepoint(
     directory = absolute(str(path))
     if child_names(directory):
         raise SavepointError("the directory is not empty", where=directory, expected="a new directory")
-    rows = reduce(lambda left, right: left.unionByName(right), (_rows(frame, states or {}, texts) for frame in frames))
-    contents = _write_rows(frames[0].sparkSession, rows, directory)
+    deployed = DeployedClasses.of(ProgramClasses.of_this_process(shipped=py_files_of(frames[0].sparkSession)))
+    parts = (_rows(frame, states or {}, texts, deployed) for frame in frames)
+    rows = reduce(lambda left, right: left.unionByName(right), parts)
+    contents = _write_rows(frames[0].sparkSession, rows, directory, deployed.secret)
     declared = tuple(_declared(state, states or {}, frames) for state in contents.states)
     write_manifest(
         directory,
@@ -94,7 +97,7 @@ def write_savepoint(
     return directory
 
 
-def _write_rows(spark: Any, rows: DataFrame, directory: str) -> TableContents:
+def _write_rows(spark: Any, rows: DataFrame, directory: str, secret: bytes) -> TableContents:
     """Write and check the table of a savepoint; if that fails, the whole directory is deleted."""
     table = posixpath.join(directory, TableVersion().table)
     try:
@@ -104,7 +107,7 @@ def _write_rows(spark: Any, rows: DataFrame, directory: str) -> TableContents:
     except BaseException as error:
         delete_directory(directory)
         if isinstance(error, Exception):
-            raise translate(error, f"savepoint {directory}") from error
+            raise translate(error, f"savepoint {directory}", secret) from error
         raise
     return contents
 
@@ -121,11 +124,10 @@ def _check_columns(columns: Sequence[str]) -> None:
         )
 
 
-def _rows(frame: DataFrame, states: StateTypes, texts: bool) -> DataFrame:
+def _rows(frame: DataFrame, states: StateTypes, texts: bool, deployed: DeployedClasses) -> DataFrame:
     """The rows of a DataFrame as rows of a savepoint's table."""
     names = tuple(name for name in (*_REQUIRED, *_OPTIONAL) if name in frame.columns)
-    classes = DeployedClasses.of(ProgramClasses.of_this_process())
-    convert = NativeToTexts(names, dict(states), texts, classes)
+    convert = NativeToTexts(names, dict(states), texts, deployed)
     return frame.select(*names).mapInArrow(convert, SAVEPOINT_SCHEMA).select(*COLUMNS)
 
 

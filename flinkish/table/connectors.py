@@ -24,7 +24,8 @@ from flinkish.common.time import Duration, Instant
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from flinkish.common.types import Row, _create_row
 from flinkish.common.units import parse_boolean, parse_duration, parse_memory
-from flinkish.connectors.jdbc.statement import quoted
+from flinkish.connectors.jdbc.database import parse_url
+from flinkish.connectors.jdbc.statement import insert_of
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.core.sink import Sink
 from flinkish.core.source import Source
@@ -92,13 +93,16 @@ class Options:
         try:
             return read(self._given[key]) if key in self._given else default
         except (ValueError, ArithmeticError) as error:
-            raise self.error(f"the option '{key}' is {self._given[key]!r}", str(error) or "a number") from None
+            # what Python says of a number quotes it
+            _, ours, expected = str(error).rpartition("expected ")
+            expected = expected if ours else "a number"
+            raise self.error(f"the value of the option '{key}' cannot be read", expected) from None
 
     def choice(self, key: str, choices: dict[str, T], default: str) -> T:
         """What the value of an option stands for, whose letters may be small or capital."""
         found = self._given.get(key, default)
         if found.lower() not in choices:
-            raise self.error(f"the option '{key}' is {found!r}", " or ".join(choices))
+            raise self.error(f"the value of the option '{key}' is none of its choices", " or ".join(choices))
         return choices[found.lower()]
 
     def required(self, key: str, read: Callable[[str], Any] = str) -> Any:
@@ -381,8 +385,7 @@ def _jdbc_sink(table: TableFormat) -> Sink:
     execution = jdbc.JdbcExecutionOptions(0, rows, retries)
     if table.primary_key:
         return jdbc.JdbcSink.upsert(into, table.primary_key, row_type, database, execution)
-    names, place = row_type.get_field_names(), ".".join(map(quoted, into.split(".")))
-    sql = f"INSERT INTO {place} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))})"
+    sql = insert_of(into.split("."), row_type.get_field_names(), parse_url(database.url).dialect)
     return jdbc.JdbcSink.sink(sql, row_type, database, execution)
 
 

@@ -265,11 +265,18 @@ def _tree(sql: str) -> Any:
             raise no_table_api("the statement needs an SQL engine", where)
         trees = [tree for tree in sqlglot.parse(sql, read=_dialect()) if tree is not None]
     except sqlglot.errors.SqlglotError as error:
-        reason = re.sub(r"\x1b\[\d+m", "", str(error))
-        raise no_table_api(f"the statement cannot be read: {reason}", where) from None
+        # its own text quotes the statement from some place on, so that a secret may stand there without its key
+        found = [f"{entry['description']}, line {entry['line']}, column {entry['col']}" for entry in _faults(error)]
+        raise no_table_api(": ".join(("the statement cannot be read", *found)), where) from None
     if len(trees) != 1:
         raise ProgramError(f"{len(trees)} statements", where=where, expected="one", hint="call execute_sql() for each")
     return trees[0]
+
+
+def _faults(error: Exception) -> list[dict[str, Any]]:
+    """The first fault that sqlglot's parser has found in a statement; none if it has found no words."""
+    found: list[dict[str, Any]] = getattr(error, "errors", [])
+    return found[:1]
 
 
 def _sqlglot() -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.class_archive import set_java_options
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
 from tests.support.spark_session import COMPILED, start_session
 
@@ -23,6 +25,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _session_of_this_thread(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whatever a test does, the next one finds the shared session active. PySpark makes the session that makes a
+    DataFrame of rows that of the thread, and the jobs of the thread would run in it, where no listener hears of them.
+    """
+    yield
+    if "spark" in request.fixturenames:
+        session: Any = request.getfixturevalue("spark")
+        active: Any = SparkSession.getActiveSession()
+        if active is not None and active._jsparkSession.sessionUUID() != session._jsparkSession.sessionUUID():
+            session.createDataFrame([], "n INT")
+
+
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaBroker]:
     """A running broker; a test that stops it starts it again."""
@@ -34,4 +49,11 @@ def kafka() -> Iterator[KafkaBroker]:
 def postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL; a test that stops it starts it again."""
     with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """A running MariaDB; a test that stops it starts it again."""
+    with MariadbServer() as server:
         yield server

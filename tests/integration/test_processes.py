@@ -65,6 +65,7 @@ def test_a_failed_driver_is_reported_with_its_output(tmp_path: Path) -> None:
         driver.end_with(3, 60)
 
 
+@pytest.mark.slow
 def test_killing_a_driver_takes_its_jvm_and_its_busy_python_workers_along(tmp_path: Path) -> None:
     with start_driver(script(tmp_path, SPARK_DRIVER), str(tmp_path), log_file=tmp_path / "log") as driver:
         driver.wait_for_line("worker busy", timeout_s=120)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
 
 
@@ -22,7 +24,7 @@ def test_a_topic_gives_back_what_was_produced(kafka: KafkaBroker) -> None:
     ]
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_the_broker_keeps_topics_and_address_over_an_end_and_a_start(kafka: KafkaBroker, ending: str) -> None:
     topic, address = f"servers-{ending}", kafka.bootstrap_servers
     kafka.create_topic(topic)
@@ -43,7 +45,19 @@ def test_each_test_gets_an_empty_postgres_database(postgres: PostgresServer) -> 
     assert postgres.query(second, "select count(*) from pg_tables where schemaname = 'public'") == [(0,)]
 
 
-@pytest.mark.parametrize("ending", ["stop", "kill"])
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
+def test_mariadb_keeps_commits_and_address_over_an_end_and_a_start(mariadb: MariadbServer, ending: str) -> None:
+    uri, other = mariadb.create_database(), mariadb.create_database()
+    mariadb.query(uri, "create table kept as select 1 as n")
+    getattr(mariadb, ending)()
+    with pytest.raises(pymysql.err.OperationalError):
+        mariadb.query(uri, "select 1")
+    mariadb.start()
+    assert mariadb.query(uri, "select n from kept") == [(1,)]
+    assert mariadb.query(other, "show tables") == []
+
+
+@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
 def test_postgres_keeps_commits_and_address_over_an_end_and_a_start(postgres: PostgresServer, ending: str) -> None:
     uri = postgres.create_database()
     postgres.query(uri, "create table kept as select 1 as n")

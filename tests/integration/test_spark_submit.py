@@ -1,4 +1,7 @@
-"""spark-submit.sh with the real Spark: packages are resolved, flinkish is shipped, and the console stays the job's."""
+"""spark-submit.sh with the real Spark: packages are resolved, flinkish is shipped, and the console stays the job's.
+
+In the ordinary run, tests/integration/jobs/test_click_count.py starts a job in this way.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,7 @@ def submit(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, cwd="/", timeout=500)
 
 
+@pytest.mark.slow
 def test_a_job_has_delta_and_flinkish_and_the_console_for_itself(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(JOB)

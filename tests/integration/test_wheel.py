@@ -103,6 +103,14 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Installation:
     return result
 
 
+def test_the_wheel_has_all_files_of_the_package(installation: Installation) -> None:
+    base = {"base": str(installation.bin.parent)}
+    installed = Path(sysconfig.get_path("purelib", "posix_prefix", vars=base)) / "flinkish"
+    files = [path for path in (REPOSITORY / "flinkish").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    missing = [str(path) for path in files if not (installed / path.relative_to(REPOSITORY / "flinkish")).exists()]
+    assert missing == [], "setup.cfg: options.package_data"
+
+
 def test_the_examples_come_out_of_the_wheel(installation: Installation) -> None:
     result = installation.run("flinkish", "examples", "copies")
     assert result.returncode == 0, result.stderr
@@ -118,6 +126,8 @@ def said(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith(UNAVOIDABLE))
 
 
+# in the ordinary run: the wheel is whole, and what a program says of itself is alone (test_started_processes.py)
+@pytest.mark.slow
 def test_below_python_a_program_says_its_results_and_nothing_else(installation: Installation) -> None:
     result = installation.run("python", "clicks.py")
     assert (result.returncode, result.stdout, said(result.stderr)) == (0, RESULTS, "")

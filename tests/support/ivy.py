@@ -77,7 +77,7 @@ def resolve_jars(*alternatives: JarSet) -> list[Path]:
     """
     found = _cached(alternatives)
     if found is None:
-        with _lock(cache_folder() / "resolve.lock"):
+        with lock(cache_folder() / "resolve.lock"):
             found = _cached(alternatives) or _first_resolved(alternatives)
     return sorted(found.folder.glob("*.jar"))
 
@@ -136,7 +136,8 @@ def _resolve(jar_set: JarSet) -> JarSet:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def lock(path: Path) -> Iterator[None]:
+    """Keeps other processes that ask for the same lock waiting."""
     with path.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -1,4 +1,4 @@
-"""A table with a column of each kind, for both databases, and its rows as they are to be read."""
+"""A table with a column of each kind, for each database, and its rows as they are to be read."""
 
 from __future__ import annotations
 
@@ -25,13 +25,17 @@ CREATE = (
     "CREATE TABLE items (id BIGINT, name TEXT, price NUMERIC(9, 2), weight DOUBLE PRECISION, sold BOOLEAN, day DATE,"
     ' moment TIMESTAMP, "at" TIMESTAMP WITH TIME ZONE, raw {bytes})'
 )
+CREATE_IN_MYSQL = (
+    "CREATE TABLE items (id BIGINT, name VARCHAR(20), price NUMERIC(9, 2), weight DOUBLE, sold BOOLEAN, day DATE,"
+    " moment DATETIME(6), `at` TIMESTAMP NULL, raw BLOB)"
+)
 
 
-def insert(first: int, count: int, blob: str) -> str:
-    """A statement that adds items. ``blob``: the text of two bytes in that database."""
+def insert(first: int, count: int, blob: str, at: str = "2024-02-29 12:00:00+02:00") -> str:
+    """A statement that adds items. ``blob``: the text of two bytes in that database; ``at``: that of a moment."""
     rows = ", ".join(
         f"({n}, 'item {n}', {n}.50, {n}.25, {'TRUE' if n % 2 else 'FALSE'}, '2024-02-29', '2024-02-29 12:00:01.5',"
-        f" '2024-02-29 12:00:00+02:00', {blob})"
+        f" '{at}', {blob})"
         for n in range(first, first + count)
     )
     return f"INSERT INTO items VALUES {rows}"

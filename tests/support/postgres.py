@@ -90,9 +90,13 @@ class PostgresServer:
 
     def query(self, uri: str, statement: str, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Runs one statement, committed at once, and returns its rows (none for statements without a result)."""
-        with psycopg.connect(uri, autocommit=True) as connection:
+        with self.connect(uri) as connection:
             cursor = connection.execute(statement.encode(), parameters)
             return cursor.fetchall() if cursor.description is not None else []
+
+    def connect(self, uri: str) -> Any:
+        """Returns a connection that commits each statement at once."""
+        return psycopg.connect(uri, autocommit=True)
 
     def __enter__(self) -> PostgresServer:
         self.start()

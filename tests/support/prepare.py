@@ -1,4 +1,4 @@
-"""Gets what tests need once per machine: jars and archives of classes. ``python -m tests.support.prepare``
+"""Gets what tests need once per machine: jars, archives of classes, and MariaDB. ``python -m tests.support.prepare``
 
 Whatever is not there when a test needs it, the test gets itself, and waits for it.
 """
@@ -10,16 +10,18 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.support.class_archive import make_archives
 from tests.support.ivy import resolve_jars
 from tests.support.kafka_broker import KAFKA_JARS
+from tests.support.mariadb import mariadb_root
 from tests.support.spark_jars import spark_jars
 
 
 def main() -> None:
-    """Downloads Kafka while the archives are made, which need Delta's jars."""
+    """Downloads Kafka and MariaDB while the archives are made, which need Delta's jars."""
     spark_jars()
     with ThreadPoolExecutor() as pool:
-        kafka = pool.submit(resolve_jars, KAFKA_JARS)
+        downloads = [pool.submit(resolve_jars, KAFKA_JARS), pool.submit(mariadb_root)]
         make_archives()
-        kafka.result()
+        for download in downloads:
+            download.result()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
+from flinkish.common.storage import FileKind
 from flinkish.common.stores import storage_of
 
 Check = Callable[[str], None]
@@ -19,8 +21,15 @@ def what_was_written_is_read(directory: str) -> None:
         storage.write(path, content)
         assert storage.read(path) == content
     storage.write(path, b"0123456789")
-    assert storage.read(path, 4) == b"0123"
     assert [storage.read_slice(path, *part) for part in ((2, 3), (8, 5), (20, 5))] == [b"234", b"89", b""]
+
+
+def a_file_that_is_too_large_for_its_kind_is_refused(directory: str) -> None:
+    path, storage = f"{directory}/counter.json", storage_of(directory)
+    for surplus in (0, 1):
+        storage.write(path, b"0" * (FileKind.COUNTER.max_bytes + surplus))
+        with nullcontext() if not surplus else pytest.raises(ValueError, match="it has 1,048,577 bytes, and a file of"):
+            assert len(storage.read(path, FileKind.COUNTER)) == FileKind.COUNTER.max_bytes
 
 
 def a_missing_file_is_said_to_be_missing(directory: str) -> None:
@@ -126,6 +135,7 @@ def storage_travels_to_other_processes_without_its_keys(directory: str) -> None:
 
 CONTRACT: tuple[Check, ...] = (
     what_was_written_is_read,
+    a_file_that_is_too_large_for_its_kind_is_refused,
     a_missing_file_is_said_to_be_missing,
     a_file_is_replaced_whole,
     of_several_creators_one_succeeds,

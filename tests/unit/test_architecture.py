@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -81,10 +83,16 @@ def floor_of(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").parts[0]
 
 
-def imports(path: Path) -> set[str]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imports(path: Path) -> frozenset[str]:
     """Full names of all modules that a module imports, also inside of functions."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -92,36 +100,47 @@ def imports(path: Path) -> set[str]:
             found.add(node.module or "")
             if node.module == "flinkish":
                 found |= {f"flinkish.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_imports_only_from_the_floors_below(path: Path) -> None:
-    floor = floor_of(path)
-    if floor == "__init__":
-        return
-    assert floor in ALLOWED, f"the package {floor} has no place in the architecture"
-    below = ALLOWED[floor] | {floor, "errors", "__version__"}
-    used = {name.split(".")[1] for name in imports(path) if name.startswith("flinkish.")}
-    assert used <= below, f"{name_of(path)} imports from {sorted(used - below)}"
+def faults(found: Iterable[tuple[Path, Collection[str]]]) -> dict[str, list[str]]:
+    """What is wrong in which module."""
+    return {name_of(path): sorted(wrong) for path, wrong in found if wrong}
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if floor_of(path) in PURE], ids=name_of)
-def test_the_pure_floors_never_import_spark_or_pandas(path: Path) -> None:
-    assert not {name.split(".")[0] for name in imports(path)} & SPARKS
+def of_spark(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imports(path)} & SPARKS
 
 
-@pytest.mark.parametrize("path", [path for path in MODULES if name_of(path).startswith(PURE_PARTS)], ids=name_of)
-def test_the_pure_parts_of_the_jobmanager_import_only_what_is_pure(path: Path) -> None:
-    used = imports(path)
-    assert not {name.split(".")[0] for name in used} & SPARKS
+def test_a_module_imports_only_from_the_floors_below() -> None:
+    def above(path: Path) -> set[str]:
+        floor = floor_of(path)
+        below = ALLOWED[floor] | {floor, "errors", "__version__"}
+        return {name.split(".")[1] for name in imports(path) if name.startswith("flinkish.")} - below
+
+    assert set(map(floor_of, MODULES)) - {"__init__"} == set(ALLOWED), "each package has a place in the architecture"
+    assert faults((path, above(path)) for path in MODULES if floor_of(path) != "__init__") == {}
+
+
+def test_the_pure_floors_never_import_spark_or_pandas() -> None:
+    assert faults((path, of_spark(path)) for path in MODULES if floor_of(path) in PURE) == {}
+
+
+def test_the_pure_parts_of_the_jobmanager_import_only_what_is_pure() -> None:
     parts = tuple("flinkish." + part.removesuffix(".py").rstrip("/").replace("/", ".") for part in PURE_PARTS)
-    for name in used:
-        assert not name.startswith("flinkish.") or name.split(".")[1] in PURE or name.startswith(parts), name
+
+    def is_pure(name: str) -> bool:
+        return not name.startswith("flinkish.") or name.split(".")[1] in PURE or name.startswith(parts)
+
+    found = [path for path in MODULES if name_of(path).startswith(PURE_PARTS)]
+    assert len(found) > len(PURE_PARTS)
+    assert (
+        faults((path, of_spark(path) | {name for name in imports(path) if not is_pure(name)}) for path in found) == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -140,15 +159,14 @@ def test_importing_the_api_does_not_import_spark_or_a_test_framework(module: str
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_is_of_a_size_that_can_be_read(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= MAX_LINES
+def test_a_module_is_of_a_size_that_can_be_read() -> None:
+    lines = {name_of(path): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: count for name, count in lines.items() if count > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    assert not tree.body or ast.get_docstring(tree)
+def test_a_module_begins_with_what_it_is_for() -> None:
+    trees = {name_of(path): tree_of(path) for path in MODULES}
+    assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
@@ -169,7 +187,7 @@ def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
 URLS = {
     "common/dependencies.py",
     "common/storage.py",
-    "connectors/jdbc/location.py",
+    "connectors/jdbc/database.py",
     "datastream/stream_execution_environment.py",
     "errors.py",
     "launch/packages.py",
@@ -186,10 +204,9 @@ _SCHEME = re.compile(
 )
 
 
-@pytest.mark.parametrize("path", MODULES, ids=name_of)
-def test_only_one_module_looks_at_the_scheme_of_a_path(path: Path) -> None:
-    if name_of(path) not in URLS | {"common/stores.py", "spark/object_stores.py"}:
-        assert not _SCHEME.findall(path.read_text())
+def test_only_one_module_looks_at_the_scheme_of_a_path() -> None:
+    others = URLS | {"common/stores.py", "spark/object_stores.py"}
+    assert faults((path, _SCHEME.findall(path.read_text())) for path in MODULES if name_of(path) not in others) == {}
 
 
 #: Modules that give Spark paths of the engine's own files. Connectors give it those of users, as they are.
@@ -212,9 +229,8 @@ def unnamed_paths(source: str) -> list[str]:
     return unnamed
 
 
-@pytest.mark.parametrize("path", _SPARKS_PATHS, ids=name_of)
-def test_each_path_that_spark_gets_names_its_file_system(path: Path) -> None:
-    assert not unnamed_paths(path.read_text())
+def test_each_path_that_spark_gets_names_its_file_system() -> None:
+    assert faults((path, unnamed_paths(path.read_text())) for path in _SPARKS_PATHS) == {}
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> No
     [
         (["run"], "no program given"),
         (["run", "nothing.py"], "there is no job file 'nothing.py'"),
-        (["run", "-D", "key", "x.py"], "-D key; expected -D KEY=VALUE"),
+        (["run", "-D", "key", "x.py"], "an option -D is not of its form; expected -D KEY=VALUE"),
     ],
 )
 def test_a_command_that_cannot_be_carried_out_says_why(program: Path, arguments: list[str], message: str) -> None:

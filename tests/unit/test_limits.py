@@ -7,6 +7,8 @@ import re
 import pytest
 
 from flinkish.common import options
+from flinkish.common.delta_commit import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
+from flinkish.common.storage import FileKind
 from flinkish.connectors.jdbc.committer import CONNECTIONS_KEPT_MAX
 from flinkish.connectors.kafka.committer import PRODUCERS_KEPT_MAX
 from flinkish.connectors.kept_resources import IDLE_LIMIT_S
@@ -32,6 +34,14 @@ ROWS = {row[0]: (row[1], row[2]) for row in _ROW.findall((DOCS / "limits.md").re
         ("log lines that a task sends to the driver, in an epoch", [MAX_LINES, MAX_CHARACTERS]),
         ("text of an exception, a traceback", [MAX_TEXT, MAX_TRACEBACK]),
         ("a request of a command", [MAX_REQUEST_BYTES // 1024**2]),
+        (
+            "a manifest, a commit and a checkpoint of the log of a savepoint's table",
+            [kind.max_bytes >> 20 for kind in (FileKind.MANIFEST, FileKind.LOG_COMMIT, FileKind.LOG_CHECKPOINT)],
+        ),
+        (
+            "what such a checkpoint expands to: a page, all pages, the texts of all rows",
+            [limit >> 20 for limit in (PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX)],
+        ),
         (
             "connections and producers that a worker keeps",
             [CONNECTIONS_KEPT_MAX, PRODUCERS_KEPT_MAX, int(IDLE_LIMIT_S)],

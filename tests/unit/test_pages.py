@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib
 import os
 import re
 import subprocess
 import sys
 from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
@@ -140,9 +142,8 @@ def messages() -> list[str]:
     return [code for cell in _FIRST_CELL.findall(tables) for code in _CODE.findall(cell)]
 
 
-@pytest.mark.parametrize("message", messages())
-def test_a_message_on_the_page_of_troubles_is_one_of_the_code(message: str) -> None:
-    assert any(says(text, message) for text in said()), message
+def test_a_message_on_the_page_of_troubles_is_one_of_the_code() -> None:
+    assert [message for message in messages() if not any(says(text, message) for text in said())] == []
 
 
 @pytest.mark.parametrize(
@@ -172,3 +173,36 @@ def says(text: str, message: str) -> bool:
             return False
         end = start + len(part)
     return True
+
+
+def test_each_test_that_stands_beside_a_promise_exists() -> None:
+    for path, name in re.findall(r"`(tests/[\w/.]+?)(?:::(\w+))?`", (DOCS / "security.md").read_text()):
+        file = ROOT / path
+        assert file.exists(), path
+        assert not name or f"def {name}(" in file.read_text(), f"{path}::{name}"
+
+
+_LICENCES = re.compile(r"^\|([^|]*)\| (`[^|]+`) \| ([\w.-]+) \|$", re.MULTILINE)
+
+#: What the metadata of packages call a licence, if they do not use its short name
+_CALLED = {"Apache-2.0": "Apache Software License", "BSD-3-Clause": "BSD License", "MIT": "MIT License"}
+
+
+def test_the_readme_has_the_licence_of_each_package_that_pip_installs_with_flinkish() -> None:
+    table = _LICENCES.findall((ROOT / "README.md").read_text().partition("\n## License\n")[2])
+    licences = {package: licence for _, packages, licence in table for package in _CODE.findall(packages)}
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = {name: text for name, text in setup["options.extras_require"].items() if not name.startswith("test")}
+    needed = "\n".join([setup["options"]["install_requires"], *extras.values()])
+    assert set(re.findall(r"^[\w-]+", needed, re.MULTILINE)) == set(licences)
+    assert {name for name, text in extras.items() if text} == {name for row in table for name in _CODE.findall(row[0])}
+    for package, licence in licences.items():
+        try:
+            found = metadata(package)
+        except PackageNotFoundError:  # an extra that nobody needs in order to run the tests
+            continue
+        said = [found.get("License-Expression"), found.get("License"), *(found.get_all("Classifier") or [])]
+        text = "\n".join(line for line in said if line and ("License" in line or "::" not in line))
+        # hdfs-native says nothing
+        assert not text or licence in text or _CALLED[licence] in text, (package, text)

@@ -32,7 +32,7 @@ case "$*" in
 "-m pip"*) echo pip >>"$STUB_LOG"; exit "${STUB_PIP_CODE:-0}" ;;
 "-m tests.support.prepare") ;;
 "-m ruff"*) echo "$*" >>"$STUB_LOG"; exit "${STUB_RUFF_CODE:-0}" ;;
-"-m mypy"*) echo "$*" >>"$STUB_LOG" ;;
+"-m mypy"*) echo "$*" >>"$STUB_LOG"; echo "types"; exit "${STUB_MYPY_CODE:-0}" ;;
 "-m pytest"*) echo "$*" >>"$STUB_LOG"; echo "1 passed"; exit "${STUB_PYTEST_CODE:-0}" ;;
 *) exec "$REAL_PYTHON" "$@" ;;
 esac
@@ -196,13 +196,9 @@ def test_a_signal_reaches_the_job_which_ends_as_it_likes(checkout: Checkout, num
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        ("raise KeyError('user')", 1),
-        ("import flinkish.errors as e; raise e.ProgramError('wrong')", 1),
+        # the other errors: tests/unit/launch/test_exit_codes.py
         ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 1),
         ("import flinkish.errors as e; raise e.OperationError('the disk is full')", 75),
-        ("import flinkish.errors as e; raise e.RetryableError('lost')", 75),
-        ("import flinkish.errors as e; raise e.FencedError('another driver')", 77),
-        ("import flinkish.errors as e; raise e.IncompatibleJobError('another program')", 1),
         ("raise KeyboardInterrupt", 130),
         ("this is no Python", 1),
         ("import sys; sys.exit()", 0),
@@ -369,22 +365,27 @@ def test_an_installation_that_failed_is_reported_and_taken_up_again(checkout: Ch
     assert checkout.submit(checkout.job(REPORT)).returncode == 0
 
 
-@pytest.mark.parametrize(("ruff", "tests", "expected"), [("0", "0", 0), ("1", "0", 1), ("0", "3", 3), ("1", "3", 3)])
+@pytest.mark.parametrize(
+    ("ruff", "mypy", "tests", "expected"),
+    [("0", "0", "0", 0), ("1", "0", "0", 1), ("0", "1", "0", 1), ("0", "0", "3", 3), ("1", "1", "3", 3)],
+)
 def test_all_checks_run_and_any_failure_is_the_commands(
-    checkout: Checkout, ruff: str, tests: str, expected: int
+    checkout: Checkout, ruff: str, mypy: str, tests: str, expected: int
 ) -> None:
     checkout.python(STUB_PYTHON)
-    result = checkout.run("run-tests.sh", STUB_RUFF_CODE=ruff, STUB_PYTEST_CODE=tests)
+    result = checkout.run("run-tests.sh", STUB_RUFF_CODE=ruff, STUB_MYPY_CODE=mypy, STUB_PYTEST_CODE=tests)
     assert result.returncode == expected
-    steps = [
+    # the types are checked beside the tests
+    types, steps = "-m mypy --strict flinkish", checkout.log.read_text().splitlines()
+    assert steps.count(types) == 1
+    assert [step for step in steps if step != types] == [
         "pip",
         "-m ruff check .",
         "-m ruff format --check .",
-        "-m mypy --strict flinkish",
         "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10",
     ]
-    assert checkout.log.read_text().splitlines() == steps
-    assert result.stdout.splitlines()[-1] == "1 passed"
+    said = ["1 passed"] if mypy == "0" else ["types", "== FAILED beside the tests: 'mypy --strict flinkish'"]
+    assert result.stdout.splitlines()[-len(said) :] == said
     assert ("FAILED before the tests: 'ruff check .'" in result.stdout) == (ruff == "1")
 
 
@@ -400,7 +401,7 @@ def test_a_part_of_the_tests_is_chosen_by_an_option(checkout: Checkout, option: 
     checkout.python(STUB_PYTHON)
     checkout.run("run-tests.sh", option, "-x")
     pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
-    assert checkout.log.read_text().splitlines()[-1] == f"{pytest} {expected}"
+    assert f"{pytest} {expected}" in checkout.log.read_text().splitlines()
 
 
 @pytest.mark.parametrize("spark", ["4.0", "4.1"])

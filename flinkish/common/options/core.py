@@ -147,7 +147,7 @@ TASK_CANCELLATION_TIMEOUT: ConfigOption[Duration] = (
     .duration_type()
     .default_value(Duration.of_millis(180000))
     .with_description(
-        "How long a commit that has begun is waited for when a job is cancelled, and the end of Spark's query when an "
-        "epoch is given up; 0: for ever."
+        "How long a commit that has begun is waited for when a job is cancelled, and the end of Spark's query and of "
+        "its tasks when an epoch fails or is given up; 0: for ever."
     )
 )

@@ -202,8 +202,9 @@ STATE_PACKAGES: ConfigOption[str | None] = (
     .string_type()
     .no_default_value()
     .with_description(
-        "Installed packages (names, separated by commas) whose classes may be in state, besides the modules of the "
-        "program itself. Whoever can write state can have instances of these classes made."
+        "Packages (names, separated by commas) whose classes may be in state although they are libraries: installed "
+        "ones, and those in other folders than that of the main script which are not shipped. Whoever can write state "
+        "can have instances of these classes made."
     )
 )
 

@@ -15,19 +15,15 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
-from decimal import Decimal
+from operator import ne
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
-from flinkish.connectors.jdbc.location import SQLITE
 from flinkish.connectors.jdbc.statement import JdbcStatement, parted
 
 if TYPE_CHECKING:
     from flinkish.connectors.jdbc.committer import JdbcCommitter
 
 _NONE = type(None)
-_FLOAT32_MAX = 3.4028235e38
 
 
 class Column(NamedTuple):
@@ -42,15 +38,15 @@ class Column(NamedTuple):
 
 
 #: Whether all of these values, which have one class, are known to fit a column.
-_Within = Callable[[Sequence[Any]], bool]
+Within = Callable[[Sequence[Any]], bool]
 
 
 @dataclass(frozen=True)
-class _Rule:
+class Rule:
     """Values of the classes ``free`` fit a column; those of the classes ``limited`` do if the function says so."""
 
     free: frozenset[type] = frozenset()
-    limited: Mapping[type, _Within] = field(default_factory=dict)
+    limited: Mapping[type, Within] = field(default_factory=dict)
 
     def fit(self, values: Sequence[Any]) -> bool:
         """Whether all values are known to fit."""
@@ -64,7 +60,7 @@ class _Rule:
         return True
 
 
-def _integers(code: str) -> _Within:
+def integers(code: str) -> Within:
     """Whole numbers that fit a type of C, given by its letter in the module ``array``."""
 
     def within(values: Sequence[Any]) -> bool:
@@ -77,19 +73,20 @@ def _integers(code: str) -> _Within:
     return within
 
 
-def _between(low: Any, high: Any) -> _Within:
+def between(low: Any, high: Any) -> Within:
     def within(values: Sequence[Any]) -> bool:
         try:
-            # false for NaN, too
-            return bool(low <= min(values) and max(values) <= high)
+            # NaN is different from itself
+            return bool(low <= min(values) and max(values) <= high) and not any(map(ne, values, values))
         except ArithmeticError:  # a decimal NaN has no order
             return False
 
     return within
 
 
-def _texts(length_max: int | None, zero: bool) -> _Within:
-    """Texts without half of a surrogate pair, and without the character 0 unless ``zero``."""
+def texts(length_max: int | None, zero: bool, only_ascii: bool = False) -> Within:
+    """Texts without half of a surrogate pair, and without the character 0 unless ``zero``. ``only_ascii``: others are
+    not known to fit."""
 
     def within(values: Sequence[Any]) -> bool:
         if length_max is not None and max(map(len, values)) > length_max:
@@ -98,63 +95,21 @@ def _texts(length_max: int | None, zero: bool) -> _Within:
         if not zero and "\0" in whole:
             return False
         try:
-            return whole.isascii() or bool(whole.encode())
+            return whole.isascii() or not only_ascii and bool(whole.encode())
         except UnicodeEncodeError:
             return False
 
     return within
 
 
-_BYTES = frozenset((bytes, bytearray, memoryview))
-_DATES = frozenset((date, datetime))
-_INT64 = _integers("q")
-
-
-def _postgresql_rule(column: Column) -> _Rule:
-    kind, size = column.type, column.size
-    if kind == "numeric":
-        if size is None:
-            return _Rule(frozenset((int, float, Decimal)))
-        # less one, since the database rounds to the digits behind the point
-        return _Rule(limited=dict.fromkeys((int, float, Decimal), _between(1 - 10**size, 10**size - 1)))
-    if kind in ("text", "varchar", "bpchar"):
-        return _Rule(limited={str: _texts(size, zero=False)})
-    return {
-        "int2": _Rule(limited={int: _integers("h")}),
-        "int4": _Rule(limited={int: _integers("i")}),
-        "int8": _Rule(limited={int: _INT64}),
-        "float4": _Rule(limited=dict.fromkeys((int, float), _between(-_FLOAT32_MAX, _FLOAT32_MAX))),
-        "float8": _Rule(frozenset((float,)), {int: _between(-(2**1023), 2**1023)}),
-        "bool": _Rule(frozenset((bool,))),
-        "date": _Rule(frozenset((date,))),
-        "timestamp": _Rule(_DATES),
-        "timestamptz": _Rule(_DATES),
-        "time": _Rule(frozenset((time,))),
-        "bytea": _Rule(_BYTES),
-        "uuid": _Rule(frozenset((UUID,))),
-    }.get(kind, _Rule())
-
-
-def _sqlite_rule(column: Column) -> _Rule:
-    # a column of no known type takes values of all classes that SQLite stores
-    texts = _texts(None, zero=True)
-    return {
-        "integer": _Rule(frozenset((bool,)), {int: _INT64}),
-        "real": _Rule(frozenset((float, bool)), {int: _INT64}),
-        "text": _Rule(limited={str: texts}),
-        "blob": _Rule(_BYTES),
-    }.get(column.type, _Rule(_BYTES | {bool, float}, {int: _INT64, str: texts}))
-
-
 class RowCheck:
     """Checks the rows of one writer. Rows that do not surely fit are kept until the barrier and tried together."""
 
-    def __init__(self, committer: JdbcCommitter, statement: JdbcStatement, kind: str) -> None:
+    def __init__(self, committer: JdbcCommitter, statement: JdbcStatement) -> None:
         self._committer = committer
         self._statement = statement
-        self._rule = _sqlite_rule if kind == SQLITE else _postgresql_rule
         #: for each placeholder, as far as the statement says its column; None: the catalogue is to be read
-        self._rules: list[_Rule] | None = None
+        self._rules: list[Rule] | None = None
         self._doubtful: list[Any] = []
 
     def add(self, rows: Sequence[Any]) -> None:
@@ -190,27 +145,23 @@ class RowCheck:
                 found.update(number for number, value in enumerate(columns[position]) if not fit((value,)))
         self._doubtful += [rows[number] for number in sorted(found)]
 
-    def _read(self) -> list[_Rule] | None:
+    def _read(self) -> list[Rule] | None:
         """The rules for the placeholders; None if the database cannot be asked."""
-        statement = self._statement
-        columns = self._committer.columns_of(statement.target)
+        statement, dialect = self._statement, self._statement.dialect
+        columns = self._committer.columns_of(statement)
         if columns is None:
             return None
-        is_sqlite = self._rule is _sqlite_rule
-        # names in SQLite have no case
-        fold: Callable[[str], str] = str.lower if is_sqlite else str
-        by_name = {fold(column.name): column for column in columns}
-        names = list(map(fold, statement.columns)) or list(by_name)[: statement.values]
+        by_name = {dialect.column_key(column.name): column for column in columns}
+        names = list(map(dialect.column_key, statement.columns)) or list(by_name)[: statement.values]
         missing = any(column.required and name not in names for name, column in by_name.items())
-        # without names, only PostgreSQL takes values for the first columns
-        too_few = not statement.columns and is_sqlite and len(columns) > len(names)
+        too_few = not statement.columns and not dialect.takes_first_columns and len(columns) > len(names)
         if missing or too_few or len(names) != statement.values:
             # whatever the row: the database says what is wrong with the statement
-            return [_Rule()] * statement.width
+            return [Rule()] * statement.width
         return [self._rule_of(by_name.get(name)) for name in names]
 
-    def _rule_of(self, column: Column | None) -> _Rule:
+    def _rule_of(self, column: Column | None) -> Rule:
         if column is None:
-            return _Rule()
-        rule = self._rule(column)
-        return _Rule(rule.free | {_NONE}, rule.limited) if column.nullable else rule
+            return Rule()
+        rule = self._statement.dialect.rule(column)
+        return Rule(rule.free | {_NONE}, rule.limited) if column.nullable else rule

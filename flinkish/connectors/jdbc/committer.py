@@ -19,8 +19,15 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from flinkish.connectors.jdbc.catalogue import Column
-from flinkish.connectors.jdbc.database import Database, Failure, close, failure_of, no_connection, open_database
-from flinkish.connectors.jdbc.location import DatabaseLocation
+from flinkish.connectors.jdbc.database import (
+    Database,
+    DatabaseLocation,
+    Failure,
+    close,
+    failure_of,
+    no_connection,
+    open_database,
+)
 from flinkish.connectors.jdbc.options import JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.connectors.jdbc.writer import abbreviated
@@ -152,11 +159,11 @@ class JdbcCommitter(Committer):
             + how_to_skip(context, numbers),
         )
 
-    def columns_of(self, target: tuple[str, ...]) -> list[Column] | None:
-        """What the database's catalogue says of a table; None if the database cannot be asked."""
+    def columns_of(self, statement: JdbcStatement) -> list[Column] | None:
+        """What the database's catalogue says of the table of a statement; None if the database cannot be asked."""
         try:
             with self._connection() as database:
-                return database.columns(target)
+                return database.columns(statement)
         except Exception as error:
             if failure_of(self._location, error) is None:
                 raise

@@ -48,8 +48,8 @@ class JdbcConnectionOptions:
             self._password: str | None = None
 
         def with_url(self, url: str) -> JdbcConnectionOptions.JdbcConnectionOptionsBuilder:
-            """One of ``jdbc:postgresql://host:port/db?...``, ``postgresql://...``, ``jdbc:sqlite:/path`` and
-            ``sqlite:///path``."""
+            """One of ``jdbc:postgresql://host:port/db?...``, ``jdbc:mysql://...``, ``jdbc:mariadb://...``, the same
+            without ``jdbc:``, ``jdbc:sqlite:/path`` and ``sqlite:///path``."""
             self._url = url
             return self
 
@@ -86,7 +86,7 @@ class JdbcExecutionOptions:
     """How rows are sent to the database.
 
     ``batch_size``: rows per round trip; 0 or less: all rows of a subtask and epoch. It has an effect for
-    ``JdbcSink.sink`` into PostgreSQL only. ``max_retries``: how often the transaction of an epoch is retried
+    ``JdbcSink.sink`` into servers only. ``max_retries``: how often the transaction of an epoch is retried
     after a lost connection, or after a conflict in which the database chose it as the victim. ``batch_interval_ms`` is
     kept for PyFlink and has no effect: rows become visible with their epoch, never earlier.
     """
@@ -122,8 +122,7 @@ class JdbcExecutionOptions:
 
         def with_batch_size(self, size: int) -> JdbcExecutionOptions.Builder:
             """Set the rows per round trip; 0 or less: all rows of a subtask and epoch. It has an effect for
-            ``JdbcSink.sink`` into PostgreSQL only: an upsert copies all rows in one go, and SQLite has no round
-            trips."""
+            ``JdbcSink.sink`` into servers only: an upsert sends all rows in one go, and SQLite has no round trips."""
             self._batch_size = _whole(size, "the batch size")
             return self
 

@@ -10,29 +10,31 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from contextlib import suppress
+from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
-from flinkish.connectors.jdbc.catalogue import Column
+from flinkish.common.time import Instant
+from flinkish.connectors.jdbc.catalogue import Column, Rule, between, integers, texts
 from flinkish.connectors.jdbc.database import (
     CLAIM,
+    CONNECT_TIMEOUT_S,
     CREATE_MARKER_TABLE,
     LAST_EPOCH,
     MARKER_TABLE,
     Database,
+    DatabaseLocation,
+    Dialect,
     Failure,
     claim_values,
+    import_driver,
+    moment_of,
+    split_url,
+    unknown_parameter,
 )
-from flinkish.connectors.jdbc.location import DatabaseLocation
-from flinkish.connectors.jdbc.statement import (
-    JdbcStatement,
-    on_conflict,
-    parted,
-    psycopg_placeholders,
-    quoted,
-)
+from flinkish.connectors.jdbc.statement import JdbcStatement, format_placeholders, parted
 from flinkish.core.sink import CommitContext
-from flinkish.errors import EnvironmentVersionError
 
 # The fields of a `Column`. A generated column has no type here, since it takes no values. A type modifier is 4 more
 # than the length of a text, or than precision * 65536 + scale of a decimal, whose scale has 11 bits and a sign.
@@ -47,25 +49,12 @@ WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER
 
 # "flinkish" as a number: the advisory lock under which the marker table is created
 _LOCK_ID = 0x666C696E6B697368
-_CLAIM, _LAST_EPOCH = psycopg_placeholders(CLAIM), psycopg_placeholders(LAST_EPOCH)
+_CLAIM, _LAST_EPOCH = format_placeholders(CLAIM), format_placeholders(LAST_EPOCH)
 
 
 def driver() -> Any:
-    """The module ``psycopg``.
-
-    Raises:
-        EnvironmentVersionError: psycopg is not installed.
-    """
-    try:
-        import psycopg
-    except ImportError as error:
-        raise EnvironmentVersionError(
-            f"the PostgreSQL driver is missing: {error}",
-            where="JdbcSink",
-            expected="psycopg 3 on the driver and executors",
-            hint="pip install 'psycopg[binary]'",
-        ) from error
-    return psycopg
+    """The module ``psycopg``."""
+    return import_driver("psycopg", "PostgreSQL", "psycopg[binary]")
 
 
 class PostgresqlDatabase(Database):
@@ -83,8 +72,8 @@ class PostgresqlDatabase(Database):
             connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK_ID,))
             connection.execute(CREATE_MARKER_TABLE)
 
-    def columns(self, target: Sequence[str]) -> list[Column]:
-        found = self._connection.execute(_COLUMNS, (".".join(map(quoted, target)),)).fetchall()
+    def columns(self, statement: JdbcStatement) -> list[Column]:
+        found = self._connection.execute(_COLUMNS, (statement.table,)).fetchall()
         return [Column(*row) for row in found]
 
     def begin(self) -> None:
@@ -101,15 +90,15 @@ class PostgresqlDatabase(Database):
         if statement.is_upsert:
             self._copy(statement, rows)
             return
-        sql = psycopg_placeholders(statement.sql)
+        sql = format_placeholders(statement.sql)
         with self._connection.cursor() as cursor:
             batch_size = batch_size if batch_size > 0 else max(len(rows), 1)
             for begin in range(0, len(rows), batch_size):
                 cursor.executemany(sql, rows[begin : begin + batch_size])
 
     def _copy(self, statement: JdbcStatement, rows: Sequence[tuple[Any, ...]]) -> None:
+        quoted, target = statement.dialect.quoted, statement.table
         columns = ", ".join(map(quoted, statement.columns))
-        target = statement.table
         # one table per statement, for the life of the connection: a table per epoch would bloat the system catalog
         staging = "flinkish_" + hashlib.md5(statement.sql.encode(), usedforsecurity=False).hexdigest()
         with self._connection.cursor() as cursor:
@@ -124,19 +113,11 @@ class PostgresqlDatabase(Database):
                 cursor.execute(f"DELETE FROM {target} t USING {staging} s WHERE {same}")
                 cursor.execute(f"DELETE FROM {staging}")
             _copy_rows(cursor, f"{staging} ({columns})", rows)
-            conflict = on_conflict(statement.columns, statement.key_columns)
+            conflict = statement.dialect.on_conflict(statement.columns, statement.key_columns)
             cursor.execute(f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {staging} {conflict}")
 
     def commit(self) -> None:
         self._connection.execute("COMMIT")
-
-    def rollback(self) -> None:
-        with suppress(driver().Error):
-            self._connection.rollback()
-
-    def close(self) -> None:
-        with suppress(driver().Error):
-            self._connection.close()
 
 
 def _copy_rows(cursor: Any, target: str, rows: Sequence[Any]) -> None:
@@ -156,10 +137,11 @@ _NOT_OPENED = (
     ),
     (r"failed to resolve host|could not translate host name", Failure.UNKNOWN_NAME),
     (
-        r"(?:password|peer|ident|LDAP|PAM|RADIUS|GSSAPI|SSPI|SCRAM|certificate|OAuth\w*)\S* authentication failed|"
-        r"pg_hba\.conf|no password supplied|role .* does not exist|database .* does not exist|"
+        r"(?:password|peer|ident|LDAP|PAM|RADIUS|GSSAPI|SSPI|SCRAM|certificate|OAuth)\S{0,20} authentication failed|"
+        r"pg_hba\.conf|no password supplied|(?:role|database) .{0,200} does not exist|"
         r"no such (?:user|database)|permission denied for database|not permitted to log ?in|"
-        r"is not currently accepting connections|requires a valid client certificate|authentication method .* not",
+        r"is not currently accepting connections|requires a valid client certificate|"
+        r"authentication method .{0,200} not",
         Failure.NOT_LET_IN,
     ),
     (
@@ -169,30 +151,129 @@ _NOT_OPENED = (
     ),
 )
 
+_BYTES = frozenset((bytes, bytearray, memoryview))
+_DATES = frozenset((date, datetime))
+_FLOAT32_MAX = 3.4028235e38
+#: the types of columns whose values need no size -> the values that fit
+_RULES = {
+    "int2": Rule(limited={int: integers("h")}),
+    "int4": Rule(limited={int: integers("i")}),
+    "int8": Rule(limited={int: integers("q")}),
+    "float4": Rule(limited=dict.fromkeys((int, float), between(-_FLOAT32_MAX, _FLOAT32_MAX))),
+    "float8": Rule(frozenset((float,)), {int: between(-(2**1023), 2**1023)}),
+    "bool": Rule(frozenset((bool,))),
+    "date": Rule(frozenset((date,))),
+    "timestamp": Rule(_DATES),
+    "timestamptz": Rule(_DATES),
+    "time": Rule(frozenset((time,))),
+    "bytea": Rule(_BYTES),
+    "uuid": Rule(frozenset((UUID,))),
+}
 
-def classify(error: Exception) -> Failure | None:
-    """The kind of failure of an error of psycopg; None if it is none of psycopg's."""
-    psycopg = driver()
-    if not isinstance(error, psycopg.Error):
-        return None
-    errors = psycopg.errors
-    if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)):
-        return Failure.CONFLICT
-    if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
-        return Failure.OPERATOR
-    code = error.sqlstate
-    # SQLSTATE class 42 is syntax and unknown names; but 42804, a parameter of the wrong type, is the fault of the row
-    if code is not None and code.startswith("42") and code != "42804":
-        return Failure.STATEMENT
-    if isinstance(error, psycopg.IntegrityError):
-        by_itself = isinstance(error, (errors.NotNullViolation, errors.CheckViolation))
-        return Failure.ROW if by_itself else Failure.OTHER_ROWS
-    if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
-        return Failure.ROW
-    if code is not None and code.startswith(("28", "3D")):
-        return Failure.NOT_LET_IN
-    # classes 08 (connection) and 57P (shutdown); errors that the client library detects itself have no SQLSTATE
-    if code is None:
-        text = str(error)
-        return next((kind for said, kind in _NOT_OPENED if re.search(said, text)), Failure.CONNECTION_LOST)
-    return Failure.CONNECTION_LOST if code.startswith(("08", "57P")) else Failure.OPERATOR
+# parameters of the Java driver -> their names in libpq, PostgreSQL's C library
+_RENAMED = {
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "loginTimeout": "connect_timeout",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslrootcert": "sslrootcert",
+}
+# tuning parameters of the Java driver that have no counterpart here
+_IGNORED = {"reWriteBatchedInserts", "prepareThreshold", "defaultRowFetchSize", "tcpKeepAlive", "stringtype"}
+_LIBPQ = set(
+    "application_name channel_binding client_encoding connect_timeout dbname gssencmode host hostaddr keepalives "
+    "keepalives_count keepalives_idle keepalives_interval krbsrvname load_balance_hosts options passfile password port "
+    "requiressl service sslcert sslcrl sslkey sslmode sslpassword sslrootcert target_session_attrs tcp_user_timeout "
+    "user".split()
+)
+
+
+class PostgresqlDialect(Dialect):
+    """PostgreSQL's; the parameters of its locations are those of libpq."""
+
+    scheme = "postgres(ql)?:"
+    forms = "jdbc:postgresql://host:port/db, postgresql://host:port/db"
+    adapters = {Instant: moment_of}
+    takes_first_columns = True
+
+    def column_key(self, name: str) -> str:
+        return name
+
+    def location(self, plain: str, url: str, user: str | None, password: str | None) -> DatabaseLocation:
+        if not re.match(r"\w+:/{2}", plain):  # jdbc:postgresql:database
+            plain = "postgresql:///" + plain.split(":", 1)[1].lstrip("/")
+        parts, found = split_url(plain), {"connect_timeout": str(CONNECT_TIMEOUT_S)}
+        hosts, ports = zip(*parts.servers, strict=True) if parts.servers else ((), ())
+        given = {
+            "host": ",".join(hosts),
+            "port": ",".join(port or "5432" for port in ports) if any(ports) else "",
+            "dbname": parts.database,
+            "user": parts.user,
+            "password": parts.password,
+        }
+        found.update({key: value for key, value in given.items() if value})
+        for key, value in parts.parameters:
+            _add_parameter(found, key, value, url)
+        found.update({key: value for key, value in (("user", user), ("password", password)) if value is not None})
+        label = f"PostgreSQL {found.get('host', 'localhost')}:{found.get('port', '5432')}/{found.get('dbname', '')}"
+        return DatabaseLocation(self, label, found)
+
+    def rule(self, column: Column) -> Rule:
+        kind, size = column.type, column.size
+        if kind == "numeric":
+            if size is None:
+                return Rule(frozenset((int, float, Decimal)))
+            # less one, since the database rounds to the digits behind the point
+            return Rule(limited=dict.fromkeys((int, float, Decimal), between(1 - 10**size, 10**size - 1)))
+        if kind in ("text", "varchar", "bpchar"):
+            return Rule(limited={str: texts(size, zero=False)})
+        return _RULES.get(kind, Rule())
+
+    def connect(self, location: DatabaseLocation) -> Database:
+        return PostgresqlDatabase(location)
+
+    def select(self, location: DatabaseLocation, sql: str, parameters: Sequence[Any]) -> list[Any]:
+        with driver().connect(autocommit=True, **location.parameters) as connection:
+            rows: list[Any] = connection.execute(format_placeholders(sql), parameters).fetchall()
+            return rows
+
+    def classify(self, error: Exception) -> Failure | None:
+        psycopg = driver()
+        if not isinstance(error, psycopg.Error):
+            return None
+        errors = psycopg.errors
+        if isinstance(error, (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)):
+            return Failure.CONFLICT
+        if isinstance(error, (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)):
+            return Failure.OPERATOR
+        code = error.sqlstate
+        # SQLSTATE class 42 is syntax and unknown names; but 42804, a parameter of the wrong type, is the row's fault
+        if code is not None and code.startswith("42") and code != "42804":
+            return Failure.STATEMENT
+        if isinstance(error, psycopg.IntegrityError):
+            by_itself = isinstance(error, (errors.NotNullViolation, errors.CheckViolation))
+            return Failure.ROW if by_itself else Failure.OTHER_ROWS
+        if isinstance(error, (psycopg.DataError, psycopg.ProgrammingError, psycopg.NotSupportedError)):
+            return Failure.ROW
+        if code is not None and code.startswith(("28", "3D")):
+            return Failure.NOT_LET_IN
+        # classes 08 (connection) and 57P (shutdown); errors that the client library detects itself have no SQLSTATE
+        if code is None:
+            text = str(error)
+            return next((kind for said, kind in _NOT_OPENED if re.search(said, text)), Failure.CONNECTION_LOST)
+        return Failure.CONNECTION_LOST if code.startswith(("08", "57P")) else Failure.OPERATOR
+
+
+POSTGRESQL = PostgresqlDialect()
+
+
+def _add_parameter(found: dict[str, str], key: str, value: str, url: str) -> None:
+    if key == "ssl":
+        found.setdefault("sslmode", "prefer" if value == "false" else "verify-full")
+    elif key == "currentSchema":
+        found["options"] = f"{found.get('options', '')} -csearch_path={value}".strip()
+    elif key in _RENAMED or key in _LIBPQ:
+        found[_RENAMED.get(key, key)] = value
+    elif key not in _IGNORED:
+        raise unknown_parameter(key, url, _LIBPQ | set(_RENAMED) | {"ssl", "currentSchema"})

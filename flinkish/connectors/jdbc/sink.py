@@ -9,7 +9,7 @@ from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.jdbc.catalogue import RowCheck
 from flinkish.connectors.jdbc.committer import JdbcCommitter
-from flinkish.connectors.jdbc.location import parse_url
+from flinkish.connectors.jdbc.database import DatabaseLocation, parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement, upsert_statement, user_statement
 from flinkish.connectors.jdbc.writer import RowWriter, UpsertWriter
@@ -18,7 +18,7 @@ from flinkish.errors import ProgramError
 
 
 class JdbcSink(WriterSink):
-    """Writes rows to PostgreSQL or SQLite.
+    """Writes rows to PostgreSQL, MySQL, MariaDB or SQLite.
 
     Guarantee: exactly once. The rows of one (subtask, epoch) and the marker of the epoch in the table
     ``flinkish_epochs`` are one transaction; an epoch that is committed again finds its marker and writes nothing.
@@ -35,15 +35,13 @@ class JdbcSink(WriterSink):
         self,
         statement: JdbcStatement,
         type_info: RowTypeInfo,
-        connection_options: JdbcConnectionOptions,
+        location: DatabaseLocation,
         execution_options: JdbcExecutionOptions,
     ) -> None:
         self._statement = statement
         self._types = repr(type_info)
         self._names = tuple(type_info.get_field_names())
-        self._location = parse_url(
-            connection_options.url, connection_options.get_user_name(), connection_options.get_password()
-        )
+        self._location = location
         self._execution_options = execution_options
 
     @staticmethod
@@ -66,8 +64,9 @@ class JdbcSink(WriterSink):
             TypeError: the options are none.
         """
         row_type = _row_type(type_info)
-        options = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.sink()")
-        return JdbcSink(user_statement(sql, len(row_type.get_field_types())), row_type, *options)
+        location, execution = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.sink()")
+        statement = user_statement(sql, len(row_type.get_field_types()), location.dialect)
+        return JdbcSink(statement, row_type, location, execution)
 
     @staticmethod
     def upsert(
@@ -77,9 +76,9 @@ class JdbcSink(WriterSink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """A sink that keeps one row per primary key up to date (``INSERT ... ON CONFLICT DO UPDATE``). Of the records
-        of an epoch with the same key only the last one is written. A Row of kind DELETE deletes the row of its key, and
-        one of kind UPDATE_BEFORE has no effect.
+        """A sink that keeps one row per primary key up to date (``INSERT ... ON CONFLICT DO UPDATE``, in MySQL ``ON
+        DUPLICATE KEY UPDATE``). Of the records of an epoch with the same key only the last one is written. A Row of
+        kind DELETE deletes the row of its key, and one of kind UPDATE_BEFORE has no effect.
 
         Args:
             table: ``table`` or ``schema.table``.
@@ -100,9 +99,9 @@ class JdbcSink(WriterSink):
                 expected="Types.ROW_NAMED([...], [...])",
                 hint="name the fields as the columns of the table",
             )
-        options = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.upsert()")
-        statement = upsert_statement(table, list(row_type.get_field_names()), list(key_columns))
-        return JdbcSink(statement, row_type, *options)
+        location, execution = _options(jdbc_connection_options, jdbc_execution_options, "JdbcSink.upsert()")
+        statement = upsert_statement(table, row_type.get_field_names(), list(key_columns), location.dialect)
+        return JdbcSink(statement, row_type, location, execution)
 
     @property
     def default_name(self) -> str:
@@ -110,8 +109,7 @@ class JdbcSink(WriterSink):
 
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
-        kind = self._location.kind
-        return writer(self._statement, kind, self._names, RowCheck(self._committer(), self._statement, kind))
+        return writer(self._statement, self._names, RowCheck(self._committer(), self._statement))
 
     @property
     def _destination(self) -> str:
@@ -137,10 +135,10 @@ def _row_type(type_info: TypeInformation) -> RowTypeInfo:
 
 def _options(
     connection: JdbcConnectionOptions, execution: JdbcExecutionOptions | None, where: str
-) -> tuple[JdbcConnectionOptions, JdbcExecutionOptions]:
+) -> tuple[DatabaseLocation, JdbcExecutionOptions]:
     execution = JdbcExecutionOptions.defaults() if execution is None else execution
     hint = "make them with JdbcConnectionOptions.JdbcConnectionOptionsBuilder()...build()"
     check_instance(connection, JdbcConnectionOptions, "the jdbc_connection_options are", where, hint)
     hint = "make them with JdbcExecutionOptions.builder()...build()"
     check_instance(execution, JdbcExecutionOptions, "the jdbc_execution_options are", where, hint)
-    return connection, execution
+    return parse_url(connection.url, connection.user_name, connection.password), execution

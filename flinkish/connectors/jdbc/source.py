@@ -10,23 +10,19 @@ import base64
 import datetime
 import math
 import re
-import sqlite3
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote
 
 from flinkish.common.time import Duration, Instant
 from flinkish.common.typeinfo import ListTypeInfo, ObjectArrayTypeInfo, RowTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
-from flinkish.connectors.jdbc.database import Failure, failure_of, no_connection
-from flinkish.connectors.jdbc.location import SQLITE, DatabaseLocation, parse_url
+from flinkish.connectors.jdbc.database import Failure, failure_of, no_connection, parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
-from flinkish.connectors.jdbc.statement import psycopg_placeholders, quoted, without_end
+from flinkish.connectors.jdbc.statement import without_end
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.errors import (
     ConnectionFailedError,
@@ -39,7 +35,7 @@ from flinkish.errors import (
 
 
 class JdbcSource(PagedSource):
-    """Reads the rows of a query from PostgreSQL or SQLite, as Rows in the order of a key column.
+    """Reads the rows of a query from PostgreSQL, MySQL, MariaDB or SQLite, as Rows in the order of a key column.
 
     >>> source = JdbcSource(
     ...     "SELECT id, amount FROM orders", Types.ROW_NAMED(["id", "amount"], [Types.LONG(), Types.BIG_DEC()]), "id",
@@ -87,9 +83,10 @@ class JdbcSource(PagedSource):
         self._continuous = discovery_interval is not None
         if discovery_interval is not None:
             self.poll_interval_ms = discovery_interval.to_millis()
-        columns = ", ".join(f"q.{quoted(name)}" for name in [*type_info.get_field_names(), key_column])
+        dialect = self._location.dialect
+        columns = ", ".join(f"q.{dialect.quoted(name)}" for name in [*type_info.get_field_names(), key_column])
         # its last line may be a comment
-        self._query = f"SELECT {columns} FROM (\n{without_end(sql)}\n) q"
+        self._query = f"SELECT {columns} FROM (\n{without_end(sql, dialect.token)}\n) q"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_decoders"}
@@ -105,16 +102,22 @@ class JdbcSource(PagedSource):
     def fetch(self, cursor: Any) -> Page:
         """The next page: the rows whose keys are greater than ``cursor[0]``; without a cursor, the first page. It asks
         for one row more than a page has, to find out whether the page is the last one."""
-        key = f"q.{quoted(self._key)}"
+        key = f"q.{self._location.dialect.quoted(self._key)}"
         order = f"ORDER BY {key} LIMIT {self._page_size + 1}"
+        before = []
         if not cursor:
             self._check_keys(self._rows(f"{self._query} WHERE {key} IS NULL LIMIT 1", ()))
             rows = self._rows(f"{self._query} {order}", ())
         else:
-            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", (_key_of(cursor),))
-        self._check_keys(rows)
+            before = [_key_of(cursor)]
+            rows = self._rows(f"{self._query} WHERE {key} > ? {order}", before)
+        self._check_keys(rows, before)
         more, rows = len(rows) > self._page_size, rows[: self._page_size]
-        after = [_plain(rows[-1][-1])] if rows else cursor or _NOTHING_YET
+        if more and isinstance(rows[-1][-1], str):
+            # other texts that the database takes for the same, as with another case, would be neither in this page nor
+            # in the next
+            self._check_keys(self._rows(f"{self._query} WHERE {key} = ? LIMIT 2", rows[-1][-1:]), same=True)
+        after = [_key_in_cursor(rows[-1][-1])] if rows else cursor or _NOTHING_YET
         if not more and not self._continuous:
             after = None
         return Page([[_plain(value) for value in row[:-1]] for row in rows], after)
@@ -131,9 +134,11 @@ class JdbcSource(PagedSource):
     def _fields(self) -> list[tuple[str, TypeInformation]]:
         return list(zip(self._type.get_field_names(), self._type.get_field_types(), strict=True))
 
-    def _check_keys(self, rows: Sequence[Any]) -> None:
-        keys = [row[-1] for row in rows]
-        twice = next((key for key, following in zip(keys, keys[1:]) if key == following), None)
+    def _check_keys(self, rows: Sequence[Any], before: Sequence[Any] = (), same: bool = False) -> None:
+        """Raise ProgramError if a key is NULL, or the same as that before it (``same``: as the database takes all of
+        them to be)."""
+        keys = [*before, *(row[-1] for row in rows)]
+        twice = next((key for key, following in zip(keys, keys[1:]) if same or _same(key, following)), None)
         if twice is not None or None in keys:
             raise ProgramError(
                 f"the key column '{self._key}' " + ("is NULL" if twice is None else f"has the value {twice!r} twice"),
@@ -142,10 +147,10 @@ class JdbcSource(PagedSource):
                 hint="choose another column, such as the primary key",
             )
 
-    def _rows(self, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
+    def _rows(self, sql: str, parameters: Sequence[Any]) -> list[Any]:
         location = self._location
         try:
-            return _selected(location, sql, parameters)
+            return location.dialect.select(location, sql, parameters)
         except Exception as error:
             failure = failure_of(location, error)
             if failure is None:
@@ -165,19 +170,8 @@ class JdbcSource(PagedSource):
 
 #: The cursor of a continuous source whose query has no rows yet: the first page is asked for again.
 _NOTHING_YET: list[Any] = []
-#: The only key of the JSON object that stands for bytes in a page or cursor.
-_BYTES = "$bytes"
-
-
-def _selected(location: DatabaseLocation, sql: str, parameters: tuple[Any, ...]) -> list[Any]:
-    if location.kind == SQLITE:
-        with closing(sqlite3.connect(f"file:{quote(location.path)}?mode=ro", uri=True)) as connection:
-            return connection.execute(sql, parameters).fetchall()
-    from flinkish.connectors.jdbc.postgresql import driver
-
-    with driver().connect(autocommit=True, **location.parameters) as connection:
-        rows: list[Any] = connection.execute(psycopg_placeholders(sql), parameters).fetchall()
-        return rows
+#: The only key of the JSON object that stands for bytes in a page or cursor, or for a decimal in a cursor.
+_BYTES, _DECIMAL = "$bytes", "$decimal"
 
 
 def _plain(value: Any) -> Any:
@@ -204,13 +198,24 @@ def _revived(value: Any) -> Any:
     )
 
 
+def _key_in_cursor(key: Any) -> Any:
+    # a database may compare a number with a text in floating point
+    return {_DECIMAL: str(key)} if isinstance(key, Decimal) else _plain(key)
+
+
+def _same(key: Any, following: Any) -> bool:
+    """Whether keys are the same. One from a cursor is a text if the database's class of it has none in JSON."""
+    return bool(key == following or isinstance(key, str) and key == _plain(following))
+
+
 def _key_of(cursor: Any) -> Any:
     """The last key that was read, from a cursor, which may come from a savepoint that somebody else has written."""
     try:
         if not isinstance(cursor, list) or len(cursor) != 1:
             raise ValueError("it is no list of one value")
-        return _revived(cursor[0])
-    except (ValueError, TypeError) as error:
+        key = cursor[0]
+        return Decimal(key[_DECIMAL]) if isinstance(key, dict) and key.keys() == {_DECIMAL} else _revived(key)
+    except (ValueError, TypeError, ArithmeticError) as error:
         raise SavepointError(
             f"the cursor {str(cursor)[:200]} cannot be read: {error}",
             where="JdbcSource",

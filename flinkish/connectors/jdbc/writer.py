@@ -6,53 +6,28 @@ A committable is a tuple, which is a row to be written; or a Row of kind DELETE,
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Sequence
-from decimal import Decimal
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from flinkish.common.time import Instant
 from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.connectors.jdbc.catalogue import RowCheck
-from flinkish.connectors.jdbc.location import SQLITE
 from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.core.sink import SinkWriter
 from flinkish.errors import TypeMismatchError
 
 _RECORDS = (Row, tuple, list)
 
-_UTC = datetime.timezone.utc
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=_UTC)
-
-
-def _instant(value: Instant) -> datetime.datetime:
-    return _EPOCH + datetime.timedelta(seconds=value.seconds, microseconds=value.nanos // 1000)
-
-
-# database -> {class of values that its driver does not take: conversion}; columns without such values stay as they are
-_ADAPTERS: dict[str, dict[type, Callable[[Any], Any]]] = {
-    "postgresql": {Instant: _instant},
-    # SQLite has neither decimals nor dates: they become exact texts, which sort
-    SQLITE: {
-        Instant: lambda value: _instant(value).isoformat(" "),
-        Decimal: str,
-        datetime.datetime: lambda value: value.isoformat(" "),
-        datetime.date: datetime.date.isoformat,
-        datetime.time: datetime.time.isoformat,
-    },
-}
-
 
 class RowWriter(SinkWriter):
     """Converts each record to a row at once; holds nothing until the barrier but the rows that the database has to
     decide on (`RowCheck`)."""
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
+    def __init__(self, statement: JdbcStatement, names: Sequence[str], check: RowCheck) -> None:
         self._statement = statement
         self._check = check
         self._names = list(names)
-        self._adapters = _ADAPTERS[kind]
+        self._adapters = statement.dialect.adapters
 
     def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
         rows = self.rows(values)
@@ -123,8 +98,8 @@ class UpsertWriter(RowWriter):
     A Row of kind DELETE deletes the row of its key; one of kind UPDATE_BEFORE has no effect, since the UPDATE_AFTER
     that follows it replaces the row."""
 
-    def __init__(self, statement: JdbcStatement, kind: str, names: Sequence[str], check: RowCheck) -> None:
-        super().__init__(statement, kind, names, check)
+    def __init__(self, statement: JdbcStatement, names: Sequence[str], check: RowCheck) -> None:
+        super().__init__(statement, names, check)
         self._key = itemgetter(*statement.key_positions)
         self._last: dict[Any, Any] = {}
 

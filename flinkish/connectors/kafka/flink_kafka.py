@@ -120,7 +120,7 @@ def _group_offsets(properties: Mapping[str, str], where: str) -> KafkaOffsetsIni
         reset = KafkaOffsetResetStrategy[said.strip().upper()]
     except KeyError:
         raise ConfigurationError(
-            f"auto.offset.reset is {said!r}", where=where, expected="latest, earliest or none"
+            "the value of auto.offset.reset is unknown", where=where, expected="latest, earliest or none"
         ) from None
     if properties.get("group.id"):
         return KafkaOffsetsInitializer.committed_offsets(reset)

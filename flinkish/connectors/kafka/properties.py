@@ -169,7 +169,7 @@ def whole_number(properties: Mapping[str, str], key: str, default: int) -> int:
         return int(properties.get(key, default))
     except ValueError:
         raise ConfigurationError(
-            f"the property {key} is {properties[key]!r}", where="KafkaSource", expected="a whole number"
+            f"the property {key} is no number", where="KafkaSource", expected="a whole number"
         ) from None
 
 

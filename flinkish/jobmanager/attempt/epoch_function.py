@@ -42,10 +42,10 @@ class EpochFunction:
                 # stopped has ended, by a regular expression that overflows the stack of the query's thread
                 raise StopQuery from None
             # translated here, where the exception itself is at hand: Spark passes on only its text
-            typed = translate(error, self._what_of(epoch), self.deployment.secret)
+            typed = translate(error, self._what_of(epoch), self.deployment.secret, epoch)
             if listener is None:
                 self._far_side().failed(typed)
-            with failures_marked(self.deployment.secret):
+            with failures_marked(self.deployment.secret, epoch):
                 raise typed from error
 
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:

@@ -8,9 +8,11 @@ committed one has ended and with what limits there are then, and may deliver som
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from flinkish.core.source import Source
@@ -19,10 +21,11 @@ from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobmanager.recovery.query_traces import late_batch, read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
+from flinkish.spark.executors import running_tasks
 from flinkish.spark.plan import frame_sources
 from flinkish.spark.state_files import delete_state_from
 
@@ -50,10 +53,17 @@ def give_up_planned(
     changes of state for checkpoints) nothing refers to, or the new run writes it again. If the epoch was to announce
     the end of the input, it was not announced.
 
+    Tasks of the failed run that end late (of an executor that Spark has lost, or under Spark Connect, where nobody
+    knows of them) may write state of the epoch once more. It is deleted if the epoch is not planned again yet, and
+    by the tasks of the epoch otherwise (`delete_state_of_failed_try`).
+
     Returns the last committed epoch; the one before the first if there is none.
     """
     prepared.delete_unreferenced(directory.fence)
-    traces = read_traces(location)
+    traces, late = read_traces(location), late_batch(location)
+    if late is not None:
+        directory.fence.check()
+        delete_state_from(location.path, late + 1)
     committed = max(traces.committed, default=location.first_epoch - 1)
     last = max(traces.planned, default=None)
     if last is None or last in (*traces.committed, *traces.prepared):
@@ -168,6 +178,35 @@ class RunningEpoch:
             if must_go_on:
                 raise SparkLostError(what, where=self._where, hint="start the same job in a new driver")
             _log.warning("%s: %s; the epoch was given up all the same", self._where, what)
+
+    def leave(self, spark: Any, query: Any, must_go_on: bool) -> None:
+        """Have a query end, and wait for the Spark tasks that it has left at work, for ``task.cancellation.timeout`` at
+        most: a query that fails or is stopped waits for none of them, and they may write state of the epoch that the
+        next query runs again.
+
+        Raises:
+            SparkLostError: a task does not end, and the job must go on, which is possible in a new driver only.
+        """
+        if query is None:
+            return
+        if query.isActive:
+            query.stop()
+        limit_s = self._settings.cancellation_timeout_s
+        deadline_s = time.monotonic() + (limit_s or math.inf)
+        while running := _left_at_work(spark, query):
+            if time.monotonic() > deadline_s:
+                what = f"{running} tasks of the epoch have not ended within {limit_s:g} s (task.cancellation.timeout)"
+                if must_go_on:
+                    raise SparkLostError(what, where=self._where, hint="start the same job in a new driver")
+                _log.warning("%s: %s", self._where, what)
+                return
+            time.sleep(_POLL_S)
+
+
+def _left_at_work(spark: Any, query: Any) -> int:
+    with suppress(Exception):  # whatever keeps Spark from answering, the query has ended of it
+        return running_tasks(spark, str(query.runId))
+    return 0
 
 
 def _stop(query: Any) -> None:

@@ -142,6 +142,7 @@ class QueryAttempt:
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
         self._trouble: Trouble | None = None
+        self._secret = b""
         self._records = RecordsInProgress(spark, self.job.name)
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
@@ -286,6 +287,7 @@ class QueryAttempt:
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
+        self._secret = deployment.secret
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
@@ -299,15 +301,14 @@ class QueryAttempt:
                 check_end(self.spark, run, where)
         except Exception as error:
             if not self._was_stopped(error):
-                failure = explained(translate(error, where), self.spark, self.location.path)
-                raise with_free_space(failure, self.directory.path) from error
+                typed = explained(translate(error, where, deployment.secret), self.spark, self.location.path)
+                raise with_free_space(typed, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
                 self._take_reports(None)
         finally:
             self._look_at_executors()
-            if self._query is not None and self._query.isActive:
-                self._query.stop()
+            self._running.leave(self.spark, self._query, must_go_on=not self._stop.is_set())
             epoch_listeners.close_connection(self._connection)
             self._connection = None
         if self._failure is not None:
@@ -389,7 +390,9 @@ class QueryAttempt:
         """Tell which executors were lost, and which tasks have failed and run again, since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
-            self._trouble = self._trouble or Trouble(self.spark, self.job.name, self._observer.task_failed)
+            self._trouble = self._trouble or Trouble(
+                self.spark, self.job.name, self._secret, self._observer.task_failed
+            )
             self._trouble.look()
 
     def _look_at_clock(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import absolute
+from flinkish.common.storage import FileKind, absolute
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import (
     child_names,
@@ -96,8 +96,8 @@ class CheckpointDirectory:
 
     def next_id(self) -> int:
         """Reserve a number that no checkpoint of the job has had; returns it."""
-        data = read_bytes(posixpath.join(self.path, _COUNTER))
         try:
+            data = read_bytes(posixpath.join(self.path, _COUNTER), FileKind.COUNTER)
             counted = 0 if data is None else json_as(dict[str, int], data).get("last", 0)
         except ValueError:
             # the counter is damaged: numbers only have to rise

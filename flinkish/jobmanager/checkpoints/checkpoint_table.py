@@ -16,12 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.delta_commit import actions_of
+from flinkish.common.delta_commit import actions_of, first_in_checkpoint
 from flinkish.common.hadoop_checksums import checksum_path
 from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import for_spark
+from flinkish.common.storage import FileKind, for_spark
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
-from flinkish.jobmanager.savepoints.table_log import damaged_log, rows_of_checkpoint
+from flinkish.jobmanager.savepoints.table_log import damaged_log, decoding, read_checkpoint
 from flinkish.spark.data_files import vacuum
 
 #: Name of the directory of the log, in the directory of the table.
@@ -154,8 +154,9 @@ class CheckpointTable:
         name = max((name for name in child_names(log) if _SINGLE_CHECKPOINT.fullmatch(name)), default=None)
         if name is None:
             return None
-        rows = rows_of_checkpoint(posixpath.join(log, name), ["protocol"])
-        return next((row["protocol"] for row in rows if row.get("protocol") is not None), None)
+        path = posixpath.join(log, name)
+        with decoding(path):
+            return first_in_checkpoint(read_checkpoint(path), "protocol")
 
     def written(self, metric: str) -> Written:
         version = self.latest_version()
@@ -221,8 +222,8 @@ class CheckpointTable:
             SavepointError: the file is damaged.
         """
         path = posixpath.join(self.path, LOG, f"{version:020d}.json")
-        data = read_bytes(path)
         try:
+            data = read_bytes(path, FileKind.LOG_COMMIT)
             return [] if data is None else actions_of(data)
         except ValueError as error:
             raise damaged_log(path, f"not what Delta writes ({error})") from error

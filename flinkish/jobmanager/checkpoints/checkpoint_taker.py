@@ -12,7 +12,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.errors import CheckpointError, FencedError
+from flinkish.errors import CheckpointError, FencedError, FlinkishError
 from flinkish.jobmanager.checkpoints.barriers import Barriers
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -28,6 +28,7 @@ from flinkish.runtime.clock import Clock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.failures import raised_by_spark, translate
+from flinkish.spark.worker import secret_of
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -246,8 +247,11 @@ class CheckpointTaker(JobObserver):
                 except Exception as error:
                     newer = self._committed
                     self._check()
-                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
+                    if isinstance(error, FlinkishError):
                         raise
+                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
+                        job = attempt.job
+                        raise translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt)) from error
                     attempt, pending = newer[0], replace(pending, epoch=newer[1])
                     self.coordinator.update(pending)
                 else:

@@ -21,8 +21,8 @@ from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
@@ -98,7 +98,7 @@ class CheckpointWriter:
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
         if base is not None and self._incremental is not None:
             try:
-                written = self._write_changes(self._incremental, base, epoch, attempt.job.classes)
+                written = self._write_changes(self._incremental, base, epoch, attempt.job)
             except Exception as error:
                 self._trusted = not may_be_damage(error)
                 raise
@@ -110,7 +110,7 @@ class CheckpointWriter:
         return _Written(TableVersion(posixpath.join("..", "state"), full.version), None, full.rows, False)
 
     def _write_changes(
-        self, incremental: IncrementalWriter, base: Manifest, epoch: int, classes: ProgramClasses
+        self, incremental: IncrementalWriter, base: Manifest, epoch: int, job: JobDescriptor
     ) -> _Written | None:
         """Append what has changed since a checkpoint; None if a full one must be written, because they are not
         known or as large as the state."""
@@ -121,7 +121,7 @@ class CheckpointWriter:
             return _Written(base.state, base.changes, 0, True)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
-        written = incremental.append(base, changes, DeployedClasses.of(classes))
+        written = incremental.append(base, changes, DeployedClasses.of_job(job))
         if written is None:
             return None
         self._maintenance.appended(written, first=base.changes is None)
@@ -179,7 +179,7 @@ class CheckpointWriter:
     def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
         """Write the whole state of the epoch, in one commit."""
         job, location = attempt.job, attempt.location
-        deployed = DeployedClasses.of(job.classes)
+        deployed = DeployedClasses.of_job(job)
         rows = read_state(
             self.session,
             location.path,

@@ -110,7 +110,7 @@ class IncrementalWriter:
             return self._appended(base, changes, deployed)
         except Exception as error:
             # Spark raises what its tasks have raised
-            typed = translate(error, "incremental checkpoint")
+            typed = translate(error, "incremental checkpoint", deployed.secret)
             if not isinstance(typed, CorruptStateError):
                 raise
             self._log_damage(typed)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import FileKind
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.directory.files import read_bytes, write_bytes
@@ -56,10 +57,10 @@ class Maintenance:
         counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": _RETENTION_MS}
         # of the table of changes: how often it was begun anew; checkpoints and rows since then
         counts.update(resets=0, appends=0, appended=0)
-        data = read_bytes(self._path)
-        if data is not None:
-            # damaged: nothing is lost but when the next compaction is due
-            with suppress(ValueError):
+        # damaged: nothing is lost but when the next compaction is due
+        with suppress(ValueError):
+            data = read_bytes(self._path, FileKind.COUNTER)
+            if data is not None:
                 found = json_as(dict[str, int], data)
                 counts.update({name: value for name, value in found.items() if name in counts})
         return counts

@@ -34,7 +34,7 @@ _ATTEMPTS = 10
 _OTHERS = re.compile(
     r"Concurrent|CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ProtocolChanged|MetadataChanged|already exist"
 )
-_NO_DELTA = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find.*data source: delta")
+_NO_DELTA = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find.{0,20}data source: delta")
 
 
 def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:

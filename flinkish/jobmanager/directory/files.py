@@ -5,14 +5,20 @@ from __future__ import annotations
 
 import uuid
 
+from flinkish.common.storage import FileKind
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.common.stores import storage_of
 
 
-def read_bytes(path: str) -> bytes | None:
-    """The content of a file; None when there is no such file."""
+def read_bytes(path: str, kind: FileKind) -> bytes | None:
+    """The content of a file of this kind; None when there is no such file.
+
+    Raises:
+        ValueError: it is none that may be read (see `FileKind`).
+        OperationError: the storage fails.
+    """
     try:
-        return storage_of(path).read(path)
+        return storage_of(path).read(path, kind)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

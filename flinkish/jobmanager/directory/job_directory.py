@@ -28,7 +28,7 @@ from typing import Annotated, Any, TypeVar, overload
 
 from flinkish.common.options.flinkish import SPARK_PARTITIONS
 from flinkish.common.sealed_json import sealed, typed
-from flinkish.common.storage import NameForm, absolute, check_private, is_local, make_private
+from flinkish.common.storage import FileKind, NameForm, absolute, check_private, is_local, make_private
 from flinkish.common.storage_errors import job_directory_error, storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.connectors.numbered_splits import NumberedSplitSource
@@ -169,29 +169,25 @@ class JobDirectory:
         return posixpath.join(self.path, name)
 
     @overload
-    def read(self, name: str, *, limit: int | None = None) -> dict[str, Any] | None: ...
+    def read(self, name: str, *, file: FileKind = FileKind.JOB_FILE) -> dict[str, Any] | None: ...
 
     @overload
-    def read(self, name: str, kind: type[T], *, limit: int | None = None) -> T | None: ...
+    def read(self, name: str, kind: type[T], *, file: FileKind = FileKind.JOB_FILE) -> T | None: ...
 
-    def read(self, name: str, kind: Any = dict[str, Any], *, limit: int | None = None) -> Any:
+    def read(self, name: str, kind: Any = dict[str, Any], *, file: FileKind = FileKind.JOB_FILE) -> Any:
         """The content of a JSON file as an instance of the dataclass ``kind``, which declares its fields, or as a dict;
         None when there is no such file.
 
         Raises:
-            FinalOperationError: the file is damaged, has more bytes than ``limit``, or its fields are not those of the
+            FinalOperationError: the file is damaged, none of the kind ``file``, or its fields are not those of the
                 class; the error names it.
         """
         try:
-            data = self.storage.read(self._file(name), None if limit is None else limit + 1)
+            return typed(kind, content_of(name, self.storage.read(self._file(name), file)))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise storage_error(error, "read", self._file(name)) from error
-        if limit is not None and len(data) > limit:
-            raise damaged_file(self.path, name, f"it has more than {limit:,} bytes")
-        try:
-            return typed(kind, content_of(name, data))
         except ValueError as error:
             raise damaged_file(self.path, name, error) from error
 

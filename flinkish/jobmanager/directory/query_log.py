@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import FileKind
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
@@ -75,12 +76,12 @@ class QueryLog:
     def _read(self, batch: int) -> tuple[dict[str, Any], list[str | None]]:
         """The settings of a batch, and the positions of its inputs."""
         path = posixpath.join(self.path, "offsets", str(batch))
-        data = read_bytes(path)
-        if data is None:
-            raise damaged(path, "missing")
-        if not _has_checksum(data, read_bytes(_checksum_of(path))):
-            raise damaged(path, "not what was written (its checksum differs)")
         try:
+            data = read_bytes(path, FileKind.JOB_FILE)
+            if data is None:
+                raise damaged(path, "missing")
+            if not _has_checksum(data, read_bytes(_checksum_of(path), FileKind.JOB_FILE)):
+                raise damaged(path, "not what was written (its checksum differs)")
             version, text, *positions = data.decode().split("\n")
             settings = json_as(dict[str, Any], text)
             whole = version == _VERSION and all(map(_is_whole, positions))
@@ -129,8 +130,7 @@ class QueryLog:
         ends = self.positions(batch)
         starts = self.positions(batch - 1) if batch else [None] * len(ends)
         planned = json.loads(ends[0] or "{}")
-        if planned:
-            GivenUpEpoch(self.path).write(planned)
+        GivenUpEpoch(self.path).write(planned, batch)
         _delete_checked(posixpath.join(self.path, "offsets", str(batch)))
         for number, (start, end) in enumerate(zip(starts, ends)):
             if files_read(end) is not None:

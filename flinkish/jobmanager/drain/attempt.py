@@ -84,11 +84,11 @@ def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: Drain
     if has_moved(directory):
         return
     query = directory.query_location()
+    deployment = deploy(job, partitions_of(job))
     try:
-        deployment = deploy(job, partitions_of(job))
         batch = marker.epoch - query.first_epoch
         write_moved_state(spark, deployment, query.path, batch, marker.levels, state_rows(directory))
     except Exception as error:
-        raise translate(error, f"job '{job.name}', directory {directory.path}") from error
+        raise translate(error, f"job '{job.name}', directory {directory.path}", deployment.secret) from error
     passed(Phase.DRAIN_PREPARED, epoch=marker.epoch)
     directory.move_query(QUERY_NAME, marker.drain_epoch)

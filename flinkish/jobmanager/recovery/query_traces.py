@@ -12,27 +12,37 @@ from collections.abc import Iterator
 from typing import Any
 
 from flinkish.common.sealed_json import json_as
+from flinkish.common.storage import FileKind
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
 from flinkish.jobmanager.recovery.decision import Traces
+from flinkish.runtime.planner_files import GivenUpEpoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
 
 def read_traces(location: QueryLocation) -> Traces:
-    """The traces of a query, by the names of its files."""
+    """The traces of a query, by the names of its files. State of a batch that was given up and not planned since is
+    none: a task of the failed run, which has ended late, has left it."""
     log, first = QueryLog(location.path), location.first_epoch
+    planned, late = log.planned(), late_batch(location)
     # version n + 1 of the state is the one after batch n
-    versions = list(_state_versions(location.path))
+    versions = [version for version in _state_versions(location.path) if late is None or version <= late]
     return Traces(
-        tuple(batch + first for batch in log.planned()),
+        tuple(batch + first for batch in planned),
         tuple(batch + first for batch in log.committed()),
         max(versions) - 1 + first if versions else None,
         # their files are numbered as the job's epochs are
         tuple(PreparedEpochs(prepared_directory(location.path)).epochs()),
     )
+
+
+def late_batch(location: QueryLocation) -> int | None:
+    """The batch that was given up and is not planned; None if there is none."""
+    batch = GivenUpEpoch(location.path).batch()
+    return None if batch is None or batch <= max(QueryLog(location.path).planned(), default=-1) else batch
 
 
 def _state_versions(query: str) -> Iterator[int]:
@@ -100,10 +110,10 @@ def _check_read_files(query: str, positions: list[str | None]) -> None:
 
 
 def _check_metadata(path: str) -> None:
-    data = read_bytes(path)
-    if data is None:
-        raise damaged(path, "missing")
     try:
+        data = read_bytes(path, FileKind.JOB_FILE)
+        if data is None:
+            raise damaged(path, "missing")
         whole = bool(json_as(dict[str, Any], data).get("id"))
     except ValueError:
         whole = False
@@ -112,8 +122,9 @@ def _check_metadata(path: str) -> None:
 
 
 def _check_commit(path: str) -> None:
-    lines = (read_bytes(path) or b"").decode(errors="replace").split("\n")
+    lines = [""]
     try:
+        lines = (read_bytes(path, FileKind.JOB_FILE) or b"").decode(errors="replace").split("\n")
         whole = lines[0].startswith("v") and json_as(dict[str, Any], lines[1]) is not None
     except (ValueError, IndexError):
         whole = False

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
-from flinkish.common.storage import NameForm, absolute, check_below, joined
+from flinkish.common.storage import FileKind, NameForm, absolute, check_below, joined
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import is_directory, read_bytes, write_bytes
 from flinkish.runtime.sources.positions import files_of, with_ended
@@ -186,7 +186,10 @@ def read_manifest(directory: str, whole: bool = True) -> Manifest:
     """
     directory = absolute(directory)
     path = posixpath.join(directory, MANIFEST)
-    data = read_bytes(path)
+    try:
+        data = read_bytes(path, FileKind.MANIFEST)
+    except ValueError as error:
+        raise _damaged(f"none that flinkish wrote: {error}", path) from error
     if data is None:
         raise _missing(directory, path)
     content = _parsed(data, path)
@@ -231,8 +234,8 @@ def write_ids(ended: str, name: str, ids: list[str]) -> None:
 
 def _ids_in(ended: str, name: str) -> list[str]:
     path = ended_file(ended, name)
-    data = read_bytes(path)
     try:
+        data = read_bytes(path, FileKind.ENDED_SPLITS)
         if data is None:
             raise ValueError("it is missing")
         return unsealed_as(_Ended, data).ended

@@ -20,6 +20,7 @@ from flinkish.runtime.pickling import dumps
 from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
+from flinkish.spark.failures import translate
 from flinkish.spark.worker import Deployment, failures_marked
 
 _SCHEMA = "states binary"
@@ -40,10 +41,14 @@ class OpenOperators:
             yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["states"])
 
 
-def find_program_states(spark: Any, deployment: Deployment) -> ProgramStates:
-    """The states that the program declares, as a worker finds them out."""
+def find_program_states(spark: Any, deployment: Deployment, where: str) -> ProgramStates:
+    """The states that the program declares, as a worker finds them out. ``where``: names the job in errors."""
     one = spark.range(1).coalesce(1).mapInArrow(OpenOperators(deployment), _SCHEMA)
-    found = pickle.loads(bytes(one.collect()[0]["states"]))
+    try:
+        rows = one.collect()
+    except Exception as error:
+        raise translate(error, where, deployment.secret) from error
+    found = pickle.loads(bytes(rows[0]["states"]))
     assert isinstance(found, ProgramStates)
     return found
 

@@ -157,8 +157,8 @@ def take_over(
     job = program.job
     where = f"job '{job.name}', savepoint {absolute(savepoint)}"
     deployment = deploy(job, partitions_of(job))
-    states = with_changes(find_program_states(spark, deployment), manifest.states)
-    with reading(spark, where):
+    states = with_changes(find_program_states(spark, deployment, where), manifest.states)
+    with reading(spark, where, deployment.secret):
         edited = is_edited(manifest, savepoint)
         table = open_table(spark, manifest, savepoint)
         counted = manifest.contents is not None and not edited

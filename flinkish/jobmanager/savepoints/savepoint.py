@@ -21,7 +21,7 @@ from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
-from flinkish.spark.worker import DeployedClasses
+from flinkish.spark.worker import DeployedClasses, secret_of
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
@@ -59,7 +59,7 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         except Exception as error:
             with contextlib.suppress(Exception):
                 delete_directory(path)
-            raise translate(error, f"job '{run.name}', savepoint {path}") from error
+            raise translate(error, f"job '{run.name}', savepoint {path}", secret_of(job.job_id, job.attempt)) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
         learned(offsets=shown, rows_written=rows)
@@ -86,7 +86,7 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
         location.path,
         epoch - location.first_epoch,
         job.levels,
-        DeployedClasses.of(job.classes),
+        DeployedClasses.of_job(job),
         attempt.directory.keyed_state,
     )
     local = local_path(table)

@@ -45,16 +45,16 @@ _VERSION_FILE = re.compile(r"(\d{20})\.json")
 
 
 @contextmanager
-def reading(spark: Any, where: str) -> Iterator[None]:
+def reading(spark: Any, where: str, secret: bytes | None = None) -> Iterator[None]:
     """Within the block, read a savepoint's table: checksums of its files are verified, and what a damaged table causes
-    is raised as a SavepointError."""
+    is raised as a SavepointError. ``secret``: of the workers that convert its rows, if any do."""
     try:
         with settings_in_force(spark, dict([VERIFY_PAGES])):
             yield
     except FlinkishError:
         raise
     except Exception as error:
-        typed = translate(error, where)
+        typed = translate(error, where, secret)
         damaged = isinstance(typed, CorruptStateError) or type(typed) is OperationError and tells_of_bad_table(error)
         if not damaged:
             raise typed from error

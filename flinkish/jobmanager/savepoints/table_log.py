@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
+from flinkish.common.delta_commit import AddedFile, actions_of, added_by, checkpoint_batches
 from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import check_below
+from flinkish.common.storage import FileKind, check_below, local_path
+from flinkish.common.storage_errors import storage_errors
+from flinkish.common.stores import Entry, storage_of
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import child_names, read_bytes
 
@@ -19,37 +23,15 @@ _COMMIT = re.compile(r"(\d{20})\.json")
 #: The commits of several versions, joined into one file.
 _JOINED = re.compile(r"\d{20}\.\d{20}\.compacted\.json")
 _SUMMED_UP = re.compile(r"(\d{20})\.checkpoint\..*")
+#: The file in which Delta looks for the last checkpoint of a log.
+_LAST_CHECKPOINT = "_last_checkpoint"
 #: A checkpoint of the log, or a part of one, that names no further files (as those of Delta's "V2" may).
 _CLASSIC = re.compile(r"\d{20}\.checkpoint\.(\d{10}\.\d{10}\.)?parquet")
-#: Rows of a checkpoint of the log that are in memory at a time.
-_CHECKPOINT_ROWS = 10_000
-
+#: What is said of a file whose actions have another shape than Delta's, or name files elsewhere.
+_NOT_BELOW = "not what Delta writes below the table"
 
 #: A deletion vector beside the data files: a random prefix, which is a folder, and a UUID as 20 characters.
 _VECTOR = re.compile(r"[A-Za-z0-9]*[!-~]{20}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class _Vector:
-    """A deletion vector of a data file, as Delta's log has it."""
-
-    storageType: str
-    pathOrInlineDv: str
-
-
-@dataclass(frozen=True)
-class _Added:
-    """An ``add`` action of Delta's log, as far as it names files."""
-
-    path: str
-    deletionVector: _Vector | None = None
-
-
-@dataclass(frozen=True)
-class _Action:
-    """A line of Delta's log, as far as it names files."""
-
-    add: _Added | None = None
 
 
 def has_log(table: str) -> bool:
@@ -69,22 +51,69 @@ def check_log(table: str, version: int | None) -> None:
         SavepointError: a file that Delta needs for that version is missing or damaged; the error names it.
     """
     log = posixpath.join(table, "_delta_log")
-    names = child_names(log)
+    _check_regular(table)
+    entries = storage_of(log).list(log)
+    names = sorted(entry.name for entry in entries)
+    _check_sizes(entries)
     commits, sums = _numbers(_COMMIT, names), _numbers(_SUMMED_UP, names)
     last = max([*commits, *sums], default=0) if version is None else version
     first = max((number for number in sums if number <= last), default=-1) + 1
     for number in range(first, last + 1):
         path = posixpath.join(log, f"{number:020d}.json")
-        problem = _problem(table, read_bytes(path))
-        if problem:
-            raise damaged_log(path, problem, f"all commits of the Delta table from {first} to {last}")
+        _check_commit(table, path, f"all commits of the Delta table from {first} to {last}")
     # Delta may begin with any checkpoint of the log, and may read any commits that were joined into one file
     for name in names:
         path, found = posixpath.join(log, name), _SUMMED_UP.fullmatch(name)
         if found is not None and int(found.group(1)) <= last:
             _check_checkpoint(table, path)
-        elif _JOINED.fullmatch(name) and (problem := _problem(table, read_bytes(path))):
-            raise damaged_log(path, problem)
+        elif _JOINED.fullmatch(name):
+            _check_commit(table, path)
+        elif name == _LAST_CHECKPOINT:
+            _check_last_checkpoint(path)
+
+
+def _check_sizes(entries: list[Entry]) -> None:
+    """Check the sizes of all files of a log, some of which only Delta reads."""
+    for entry in entries:
+        is_commit = _COMMIT.fullmatch(entry.name) or _JOINED.fullmatch(entry.name)
+        kind = FileKind.LOG_CHECKPOINT if _SUMMED_UP.fullmatch(entry.name) else FileKind.LOG_OTHER
+        try:
+            (FileKind.LOG_COMMIT if is_commit else kind).check_size(entry.size_bytes)
+        except ValueError as error:
+            raise damaged_log(entry.path, f"not what Delta writes ({error})") from error
+
+
+def _check_regular(table: str) -> None:
+    """Check that a local table consists of files and directories: Spark would wait for what somebody writes to a pipe,
+    and read a device without end."""
+    folders = [local] if (local := local_path(table)) is not None and os.path.isdir(local) else []
+    while folders:
+        # another driver may be deleting what is not needed any more
+        with storage_errors("read", table), suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif not entry.is_file():
+                    # links that lead nowhere, or to a directory, are none of these
+                    with suppress(FileNotFoundError):
+                        _check_mode(entry.path)
+
+
+def _check_mode(path: str) -> None:
+    try:
+        FileKind.DATA_FILE.check(os.stat(path))
+    except ValueError as error:
+        raise damaged_log(path, f"not what Delta writes ({error})") from error
+
+
+def _check_last_checkpoint(path: str) -> None:
+    """Check the file that says which checkpoint is the last, and may name the files of one of Delta's "V2"."""
+    try:
+        found = json_as(dict[str, Any], _read(path, FileKind.LOG_OTHER))
+    except ValueError as error:
+        raise damaged_log(path, f"not what Delta writes ({error})") from error
+    if "v2Checkpoint" in found:
+        raise _names_further_files(path)
 
 
 def damaged_log(path: str, problem: str, expected: str = "the file as Delta wrote it") -> SavepointError:
@@ -97,76 +126,99 @@ def damaged_log(path: str, problem: str, expected: str = "the file as Delta wrot
     )
 
 
-def rows_of_checkpoint(path: str, columns: list[str]) -> Iterator[dict[str, Any]]:
-    """The rows of a checkpoint of the log, a Parquet file; only these columns, as far as there are such.
+def read_checkpoint(path: str) -> bytes:
+    """The content of a checkpoint of the log.
 
     Raises:
-        SavepointError: the file is missing or damaged.
+        SavepointError: the file is missing, or none that may be read.
     """
-    from pyarrow import ArrowException, BufferReader, parquet
+    return _read(path, FileKind.LOG_CHECKPOINT)
 
-    data = read_bytes(path)
-    if data is None:
-        raise damaged_log(path, "missing")
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Within the block, what a checkpoint of the log is damaged by is raised as a SavepointError that names the
+    file."""
+    from pyarrow import ArrowException
+
     try:
-        for batch in parquet.ParquetFile(BufferReader(data)).iter_batches(_CHECKPOINT_ROWS, columns=columns):
-            yield from batch.to_pylist()
+        yield
+    except ValueError as error:
+        how = "unreadable" if isinstance(error, ArrowException) else _NOT_BELOW
+        raise damaged_log(path, f"{how} ({error})") from error
     except (OSError, ArrowException) as error:
         raise damaged_log(path, f"unreadable ({error})") from error
 
 
 def _check_checkpoint(table: str, path: str) -> None:
+    if _CLASSIC.fullmatch(posixpath.basename(path)) is None:
+        raise _names_further_files(path)
     columns = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv", "sidecar"]
-    whole = _CLASSIC.fullmatch(posixpath.basename(path)) is not None
-    for row in rows_of_checkpoint(path, columns) if whole else ():
-        whole = whole and row.get("sidecar") is None
-        try:
-            added = typed(_Action, {"add": row.get("add")}).add
-            if added is not None:
-                _check_added(table, added)
-        except ValueError as error:
-            raise damaged_log(path, f"not what Delta writes below the table ({error})") from error
-    if not whole:
-        raise damaged_log(path, "a checkpoint that names further files, which flinkish does not check")
+    with decoding(path):
+        for batch in checkpoint_batches(read_checkpoint(path), columns):
+            if "sidecar" in batch.schema.names and batch.column("sidecar").null_count < len(batch):
+                raise _names_further_files(path)
+            if "add" in batch.schema.names:
+                for added in batch.column("add").drop_null().to_pylist():
+                    _check_added(table, typed(AddedFile, added))
+
+
+def _names_further_files(path: str) -> SavepointError:
+    return damaged_log(path, "a checkpoint that names further files, which flinkish does not check")
 
 
 def files_of_first_commit(table: str) -> list[str]:
     """The Parquet files that make up a table of one commit; empty if there are none, or if only Delta can read them.
 
     Only Delta can read a table in whose settings features of Delta (such as column mapping) are on by default.
+
+    Raises:
+        SavepointError: the commit is damaged.
     """
-    data = read_bytes(posixpath.join(table, "_delta_log", f"{0:020d}.json")) or b""
-    files = []
-    for line in data.splitlines():
-        action: dict[str, Any] = json_as(dict[str, Any], line) if line.strip() else {}
-        metadata, protocol = action.get("metaData", {}), action.get("protocol", {})
-        if metadata.get("configuration") or metadata.get("partitionColumns") or protocol.get("minReaderVersion", 1) > 1:
-            return []
-        if "add" in action:
-            files.append(_data_file(table, action["add"]["path"]))
-    return files
+    path = posixpath.join(table, "_delta_log", f"{0:020d}.json")
+    try:
+        actions = actions_of(read_bytes(path, FileKind.LOG_COMMIT) or b"")
+        for action in actions:
+            metadata, protocol = action.get("metaData", {}), action.get("protocol", {})
+            featured = metadata.get("configuration") or metadata.get("partitionColumns")
+            if featured or protocol.get("minReaderVersion", 1) > 1:
+                return []
+        return [_data_file(table, added.path) for added in added_by(actions)]
+    except ValueError as error:
+        raise damaged_log(path, f"not what Delta writes below the table ({error})") from error
 
 
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:
     return [int(found.group(1)) for name in names if (found := pattern.fullmatch(name))]
 
 
-def _problem(table: str, data: bytes | None) -> str:
+def _check_commit(table: str, path: str, expected: str = "the file as Delta wrote it") -> None:
+    """Check a file of commits."""
+    data = _read(path, FileKind.LOG_COMMIT, expected)
     if not data:
-        return "missing" if data is None else "empty"
+        raise damaged_log(path, "empty", expected)
     try:
-        actions = [json_as(_Action, line) for line in data.splitlines() if line.strip()]
-        for action in actions:
-            if action.add is not None:
-                _check_added(table, action.add)
-    except json.JSONDecodeError as error:
-        return f"unreadable ({error})"
+        actions = actions_of(data)
+        for added in added_by(actions):
+            _check_added(table, added)
     except ValueError as error:
-        return f"not what Delta writes below the table ({error})"
-    return "" if actions else "not what Delta writes"
+        how = "unreadable" if isinstance(error.__cause__, json.JSONDecodeError) else _NOT_BELOW
+        raise damaged_log(path, f"{how} ({error})", expected) from error
+    if not actions:
+        raise damaged_log(path, "not what Delta writes", expected)
 
 
-def _check_added(table: str, added: _Added) -> None:
+def _read(path: str, kind: FileKind, expected: str = "the file as Delta wrote it") -> bytes:
+    try:
+        data = read_bytes(path, kind)
+    except ValueError as error:
+        raise damaged_log(path, f"not what Delta writes ({error})", expected) from error
+    if data is None:
+        raise damaged_log(path, "missing", expected)
+    return data
+
+
+def _check_added(table: str, added: AddedFile) -> None:
     """Check that a data file and its deletion vector lie below the table: Delta itself would read any other file as
     well, with the rights of whoever starts the job."""
     _data_file(table, added.path)

@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import Any, Protocol
 
 from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import NameForm
+from flinkish.common.storage import FileKind, NameForm
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
@@ -109,7 +109,7 @@ class SegmentFiles:
         try:
             _SEGMENT.path(self._directory, f"{name}.json")
             # segments of earlier versions have no digest
-            entries = unsealed_as(_Segment, self._storage.read(path)).splits
+            entries = unsealed_as(_Segment, self._storage.read(path, FileKind.JOB_FILE)).splits
             if not all(map(_is_split, entries)):
                 raise ValueError("an entry is no split")
         except (OSError, ValueError) as error:

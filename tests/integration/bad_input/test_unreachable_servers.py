@@ -18,19 +18,39 @@ from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.errors import ConnectionFailedError, OperationError, UserCodeError
 from tests.integration.bad_input.job import COUNT, PER_EPOCH, Job, event, pair
 from tests.support.kafka_broker import KafkaBroker
-from tests.support.postgres import PostgresServer
 
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 #: what a client waits for at most, with all its attempts, and an engine on a busy machine
 BOUND_S = 120
 
 
+#: fixture of a server -> its name in messages, and what makes the table (and a user with the password of the job)
+TABLES = {
+    "postgres": ("PostgreSQL", ['CREATE TABLE counts ("user" TEXT PRIMARY KEY, n BIGINT)']),
+    "mariadb": (
+        "MySQL",
+        [
+            "CREATE TABLE counts (user VARCHAR(20) PRIMARY KEY, n BIGINT)",
+            "GRANT ALL ON *.* TO guarded@127.0.0.1 IDENTIFIED BY 'secret'",
+        ],
+    ),
+}
+
+
+@pytest.fixture(params=TABLES)
+def server(request: pytest.FixtureRequest) -> Iterator[Any]:
+    found = request.getfixturevalue(request.param)
+    yield found
+    found.start()
+
+
 @pytest.fixture
-def database(postgres: PostgresServer) -> Iterator[str]:
-    uri = postgres.create_database()
-    postgres.query(uri, 'CREATE TABLE counts ("user" TEXT PRIMARY KEY, n BIGINT)')
-    yield uri
-    postgres.start()
+def database(server: Any, request: pytest.FixtureRequest) -> str:
+    """The URL of a database with a table."""
+    uri: str = server.create_database()
+    for statement in TABLES[request.node.callspec.params["server"]][1]:
+        server.query(uri, statement)
+    return uri
 
 
 @pytest.fixture
@@ -49,9 +69,10 @@ def fails_half_way(record: dict[str, Any]) -> Any:
 
 @pytest.mark.timeout(BOUND_S)
 def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back(
-    job: Job, postgres: PostgresServer, database: str
+    job: Job, server: Any, database: str, request: pytest.FixtureRequest
 ) -> None:
-    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(database).with_password("secret").build()
+    url = database.replace("tester@", "guarded@")
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(url).with_password("secret").build()
     once = JdbcExecutionOptions.builder().with_max_retries(1).build()
     parts: dict[str, Any] = {
         "sink": JdbcSink.upsert("counts", ["user"], ROW, options, once),
@@ -59,27 +80,28 @@ def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back
     }
     with pytest.raises(UserCodeError, match="half way"):
         job.run(to_pair=fails_half_way, **parts)
-    half = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
+    half = dict(server.query(database, "SELECT * FROM counts"))
     assert sum(half.values()) == 2 * PER_EPOCH
     after_epoch_2 = Counter(event(index)["user"] for index in range(3 * PER_EPOCH))
 
-    postgres.stop()
+    server.stop()
     with pytest.raises(OperationError) as caught:
         job.run(**parts)
     message = str(caught.value)
     assert type(caught.value) is ConnectionFailedError, message
     assert message.startswith("the database cannot be reached (2 attempts): ")
-    assert f"PostgreSQL 127.0.0.1:{postgres.port}/" in message and "epoch 2" in message and "'sink'" in message
+    label, _ = TABLES[request.node.callspec.params["server"]]
+    assert f"{label} 127.0.0.1:{server.port}/" in message and "epoch 2" in message and "'sink'" in message
     assert "when the database answers again, start the job again" in message
     assert "secret" not in message
 
-    postgres.start()
+    server.start()
     # A subtask that was in its last attempt when the other one failed may still reach the database: Spark gives Python
     # two seconds to end (docs/semantics.md). Its marker keeps its rows from being counted again by the next run.
-    found = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
+    found = dict(server.query(database, "SELECT * FROM counts"))
     assert all(found[user] in (half[user], after_epoch_2[user]) for user in after_epoch_2), found
     job.run(**parts)
-    counts = dict(postgres.query(database, 'SELECT "user", n FROM counts'))
+    counts = dict(server.query(database, "SELECT * FROM counts"))
     assert counts == Counter(event(index)["user"] for index in range(COUNT))
 
 

@@ -16,13 +16,6 @@ from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
 
-#: each kind of file is flipped and deleted in the ordinary run
-QUICK_AND_SLOW_HARMS = [
-    "flipped",
-    "deleted",
-    *(pytest.param(h, marks=pytest.mark.slow) for h in ("truncated", "emptied")),
-]
-
 #: the file was not needed; another one is used in its place
 UNHARMED = "goes on"
 #: back to the last completed checkpoint, nothing repeated, and said so
@@ -131,12 +124,20 @@ def how_it_ends(
     return RECOVERED
 
 
-#: test_fallback.py deletes a file of the state; other files are flipped that Spark or Delta reads in the same way.
-SLOW_TOO = [("spark state", "deleted"), ("spark metadata", "flipped"), ("_last_checkpoint", "flipped")]
+#: test_fallback.py deletes a file of the state; other files are flipped that Spark or Delta reads in the same way. Most
+#: of them are looked at before Spark starts, as the planned offsets are (unit tests: test_lists_of_read_files.py).
+SLOW_TOO = [
+    ("spark state", "deleted"),
+    ("spark metadata", "flipped"),
+    ("spark metadata", "deleted"),
+    ("committed offsets", "flipped"),
+    ("spark commits", "flipped"),
+    ("_last_checkpoint", "flipped"),
+]
 
 
 def kinds_and_harms() -> list[Any]:
-    """Each kind with each harm; in the ordinary run a kind is flipped and deleted, or one of both."""
+    """Each kind with each harm; the ordinary run flips and deletes all but `SLOW_TOO`."""
     found = []
     for name, harm in itertools.product(KINDS, HARMS):
         slow = harm in ("truncated", "emptied") or (name, harm) in SLOW_TOO
@@ -172,10 +173,18 @@ OWN_FILES = {
     "owner.json": UNHARMED,
     "states.json": UNHARMED,
 }
+#: Those that are refused, which is quick, and one job that goes on.
+QUICK_OF_OWN = [*((name, "flipped") for name in OWN_FILES), ("job.json", "deleted"), ("query.json", "deleted")]
+QUICK_OF_OWN += [("states.json", "deleted")]
 
 
-@pytest.mark.parametrize("harm", QUICK_AND_SLOW_HARMS)
-@pytest.mark.parametrize("name", OWN_FILES)
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        pytest.param(name, harm, marks=[] if (name, harm) in QUICK_OF_OWN else [pytest.mark.slow])
+        for name, harm in itertools.product(OWN_FILES, HARMS)
+    ],
+)
 def test_damage_of_the_job_directorys_own_files_is_harmless_or_refused_by_name(
     prepared: PreparedJob, tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,12 +31,14 @@ from tests.support.processes import wait_until
 TIMEOUT_S = 240
 KEYS = 50
 PER_EPOCH = 10
+#: Of epochs: while a checkpoint is taken, the next ones leave it some of the two cores.
+INTERVAL = "1 s"
 
 
 def start_counting(collected: Collected, folder: Path, **more: Any) -> Any:
     """A job without end that counts records per key, with a checkpoint as often as possible."""
     env = environment(
-        folder / "job", execution__checkpointing__interval="50 ms", flinkish__epoch__interval="100 ms", **more
+        folder / "job", execution__checkpointing__interval="50 ms", flinkish__epoch__interval=INTERVAL, **more
     )
     source = DataGeneratorSource(lambda i: (f"u{i * 7 % KEYS}", 1), records_per_epoch=PER_EPOCH)
     events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
@@ -95,7 +97,7 @@ def start_changing(collected: Collected, folder: Path, **more: Any) -> Any:
         execution__checkpointing__interval="50 ms",
         execution__checkpointing__savepoint_dir=str(folder / "savepoints"),
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
-        flinkish__epoch__interval="100 ms",
+        flinkish__epoch__interval=INTERVAL,
         **more,
     )
     source = DataGeneratorSource(lambda i: (i * 7 % KEYS, i * 100), records_per_epoch=PER_EPOCH)

@@ -125,9 +125,16 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize(
-    "phase", [pytest.param(Phase.PLANNED, marks=pytest.mark.slow), Phase.COMMIT_BEGUN, Phase.METADATA_COMMITTED]
+    ("spark_reads", "phase"),
+    [
+        (False, Phase.COMMIT_BEGUN),
+        (True, Phase.METADATA_COMMITTED),
+        pytest.param(False, Phase.PLANNED, marks=pytest.mark.slow),
+        pytest.param(True, Phase.PLANNED, marks=pytest.mark.slow),
+        pytest.param(False, Phase.METADATA_COMMITTED, marks=pytest.mark.slow),
+        pytest.param(True, Phase.COMMIT_BEGUN, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("spark_reads", [False, True])
 def test_a_driver_that_fails_in_the_last_epoch_ends_the_job_when_it_is_started_again(
     spark: SparkSession, tmp_path: Path, files: Path, phase: Phase, spark_reads: bool
 ) -> None:

@@ -231,7 +231,7 @@ def test_damaged_changes_are_never_read(spark: SparkSession, tmp_path: Path) -> 
     assert job.take(checkpoint) is None and job.read(job.take_full()) == job.expected()
 
 
-@pytest.mark.parametrize("damaged", ["*.parquet", "_parts.json"])
+@pytest.mark.parametrize("damaged", ["*.parquet", pytest.param("_parts.json", marks=pytest.mark.slow)])
 def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
     spark: SparkSession, tmp_path: Path, damaged: str
 ) -> None:
@@ -253,6 +253,7 @@ def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
     job.pass_an_epoch()
     following = job.take(full)
     assert following is not None and job.read(following) == job.expected()
+    assert job.read(job.merge(following)) == job.expected()
 
 
 def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints(

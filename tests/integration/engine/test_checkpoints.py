@@ -32,6 +32,9 @@ from tests.integration.engine.collecting import collecting, environment
 from tests.support.processes import wait_until
 
 
+# in the ordinary run, those of a job whose checkpoints fail are compared (test_faults.py), and changes are merged
+# without a job (test_changes_of_checkpoints.py)
+@pytest.mark.slow
 def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_holds(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

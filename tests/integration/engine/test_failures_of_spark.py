@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.common import WatermarkStrategy
+from flinkish.datastream.connectors.spark import SparkSource
 from flinkish.errors import (
     CorruptStateError,
     EnvironmentVersionError,
@@ -17,8 +20,10 @@ from flinkish.errors import (
     FlinkishError,
     IncompatibleJobError,
     OperationError,
+    UserCodeError,
 )
 from flinkish.spark.failures import translate
+from tests.integration.engine.collecting import environment
 
 CELL = "[CONCURRENT_QUERY] Another instance of this query was just started by a concurrent session."
 
@@ -125,3 +130,19 @@ def test_a_failure_of_spark_is_known_by_its_own_words(
     error = translate(failed.value, "job 'shop'")
     assert type(error) is kind, str(error)
     assert said in str(error)
+
+
+def test_a_job_has_not_failed_before_the_last_of_its_tasks_has_ended(spark: SparkSession, tmp_path: Path) -> None:
+    # Spark cannot end a task in the midst of a row, and this row takes a second or more
+    sums = "aggregate(sequence(1, 1000000 * length(value)), 0L, (sum, n) -> sum + n)"
+    (tmp_path / "in").mkdir()
+    for text in ("slow", "bad"):
+        (tmp_path / "in" / text).write_text(f"{text}\n")
+    frame = spark.readStream.text(str(tmp_path / "in")).selectExpr(f"IF(value = 'slow', {sums}, -1L) AS n")
+    env = environment(tmp_path / "job")
+    numbers = env.from_source(SparkSource(frame, bounded=True), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.map(lambda row: 1 // (row.n + 1)).print()
+    with pytest.raises(UserCodeError, match="ZeroDivisionError"):
+        env.execute("numbers")
+    running = str(spark.sparkContext._jsc.sc().taskScheduler().runningTasksByExecutors())
+    assert re.findall(r"-> (\d+)", running) == ["0"], "a task may still write state beside that of the next start"

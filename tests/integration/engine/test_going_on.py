@@ -131,8 +131,9 @@ class Unprintable(Exception):
     __repr__ = __str__
 
 
-@pytest.mark.parametrize("keyed", [True, False])
-@pytest.mark.parametrize("error", [SystemExit, Unprintable, lambda: ValueError("x" * 3_000_000)])
+@pytest.mark.parametrize(
+    ("error", "keyed"), [(SystemExit, True), (Unprintable, False), (lambda: ValueError("x" * 3_000_000), True)]
+)
 def test_a_worker_tells_whatever_user_code_raises_with_its_operator(
     spark: SparkSession, tmp_path: Path, keyed: bool, error: Callable[[], BaseException]
 ) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
+from flinkish.runtime.program_classes import ProgramPlaces
 from flinkish.spark.dependencies import ship
 from tests.integration.engine import shipping_job
 from tests.support.processes import start_driver
@@ -43,6 +48,23 @@ def everything(text: str) -> dict[str, str]:
         "executable": f"{text} loud",
         "python path": "True",
     }
+
+
+def test_what_spark_ships_as_python_files_is_the_programs_own(spark: SparkSession, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "shipped_by_spark.zip", "w") as packed:
+        packed.writestr("packed_by_spark.py", "")
+    (tmp_path / "single_by_spark.py").touch()
+    (tmp_path / "data_for_spark.zip").write_bytes((tmp_path / "shipped_by_spark.zip").read_bytes())
+    spark.sparkContext.addPyFile(str(tmp_path / "shipped_by_spark.zip"))
+    spark.sparkContext.addPyFile(str(tmp_path / "single_by_spark.py"))
+    spark.sparkContext.addFile(str(tmp_path / "data_for_spark.zip"))
+    shipped = ship(spark, StreamExecutionEnvironment.get_execution_environment()._configuration).here
+    places = ProgramPlaces.of_this_process(ModuleType("__main__"), shipped)
+    for name in ("packed_by_spark", "single_by_spark"):
+        assert places.has(os.path.realpath(str(importlib.import_module(name).__file__))), name
+    folder = os.path.realpath(SparkFiles.getRootDirectory())
+    assert not places.has(f"{folder}/data_for_spark.zip/packed_by_spark.py")
+    assert not places.has(f"{folder}/flinkish-requirements/package.py")
 
 
 def test_jars_are_added_to_the_session_of_the_job(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -80,8 +79,6 @@ def descriptions(spark: SparkSession, name: str) -> list[set[str]]:
     return found
 
 
-# alone: behind many other tests of one session, Spark tells the listener nothing for a minute and more
-@pytest.mark.slow
 def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     written = str(tmp_path / "written")
     env = environment(tmp_path / "job", parallelism__default="1", execution__checkpointing__interval="100 ms")

@@ -37,10 +37,10 @@ def fill(kafka: KafkaBroker, clicks: Sequence[Any], topic: str | None = None) ->
 
 def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: Path) -> None:
     database = tmp_path / "job" / "click-count.db"
-    arguments = ("--events", "60000", "--users", "300", "--job-dir", str(tmp_path / "job"))
+    arguments = ("--events", "12000", "--users", "300", "--job-dir", str(tmp_path / "job"))
     with submit("click_count", *arguments, log_file=tmp_path / "job.log") as job:
         output = job.succeed(300)
-    counts = expected_counts(clicks_of(range(60_000), 300))
+    counts = expected_counts(clicks_of(range(12_000), 300))
     assert dict(sqlite_rows(database, COUNTS)) == counts
     directory = re.escape(str(tmp_path / "job"))
     look = rf"^click-count: Spark's UI is off \(spark\.ui\.enabled\), log \S+, job directory {directory}$"
@@ -48,7 +48,7 @@ def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: P
     line = r"^click-count: epoch \d+ at [\d:]{8}Z took [\d.]+ s \| in [\d,]+ \| out [\d,]+ \| [\d,]+/s \| watermark"
     assert re.search(line, output, re.M)
     assert re.search(
-        r"^click-count: finished after \d+ epochs and [\d.]+ s, records in 60,000, out [\d,]+$", output, re.M
+        r"^click-count: finished after \d+ epochs and [\d.]+ s, records in 12,000, out [\d,]+$", output, re.M
     )
     best, most = max(counts.items(), key=lambda item: item[1])
     assert re.search(rf"^{best} +{most:,}$", output, re.M)

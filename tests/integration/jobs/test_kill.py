@@ -1,4 +1,8 @@
-"""kill -9 of the driver and all its processes in the midst of the main job, from Kafka into PostgreSQL."""
+"""kill -9 of the driver and all its processes in the midst of the main job, from Kafka into PostgreSQL.
+
+The ordinary run kills drivers of smaller jobs: in a commit between two topics (tests/integration/matrix), and in the
+drain of a job that writes into a database (tests/integration/engine/test_faults_of_recoveries.py).
+"""
 
 from __future__ import annotations
 
@@ -53,8 +57,9 @@ def kill_at_work(job: ProcessGroup, work: Work, dice: random.Random) -> int:
     return work.clicks()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1_500)
-@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, 5])
 def test_killed_at_random_points_the_job_counts_every_click_once(
     tmp_path: Path, kafka: KafkaBroker, postgres: PostgresServer, kills: int
 ) -> None:

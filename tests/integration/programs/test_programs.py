@@ -146,7 +146,10 @@ def test_a_program_prints_in_the_minicluster_what_it_prints_in_pyflink(
 
 
 #: What these do on Spark, other programs here and the tests of the engine do there: only the slow tests run them there.
-SLOW_ON_SPARK = {"hot_items", "none_is_filtered", "older_names", "running_count", "sensor_windows", "word_count"}
+SLOW_ON_SPARK = {
+    *("count_windows", "fraud_detection", "hot_items", "json_rows", "minima", "none_is_filtered", "older_names"),
+    *("running_count", "sensor_windows", "side_outputs", "word_count"),
+}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +175,7 @@ def _prints(
     assert sorted(capfd.readouterr().out.splitlines()) == sorted(PRINTED[name])
 
 
-@pytest.mark.parametrize("name", KAFKA)
+@pytest.mark.parametrize("name", ["kafka_json", pytest.param("kafka_older", marks=pytest.mark.slow)])
 def test_a_program_of_kafka_writes_the_same_in_the_minicluster_and_on_spark(
     name: str, spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,7 +111,7 @@ def round_trip(type_info: TypeInformation, values: list[Any]) -> list[Any]:
     return RecordReader(type_info).read(batch)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_type_gives_back_its_values_also_nested_and_none(data: st.DataObject) -> None:
     type_info, strategy = data.draw(ANY_TYPE)

@@ -32,7 +32,7 @@ def test_values_set_by_one_type_are_read_by_pyflinks_getters():
 
 
 def test_a_value_of_another_type_names_the_key():
-    with pytest.raises(ConfigurationError, match="'abc' of the configuration key 'b'.*whole number"):
+    with pytest.raises(ConfigurationError, match="the value of the configuration key 'b'.*whole number"):
         Configuration().set_string("b", "abc").get_integer("b", 0)
     with pytest.raises(ConfigurationError, match="set_integer"):
         Configuration().set_string("b", 1)
@@ -121,16 +121,14 @@ def test_a_key_in_a_namespace_of_the_programs_own_is_warned_of_once(key, caplog,
 def test_all_faulty_keys_are_named_at_once():
     with pytest.raises(ConfigurationError, match="2 faulty keys") as caught:
         Configuration.from_dict({"state.no.such": "1", "parallelism.default": "two"}).validate()
-    assert "state.no.such" in str(caught.value) and "'two'" in str(caught.value)
+    assert "state.no.such" in str(caught.value) and "'parallelism.default'" in str(caught.value)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "2.5", "many"])
 def test_a_number_of_spark_partitions_that_is_none_is_refused_with_what_the_key_means(value):
     with pytest.raises(ConfigurationError) as caught:
         Configuration.from_dict({"flinkish.spark.partitions": value}).validate()
-    assert f"the value '{value}' of the configuration key 'flinkish.spark.partitions' cannot be read" in str(
-        caught.value
-    )
+    assert "the value of the configuration key 'flinkish.spark.partitions' cannot be read" in str(caught.value)
     assert ("expected a number from 1 on" in str(caught.value)) is (value in ("0", "-1"))
     assert "the key's meaning: Most Spark tasks" in str(caught.value)
 

@@ -9,7 +9,7 @@ import pytest
 
 _BLOCK = """
 import sys
-for name in ("pyspark", "delta", "confluent_kafka", "psycopg", "pandas"):
+for name in ("pyspark", "delta", "confluent_kafka", "psycopg", "pymysql", "pandas"):
     sys.modules[name] = None
 """
 

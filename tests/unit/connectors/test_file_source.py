@@ -358,7 +358,7 @@ def csv_schemas(draw: st.DrawFn) -> tuple[CsvSchema, bool]:
 plain_texts = st.text(st.sampled_from("\"'ab1\u00e9-./"), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=200)
 @given(csv_schemas(), st.data(), st.integers(1, 40))
 def test_what_the_csv_sink_writes_the_csv_source_reads(
     schema_and_quotes: tuple[CsvSchema, bool], data: st.DataObject, block: int

@@ -60,7 +60,9 @@ def test_a_query_may_end_in_comments_and_semicolons(sql: str, database: sqlite3.
     assert sink.values == [item(n) for n in range(1, 6)]
 
 
-@pytest.mark.parametrize("cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}]], ids=repr)
+@pytest.mark.parametrize(
+    "cursor", [{"a": 1}, 7, "x", [1, 2], [{"$bytes": 5}], [{"$bytes": "?"}], [{"$decimal": "x"}]], ids=repr
+)
 def test_a_cursor_that_this_source_never_gave_is_refused(cursor: Any, tmp_path: Path) -> None:
     with pytest.raises(SavepointError, match="the cursor .* cannot be read"):
         source(tmp_path).fetch(cursor)
@@ -176,6 +178,17 @@ def test_wrong_arguments_and_missing_files_are_errors(tmp_path: Path) -> None:
         source(tmp_path, type_info=kind)
     with pytest.raises(ProgramError, match="page_size=0"):
         source(tmp_path, page_size=0)
+
+
+def test_texts_that_the_database_takes_for_the_same_key_are_refused_where_a_page_ends_between_them(
+    tmp_path: Path,
+) -> None:
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("CREATE TABLE items (id TEXT COLLATE NOCASE)")
+    connection.executemany("INSERT INTO items VALUES (?)", [(key,) for key in ("a", "b", "c", "d", "D", "e")])
+    kind = Types.ROW_NAMED(["id"], [Types.STRING()])
+    with pytest.raises(ProgramError, match="key column 'id' has the value '[dD]' twice"):
+        cluster_of(source(tmp_path, type_info=kind), TestingSink()).run(20)
 
 
 def test_keys_of_bytes_are_compared_as_bytes(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ import pytest
 from flinkish.common.time import Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
-from flinkish.connectors.jdbc.database import Database, open_database
-from flinkish.connectors.jdbc.location import DatabaseLocation
+from flinkish.connectors.jdbc.database import Database, DatabaseLocation, open_database
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.fence import NO_FENCE, Fence
@@ -257,7 +256,7 @@ def test_epochs_and_subtasks_use_one_connection_and_other_databases_another(
     opened: list[str] = []
 
     def counting(location: DatabaseLocation) -> Database:
-        opened.append(Path(location.path).name)
+        opened.append(Path(location.parameters["path"]).name)
         return open_database(location)
 
     monkeypatch.setattr("flinkish.connectors.jdbc.committer.open_database", counting)

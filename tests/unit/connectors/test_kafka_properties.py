@@ -104,7 +104,10 @@ def builder(**properties: Any) -> KafkaSourceBuilder:
         ({"fetch_min_byte": "1"}, "No such configuration property: .fetch.min.byte.*KafkaSource clicks at localhost:1"),
         ({"fetch_min_bytes": "many"}, "Invalid value for configuration property .fetch.min.bytes"),
         ({"ssl_engine_factory_class": "a.B"}, "ssl.engine.factory.class"),
-        ({"partition_discovery_interval_ms": "5 min"}, "partition.discovery.interval.ms is '5 min'.*expected a whole"),
+        (
+            {"partition_discovery_interval_ms": "5 min"},
+            "partition.discovery.interval.ms is no number.*expected a whole",
+        ),
     ],
 )
 def test_a_property_that_cannot_be_used_is_named_when_the_source_is_built(

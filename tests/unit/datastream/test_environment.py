@@ -71,7 +71,7 @@ def test_a_wrong_key_in_the_file_is_refused(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "flinkish.yaml"
     file.write_text("parallelism.default: many\n")
     monkeypatch.setenv("FLINKISH_CONF", str(file))
-    with pytest.raises(ConfigurationError, match="'many' of the configuration key 'parallelism.default'"):
+    with pytest.raises(ConfigurationError, match="value of the configuration key 'parallelism.default'"):
         StreamExecutionEnvironment.get_execution_environment()
 
 

@@ -13,7 +13,7 @@ import pytest
 from flinkish.common.hadoop_checksums import checksum_path
 from flinkish.errors import OperationError
 from flinkish.spark.data_files import DataFile, RowsToFiles
-from flinkish.spark.worker import WorkerFailure, own_secret, typed_failure
+from flinkish.spark.worker import WorkerFailure, typed_failure
 
 SCHEMA = pa.schema([("uid", pa.string()), ("value", pa.string())])
 
@@ -25,7 +25,7 @@ def rows(*uids: str | None) -> pa.RecordBatch:
 
 def written(table: Path, *batches: pa.RecordBatch) -> list[DataFile]:
     """The files of one partition with these batches."""
-    files = RowsToFiles(lambda found: found, SCHEMA, str(table))(iter(batches))
+    files = RowsToFiles(lambda found: found, SCHEMA, str(table), b"secret")(iter(batches))
     return [DataFile(**file) for batch in files for file in batch.to_pylist()]
 
 
@@ -50,8 +50,8 @@ def test_a_file_whose_rows_could_not_be_made_is_deleted(tmp_path: Path) -> None:
         raise OperationError("the state is gone")
 
     with pytest.raises(WorkerFailure) as failed:
-        list(RowsToFiles(fail, SCHEMA, str(tmp_path))(iter([])))
-    error = typed_failure(str(failed.value), own_secret())
+        list(RowsToFiles(fail, SCHEMA, str(tmp_path), b"secret")(iter([])))
+    error = typed_failure(str(failed.value), b"secret")
     assert error is not None and error.what == "the state is gone"
     assert list(tmp_path.iterdir()) == []
 

@@ -23,7 +23,7 @@ from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.state_reader import BodyToRows
-from flinkish.spark.worker import DeployedClasses, WorkerFailure, own_secret, typed_failure
+from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure
 from flinkish.state.native_rows import NativeToTexts
 from flinkish.state.typed_rows import TextsToTyped
 
@@ -117,9 +117,10 @@ def test_every_key_and_value_becomes_a_row_and_is_shown(key: Any, value: Any) ->
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_class_that_is_not_the_programs_is_told_to_the_driver(name: str) -> None:
     function, batch = FUNCTIONS[name]
+    deployed = DeployedClasses.of(NO_CLASSES)
     with pytest.raises(WorkerFailure) as failed:
-        list(function(DeployedClasses.of(NO_CLASSES))(iter([batch()])))
-    error = typed_failure(str(failed.value), own_secret())
+        list(function(deployed)(iter([batch()])))
+    error = typed_failure(str(failed.value), deployed.secret)
     assert error is not None
     assert "is not in the program" in str(error)
     assert isinstance(error, StoredClassError) or name == "native"

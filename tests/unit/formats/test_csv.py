@@ -107,7 +107,7 @@ def test_the_error_names_the_field_and_quotes_the_line():
     assert "expected a whole number" in str(caught.value)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(
     st.sampled_from([{}, {"escape": "\\"}, {"delimiter": "§", "quote": "ü"}, {"delimiter": "]", "escape": "^"}]),
     st.text(st.sampled_from(',"§ü]\\^\n\ra'), max_size=12),

@@ -27,23 +27,30 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.runtime.failure import encode_error
-from flinkish.spark.failures import translate
-from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, own_secret, typed_failure
+from flinkish.spark.failures import failure_of_frame_sink, translate
+from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, secret_of, typed_failure
 from tests.unit.state.test_unsafe_pickles import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
+#: Of the first attempt of a job.
+SECRET = secret_of("job", 0)
 
 
-def through_spark(error: FlinkishError, secret: bytes | None = None) -> RuntimeError:
+def through_spark(
+    error: FlinkishError,
+    secret: bytes = SECRET,
+    epoch: int | None = None,
+    words: str = "[STREAM_FAILED] Query failed: ",
+) -> RuntimeError:
     """As the JVM hands it on: the text of the worker's exception, somewhere within its own."""
-    with pytest.raises(WorkerFailure) as marked, failures_marked(secret or own_secret()):
+    with pytest.raises(WorkerFailure) as marked, failures_marked(secret, epoch):
         raise error
-    return RuntimeError(f"[STREAM_FAILED] Query failed: {marked.value}\n\tat org.apache.spark.Some.class(Some.scala:1)")
+    return RuntimeError(f"{words}{marked.value}\n\tat org.apache.spark.Some.class(Some.scala:1)")
 
 
 def test_a_typed_error_of_a_worker_arrives_as_it_was() -> None:
     error = InvalidKeyError("a key is NaN", where="uid counts", expected="a key", hint="filter")
-    arrived = translate(through_spark(error), WHERE)
+    arrived = translate(through_spark(error), WHERE, SECRET)
     assert type(arrived) is InvalidKeyError
     assert (arrived.what, arrived.expected, arrived.hint) == ("a key is NaN", "a key", "filter")
     assert "uid counts" in arrived.where and WHERE in arrived.where
@@ -52,7 +59,7 @@ def test_a_typed_error_of_a_worker_arrives_as_it_was() -> None:
 def test_an_error_that_quotes_half_of_a_surrogate_pair_arrives_with_it_escaped() -> None:
     failed = through_spark(InvalidKeyError("the key 'half \ud83d' is none", hint="filter"))
     assert str(failed).encode().decode() == str(failed) and "the key 'half \\ud83d' is none" in str(failed)
-    arrived = translate(failed, WHERE)
+    arrived = translate(failed, WHERE, SECRET)
     assert type(arrived) is InvalidKeyError and arrived.what == "the key 'half \\ud83d' is none"
 
 
@@ -60,7 +67,7 @@ def test_the_traceback_of_user_code_stays_first() -> None:
     error = UserCodeError(
         "KeyError in user code: 'user'", user_traceback="Traceback (most recent call last):\nx", where="m"
     )
-    arrived = translate(through_spark(error), WHERE)
+    arrived = translate(through_spark(error), WHERE, SECRET)
     assert type(arrived) is UserCodeError
     assert str(arrived).startswith("Traceback (most recent call last):\nx\n\nKeyError in user code: 'user' [")
 
@@ -212,12 +219,12 @@ def test_a_record_that_looks_like_an_error_is_neither_executed_nor_believed(
     for gadget in GADGETS.values():
         for data in (gadget, b"\xf1\x02" + gadget, b"nothing"):
             record = f"<flinkish-error>{base64.b64encode(data).decode()}</flinkish-error>"
-            with pytest.raises(WorkerFailure) as marked, failures_marked(own_secret()):
+            with pytest.raises(WorkerFailure) as marked, failures_marked(SECRET):
                 raise ProgramError(f"the record {record} is wrong")
-            found = typed_failure(str(marked.value), own_secret())
+            found = typed_failure(str(marked.value), SECRET)
             assert type(found) is ProgramError
             assert found.what == f"the record {record} is wrong"
-            assert typed_failure(record, own_secret()) is None
+            assert typed_failure(record, SECRET) is None
     assert not list(tmp_path.iterdir())
 
 
@@ -257,15 +264,98 @@ def test_a_record_with_a_well_formed_error_in_it_does_not_choose_the_error_of_th
         str(signed_by_another),
         f"<flinkish-error>{data}</flinkish-error>",
         f"<flinkish-error {0:064}>{data}</flinkish-error>",
+        f"<flinkish-error {0:064} - ->{data}</flinkish-error>",
     )
     for cell in cells:
         failed = RuntimeError(f'[CAST_INVALID_INPUT] The value \'{cell}\' of the type "STRING" cannot be cast to "INT"')
-        assert type(translate(failed, WHERE)) is OperationError
+        assert type(translate(failed, WHERE, SECRET)) is OperationError
 
 
 def test_the_mark_of_an_error_does_not_show_the_secret_that_signs_it() -> None:
     shown = str(through_spark(InvalidKeyError("a key is NaN"))) + repr(Deployment("job", 0, 1, b""))
-    assert own_secret().hex() not in shown and repr(own_secret())[2:-1] not in shown
+    assert SECRET.hex() not in shown and repr(SECRET)[2:-1] not in shown
+
+
+class TaskOfSpark:
+    """What a Spark task knows of itself."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+        return self.number
+
+    def stageId(self) -> int:  # noqa: N802 - Spark's name
+        return 1
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
+    def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
+        return 0
+
+
+def lost(task: int) -> str:
+    """How Spark begins to tell of a task that has failed."""
+    return (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 1.0 failed 1 times, most "
+        f"recent failure: Lost task 0.0 in stage 1.0 (TID {task}) (host executor driver): "
+    )
+
+
+#: Where a mark is read (attempt, epoch, the task that Spark names), one that was made in attempt 0, epoch 5, by task 7
+#: -> whether it is an error there, and not only text.
+READ = {
+    "where it was made": (0, 5, 7, True),
+    "where Spark names no task": (0, 5, None, True),
+    "another attempt": (1, 5, 7, False),
+    "another epoch": (0, 6, 7, False),
+    "another task": (0, 5, 8, False),
+    "beside epochs": (0, None, 7, False),
+    "the query as a whole": (0, None, None, False),
+}
+
+
+@pytest.mark.parametrize(("attempt", "epoch", "task", "counts"), READ.values(), ids=READ)
+@pytest.mark.parametrize("record", [False, True], ids=["raised", "in a record"])
+def test_a_mark_that_was_copied_out_of_a_log_counts_only_where_it_was_made(
+    attempt: int, epoch: int | None, task: int | None, counts: bool, record: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as within:
+        within.setattr("pyspark.TaskContext.get", lambda: TaskOfSpark(7))
+        words = "the cell '" if record else ""
+        failed = through_spark(FencedError("another driver"), SECRET, 5, words)
+    words = lost(task) if task is not None else "[STREAM_FAILED] Query failed: "
+    error = RuntimeError(f"{words}{failed}")
+    if task is not None:
+        error = PySparkException(f"{words}{failed}")
+    found = translate(error, WHERE, secret_of("job", attempt), epoch)
+    assert (type(found) is FencedError) is counts
+    if epoch is not None:
+        of_sink = failure_of_frame_sink(PySparkException(str(error)), secret_of("job", attempt), epoch, "hint")
+        assert (type(of_sink) is FencedError) is counts
+
+
+def test_a_mark_of_another_job_is_only_text() -> None:
+    failed = through_spark(FencedError("another driver"), secret_of("another", 0))
+    assert type(translate(failed, WHERE, SECRET)) is OperationError
+    assert type(translate(failed, WHERE)) is OperationError
+
+
+@pytest.mark.parametrize(
+    ("signed_in", "read_in"), [(5, None), (5, 5), (None, 5), (None, None)], ids="query epoch planning beside".split()
+)
+def test_the_error_of_an_epoch_or_of_its_planning_counts_if_it_was_signed_outside_of_tasks(
+    signed_in: int | None, read_in: int | None
+) -> None:
+    failed = through_spark(FencedError("another driver"), SECRET, signed_in)
+    assert type(translate(failed, WHERE, SECRET, read_in)) is FencedError
+
+
+def test_the_error_that_quotes_a_copied_mark_is_the_one_that_counts() -> None:
+    copied = str(through_spark(FencedError("another driver"), SECRET, 5)).partition("<flinkish")
+    quoting = ProgramError(f"the record {copied[1]}{copied[2]} is wrong")
+    assert type(translate(through_spark(quoting, SECRET, 5), WHERE, SECRET, 5)) is ProgramError
 
 
 #: What decides how a job goes on, if Spark says it.

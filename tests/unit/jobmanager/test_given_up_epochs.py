@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import CorruptStateError
+from flinkish.jobmanager.attempt.giving_up import give_up_planned
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.runtime.planner_files import GivenUpEpoch
+from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 
 OWN = '{"epoch":%s,"sources":{}}'
 
@@ -120,10 +124,46 @@ def test_a_position_that_has_changed_is_found_out_by_the_checksum_that_spark_kee
 def test_the_plan_that_was_given_up_last_is_kept_and_never_guessed(tmp_path: Path) -> None:
     file = GivenUpEpoch(str(tmp_path))
     assert file.read() == {}
-    file.write({"epoch": 3, "sources": {"a": {"next": 1}}})
-    file.write({"epoch": 4, "sources": {"a": {"next": 2}}})
-    assert file.read() == {"epoch": 4, "sources": {"a": {"next": 2}}}
+    file.write({"epoch": 3, "sources": {"a": {"next": 1}}}, 2)
+    file.write({"epoch": 4, "sources": {"a": {"next": 2}}}, 3)
+    assert (file.read(), file.batch()) == ({"epoch": 4, "sources": {"a": {"next": 2}}}, 3)
     path = tmp_path / "given-up.json"
     path.write_text(path.read_text().replace('"next": 2', '"next": 3'))
     with pytest.raises(CorruptStateError, match=f"given up is damaged: {path}"):
         file.read()
+    assert file.batch() is None
+
+
+#: Files that a task of the failed run of an epoch leaves if it ends when the epoch was given up: those of a task that
+#: was beginning, and of one that was at its end.
+LATE = [".{}.delta.0b4d.tmp", "{}.delta"]
+
+
+@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("batch", [0, 5])
+def test_state_that_a_task_of_the_failed_run_writes_late_is_deleted_by_the_next_start(
+    tmp_path: Path, name: str, batch: int
+) -> None:
+    directory = JobDirectory(str(tmp_path))
+    directory.claim("job")
+    location = QueryLocation(str(tmp_path / "spark"), 40)
+    query, prepared = Path(location.path), PreparedEpochs(prepared_directory(location.path))
+    kept = {f"offsets/{n}": entry(n + 1) for n in range(batch)} | {f"commits/{n}": "v1\n{}" for n in range(batch)}
+    kept |= {f"state/0/1/{n + 1}.delta": "x" for n in range(batch)} | {"metadata": '{"id":"1"}'}
+    write(query, {**kept, f"offsets/{batch}": entry(batch + 1)})
+
+    def start() -> int:
+        check_query(location)
+        return give_up_planned(directory, location, prepared, {}, "job")
+
+    assert start() == 39 + batch
+    write(query, {"state/0/1/" + name.format(batch + 1): "late"})
+    assert start() == 39 + batch
+    assert left(query) == set(kept)
+    assert (query / "state").exists() is bool(batch), "Spark plans no first batch beside a directory of state"
+
+
+def test_state_without_a_plan_that_was_never_given_up_is_damage(tmp_path: Path) -> None:
+    write(tmp_path, {"offsets/4": entry(5), "commits/4": "v1\n{}", "state/0/1/6.delta": "x"})
+    with pytest.raises(CorruptStateError, match="offsets/5 is missing"):
+        check_query(QueryLocation(str(tmp_path), 0))

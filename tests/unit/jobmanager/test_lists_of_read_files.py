@@ -1,4 +1,5 @@
-"""What a file source has read is known from its log alone: without it Spark would read everything again."""
+"""The files with which a query starts are looked at before Spark is started. What a file source has read is known from
+its log alone: without it Spark would read everything again."""
 
 from __future__ import annotations
 
@@ -48,4 +49,31 @@ def test_a_list_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:
         check_query(location)
     (tmp_path / "sources/1/3").unlink()
     with pytest.raises(CorruptStateError, match=f"{tmp_path}/sources/1/3 is missing"):
+        check_query(location)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "how"),
+    [
+        ("metadata", None, "missing"),
+        ("metadata", "", "empty"),
+        ("metadata", '{"ix":"x"}', "not what Spark writes"),
+        ("commits/0", "", "empty"),
+        ("commits/0", "v1\n{", "not what Spark writes"),
+        ("commits/0", "w1\n{}", "not what Spark writes"),
+        ("offsets/0", "", "unreadable"),
+        ("offsets/0", 'v1\n{}\n{"offset":1', "unreadable"),
+        ("state/0/1/1.delta", "", "empty"),
+    ],
+)
+def test_each_file_with_which_the_query_starts_is_named_if_it_is_damaged(
+    tmp_path: Path, file: str, content: str | None, how: str
+) -> None:
+    location = query(tmp_path, "-")
+    check_query(location)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).unlink(missing_ok=True)
+    if content is not None:
+        (tmp_path / file).write_text(content)
+    with pytest.raises(CorruptStateError, match=f"{tmp_path}/{file} is {how}"):
         check_query(location)

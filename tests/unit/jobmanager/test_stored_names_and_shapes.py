@@ -354,7 +354,7 @@ LINES: list[tuple[dict[str, Any], Callable[[Path], Any]]] = [
 
 
 @pytest.mark.parametrize(("good", "read"), LINES, ids=["fencing", "checkpoints", "checked"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_a_line_of_a_log_of_any_content_is_read_or_refused_by_the_name_of_its_file(
     tmp_path_factory: pytest.TempPathFactory, good: Any, read: Callable[[Path], Any], data: st.DataObject
@@ -547,7 +547,7 @@ POSITIONS: list[tuple[str, dict[str, Any], Callable[[str], Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "good", "read"), POSITIONS, ids=[kind for kind, _, _ in POSITIONS])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(data=st.data())
 def test_a_position_of_any_content_is_read_or_refused(
     kind: str, good: dict[str, Any], read: Callable[[str], Any], data: st.DataObject

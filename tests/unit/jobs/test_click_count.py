@@ -10,7 +10,7 @@ import pytest
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.kafka import KafkaSource
-from flinkish.errors import ConnectionFailedError
+from flinkish.errors import ConfigurationError, ConnectionFailedError
 from flinkish.examples.clicks import clicks_of, generated_clicks
 from flinkish.examples.options import JobOptions, parse
 from flinkish.examples.tables import run_sql, text_table
@@ -118,6 +118,15 @@ def test_a_database_that_cannot_be_reached_is_told_before_the_job_starts() -> No
     given = options("--jdbc-url", "postgresql://me:secret@127.0.0.1:9/shop", "--job-dir", "/tmp")
     with pytest.raises(ConnectionFailedError, match=r"cannot be reached: .*postgresql://me:\*{6}@127.0.0.1:9/shop"):
         run_sql(given.database, click_count.CREATE_TABLE)
+
+
+def test_a_database_for_which_the_programs_have_no_tables_is_refused() -> None:
+    given = options("--jdbc-url", "jdbc:mysql://me:secret@db/shop", "--job-dir", "/tmp")
+    with pytest.raises(
+        ConfigurationError, match=r"are not MySQL's: MySQL db:3306/shop.*expected postgresql://"
+    ) as error:
+        run_sql(given.database, click_count.CREATE_TABLE)
+    assert "secret" not in str(error.value)
 
 
 def test_a_table_without_rows_is_its_header() -> None:

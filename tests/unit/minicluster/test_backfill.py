@@ -63,7 +63,7 @@ def model_of(values: Records, delay_ms: int, lateness_ms: int) -> AlignedModel:
     return model
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(records, st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 3, 7, 1000]), st.sampled_from([None, 1, 4]))
 def test_windows_over_one_split_are_those_of_the_model_in_any_number_of_epochs(
     values: Records, delay_ms: int, lateness_ms: int, per_epoch: int, restart_every: int | None
@@ -183,7 +183,7 @@ def session_model(values: Records, delay_ms: int) -> list[Any]:
     return results
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(records, st.integers(0, 40), st.sampled_from([1, 2, 5, 1000]), st.sampled_from([None, 1, 3]))
 def test_event_time_timers_fire_at_their_place_in_any_number_of_epochs(
     values: Records, delay_ms: int, per_epoch: int, restart_every: int | None

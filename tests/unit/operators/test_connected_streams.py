@@ -230,7 +230,7 @@ def test_records_of_one_key_meet_in_state_and_timers_fire_for_those_that_do_not(
         assert harness.snapshot().keyed_state is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(0, 6), st.integers(0, 5)), max_size=40),
     st.lists(st.integers(0, 40), max_size=6),

@@ -267,7 +267,7 @@ class Sessions(KeyedProcessFunction):
         self.end.clear()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 9)), max_size=40),
     st.lists(st.integers(0, 40), max_size=6),

@@ -36,7 +36,7 @@ def job_of(described: list[tuple[int, int]], partitions: int | None = None) -> J
     return JobDescriptor("id", "job", (source, *made), (), JobSettings(spark_partitions=partitions))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(vertices, st.integers(0, 3))
 def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[int, int]], more: int) -> None:
     job = job_of(described)
@@ -54,7 +54,7 @@ def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[in
                 assert book.target(level, address) == (vertex.id, subtask)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(vertices, st.integers(1, 8))
 def test_with_fewer_partitions_each_subtask_has_an_address_of_its_own_on_its_number_modulo_theirs(
     described: list[tuple[int, int]], most: int
@@ -75,7 +75,7 @@ def test_with_fewer_partitions_each_subtask_has_an_address_of_its_own_on_its_num
         assert sum(len(book.tasks(level, partition)) for partition in range(partitions)) == len(subtasks)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(vertices)
 def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
     described: list[tuple[int, int]],
@@ -113,7 +113,7 @@ def test_addresses_stay_what_they_were() -> None:
     assert [book.address(1, sink_vertex(0), subtask) for subtask in range(5)] == [53, 54, 55, 57, 63]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(vertices)
 def test_two_processes_find_the_same_addresses(described: list[tuple[int, int]]) -> None:
     job = job_of(described)

@@ -116,7 +116,7 @@ def _run(epochs: list[list[Buffer]], receiver: int) -> list[Any]:
     return told
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(programs, min_size=1, max_size=3), st.integers(0, RECEIVERS - 1))
 def test_steps_over_sorted_buffers_are_those_over_buffers_that_are_all_held(epochs: list[Any], receiver: int) -> None:
     sent = list(map(_send, epochs))
@@ -124,7 +124,7 @@ def test_steps_over_sorted_buffers_are_those_over_buffers_that_are_all_held(epoc
     assert streamed == _run([_held(one, receiver) for one in sent], receiver)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(programs, st.integers(0, RECEIVERS - 1), st.randoms())
 def test_another_order_of_arrival_gives_no_other_step_but_an_error(
     senders: Any, receiver: int, shuffle: random.Random

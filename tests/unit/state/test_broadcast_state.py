@@ -58,7 +58,7 @@ def restored(rows: list[SavepointRow], parallelism: int, edited: bool = False) -
     return [dict(state.broadcast("rules")) for state in states]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 9))
 def test_each_subtask_gets_its_own_copy_and_those_that_are_new_one_round_robin(before: int, after: int) -> None:
     copies = [{f"of {subtask}": (subtask, 1), "of all": (0, 0)} for subtask in range(before)]

@@ -131,7 +131,7 @@ class Epochs:
         state.clear()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6), st.booleans()
 )
@@ -212,7 +212,7 @@ _keys = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(_keys, _keys)
 def test_equal_keys_have_the_same_texts_or_none_that_can_be_told(one: Any, other: Any) -> None:
     texts = key_texts(one)

@@ -246,7 +246,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(steps=_steps, inline_bytes=st.sampled_from([0, 1 << 20]))
 def test_namespaces_that_end_are_gone_whatever_lies_in_files(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any], inline_bytes: int

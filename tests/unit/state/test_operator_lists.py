@@ -26,7 +26,7 @@ def change(state: OperatorState, steps: list[Any]) -> None:
         state.set_list(kind, name, state.elements(kind, name) if appends else [], elements)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(STEPS, STEPS, st.integers(0, 2))
 def test_the_changes_of_an_epoch_lead_from_its_rows_to_those_of_the_next(
     before: list[Any], after: list[Any], subtask: int
@@ -46,7 +46,7 @@ def test_the_changes_of_an_epoch_lead_from_its_rows_to_those_of_the_next(
     assert again.stored() == stored
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.integers(), max_size=9), min_size=1, max_size=5), st.integers(1, 7), st.randoms())
 def test_lists_are_dealt_out_evenly_and_union_lists_go_to_all(lists: list[list[int]], after: int, rng: Any) -> None:
     for kind in (LIST_STATE_KIND, UNION_STATE_KIND):

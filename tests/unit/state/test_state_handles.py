@@ -185,7 +185,7 @@ _steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(_steps, max_size=60), st.booleans())
 def test_states_behave_like_dicts_per_key_over_barriers_and_reloads(steps: list[Any], in_files: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

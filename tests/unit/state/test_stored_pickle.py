@@ -191,7 +191,7 @@ def test_a_tag_that_nobody_reads_is_data_with_whatever_type_it_has() -> None:
         assert (tag, tag.type_info, value) == (OutputTag("late"), declared, 5)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(
@@ -216,7 +216,7 @@ _namespace = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(_namespace, st.one_of(_text, _text, st.integers()))), _namespace)
 def test_groups_of_texts_are_written_as_pickle_writes_them(groups: list[tuple[Any, Any]], one: Any) -> None:
     keys = [key for _, key in groups]

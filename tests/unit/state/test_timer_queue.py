@@ -59,7 +59,7 @@ class Model:
         return first[1:]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.lists(_actions, max_size=40),
     st.sampled_from([0, 3, 2_000]),

@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import is_local, local_path
+from flinkish.common.storage import FileKind, is_local, local_path, read_regular
 from flinkish.common.storage_errors import storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
@@ -242,6 +242,7 @@ class StateDirectory:
     def _mapped_or_read(self, path: str) -> tuple[Any, bool]:
         """The content of a local file, and whether it was read into memory because it cannot be mapped."""
         try:
+            FileKind.DATA_FILE.check(os.stat(path))
             try:
                 with pa.memory_map(path) as stream:
                     return stream.read_buffer(), False
@@ -249,12 +250,13 @@ class StateDirectory:
                 raise
             except (OSError, MemoryError):
                 self._open_files.close_all()
-                with open(path, "rb") as file:
-                    return pa.py_buffer(file.read()), True
+                return pa.py_buffer(read_regular(path, FileKind.DATA_FILE)), True
         except (FileNotFoundError, NotADirectoryError):
             raise _missing(path) from None
         except OSError as error:
             raise storage_error(error, "read", path) from error
+        except ValueError as error:
+            raise _damaged(path, f"no file of state: {error}") from error
 
     def _check(self, file: FileReference, data: Any, path: str) -> None:
         if data.size != file.size_bytes:
@@ -305,11 +307,13 @@ class StateDirectory:
     def _download(self, name: str) -> bytes:
         path = self.path_of(name)
         try:
-            return storage_of(path).read(path)
+            return storage_of(path).read(path, FileKind.DATA_FILE)
         except (FileNotFoundError, NotADirectoryError):
             raise _missing(path) from None
         except OSError as error:
             raise storage_error(error, "read", path) from error
+        except ValueError as error:
+            raise _damaged(path, f"no file of state: {error}") from error
 
     def _check_download(self, file: FileReference, data: bytes) -> None:
         if len(data) != file.size_bytes or hashlib.sha256(data).digest() != file.sha256:

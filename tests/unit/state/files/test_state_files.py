@@ -111,7 +111,7 @@ def check_scan(files: StateFiles, held: FileSet, model: Model) -> None:
     assert seen == {address: group for address, group in model.groups.items() if group}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(epochs, st.sampled_from([1, 2, 8]))
 def test_files_say_what_a_dict_says_however_far_compaction_is(work: list[Any], hashes: int) -> None:
     with tempfile.TemporaryDirectory() as folder, small_files():
