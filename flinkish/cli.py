@@ -32,6 +32,7 @@ _IGNORE_UNCLAIMED = "execution.state-recovery.ignore-unclaimed-state"
 _DRY_RUN = "execution.state-recovery.dry-run"
 _RESTART = "flinkish.job.restart"
 _PARALLELISM = "parallelism.default"
+_FULL_TRACEBACK = "FLINKISH_FULL_TRACEBACK"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a program as a Spark driver")
     _add_savepoint_options(run)
     _add_settings(run)
+    run.add_argument("--traceback", action="store_true", help="show all frames of an error, and what led to it")
     _add_replay(commands)
     sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
     sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
@@ -212,6 +214,8 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
         settings[_RESTART] = "true"
     if arguments.dry_run:
         settings[_DRY_RUN] = "true"
+    if arguments.traceback:
+        environment = {**environment, _FULL_TRACEBACK: "1"}
     _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")
 
 

@@ -1,15 +1,17 @@
 """Shows an uncaught error in the form that helps the author of the program, not the author of flinkish, and ends the
 process with the code that tells a supervisor what to do.
 
-Rule: the frames of the user's own code are shown, then one line with flinkish's message. The frames of flinkish,
-PySpark and Py4J, the errors that caused this one and the events of the job are shown only if the environment variable
-FLINKISH_FULL_TRACEBACK is set (and not ``0``), or if the error is flinkish's own fault. The exception object itself is
-never changed.
+Rule: the frames of the program's own code are shown, then flinkish's message, whose lines are lines here. The frames of
+libraries, flinkish, PySpark and Py4J, the errors that caused this one and the events of the job are shown only if the
+environment variable FLINKISH_FULL_TRACEBACK is set (and not ``0``; ``flinkish run --traceback`` sets it), or if the
+error is flinkish's own fault. The exception object itself is never changed.
 """
 
 from __future__ import annotations
 
+import linecache
 import os
+import re
 import sys
 import traceback
 from types import FrameType, TracebackType
@@ -28,6 +30,13 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 #: The top-level packages whose frames tell the author of a program nothing.
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
 
+#: A frame of a traceback as text, with its line and the marks below it.
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
+
+#: The files of Python and of installed packages.
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
+#: A line from which a secret was taken, with the marks below it, which would mark something else.
+_MARKED_SECRET = re.compile(r"^(    .*\*{6}.*\n)    [ ~^]+\n", re.MULTILINE)
 
 #: whether `show_uncaught` was called
 _shown = False
@@ -40,16 +49,55 @@ def text_of(error: FlinkishError, trace: TracebackType | None) -> str:
         error: the error.
         trace: the traceback with which the error arrived uncaught; None if there is none.
     """
-    if isinstance(error, InternalError) or os.environ.get(VARIABLE, "0") not in ("", "0"):
+    if isinstance(error, InternalError) or _shows_all():
         whole = _chain(error, trace)
         whole += f"\n\nWhat had happened:\n{error.story}" if error.story else ""
         return redact("\n".join(map(escaped, whole.split("\n"))))
     name = f"{type(error).__module__}.{type(error).__qualname__}"
     if isinstance(error, UserCodeError) and error.user_traceback:
-        return f"{error.user_traceback.rstrip()}\n\n{name}: {error.message}"
+        return f"{own_frames(error.user_traceback).rstrip()}\n\n{name}: {_lines_of(error)}"
     frames = _user_frames(trace)
     shown = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
-    return f"{''.join(shown)}{name}: {error.message}"
+    return f"{''.join(shown)}{name}: {_lines_of(error)}"
+
+
+def _shows_all() -> bool:
+    return os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
+def _lines_of(error: FlinkishError) -> str:
+    """The message of an error, with the lines of what it quotes as indented lines. Those of an exception of user code
+    are in its traceback: the message has the first one."""
+    what = error.what.replace("\\n", "\n    ")
+    if isinstance(error, UserCodeError) and error.user_traceback and "\n" in what:
+        what = what.partition("\n")[0] + " ..."
+    message = error.message.replace(error.what, what, 1)
+    return f"{message}\n    {indented(error.details)}" if error.details else message
+
+
+def with_sources(trace: str) -> str:
+    """A traceback as text with the lines of files that only this process knows, such as the cells of a notebook."""
+
+    def with_line(frame: re.Match[str]) -> str:
+        line = "" if "\n    " in frame[0] else linecache.getline(frame["file"], int(frame["line"])).strip()
+        return f"{frame[0]}    {line}\n" if line else frame[0]
+
+    return _FRAME.sub(with_line, trace)
+
+
+def own_frames(trace: str) -> str:
+    """A traceback as text, without the frames of Python and of installed packages, unless there are no others or all
+    are to be shown. The last line says how many are left out."""
+    trace = _MARKED_SECRET.sub(r"\1", trace)
+    frames = list(_FRAME.finditer(trace))
+    others = [frame for frame in frames if _LIBRARY.search(frame["file"])]
+    if not others or len(others) == len(frames) or _shows_all():
+        return trace
+    for frame in reversed(others):
+        trace = trace[: frame.start()] + trace[frame.end() :]
+    end = sum(len(frame[0]) for frame in frames if frame not in others) + frames[0].start()
+    left_out = f"  ... and {len(others)} frame{'s'[: len(others) != 1]} of libraries (flinkish run --traceback)\n"
+    return trace[:end] + left_out + trace[end:]
 
 
 def _chain(error: BaseException, trace: TracebackType | None) -> str:
@@ -107,6 +155,9 @@ def show_uncaught(kind: type[BaseException], error: BaseException, trace: Traceb
     _shown = True
     _end_application(error)
     if not isinstance(error, FlinkishError):
+        lines = getattr(error, "_render_traceback_", None)
+        if isinstance(error, KeyboardInterrupt) and lines is not None:
+            return print("\n".join(lines()), file=sys.stderr)
         return sys.__excepthook__(kind, error, trace)
     print(text_of(error, trace), file=sys.stderr)
     if not hasattr(sys, "ps1"):

@@ -263,11 +263,8 @@ def message_of(error: BaseException) -> str:
 
 
 def failures_of_user_code() -> tuple[type[BaseException], ...]:
-    """The exceptions by which user code fails, for an ``except`` clause, which computes them only if it is reached.
-
-    Not all are an Exception: user code may call ``sys.exit``, or cancel itself. KeyboardInterrupt is no failure:
-    somebody ends the process.
-    """
+    """The exceptions by which user code fails, for an ``except`` clause, which computes them only if it is reached: not
+    all are an Exception, since it may call ``sys.exit`` or cancel itself. After KeyboardInterrupt the process ends."""
     # whoever raises it has imported it
     asyncio = sys.modules.get("asyncio")
     cancelled: tuple[type[BaseException], ...] = () if asyncio is None else (asyncio.CancelledError,)
@@ -295,8 +292,9 @@ class FlinkishError(Exception):
     place: str = ""
     #: what the user functions of that task logged in that epoch (`flinkish.runtime.task_log`); not part of the message
     log: tuple[tuple[float, int, str, str], ...] = ()
-    #: the last events of the job that failed with this error, one per line; not part of the message
+    #: the last events of the job that failed with this error, and lines that are shown below the message
     story: str = ""
+    details: str = ""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "") -> None:
         self.what = what = escaped(shown(what))
@@ -366,18 +364,15 @@ class ErrorBudgetError(UserCodeError):
 
 
 class ArgumentTypeError(ProgramError, TypeError):
-    """An argument of a method has a type that the method does not take. Also a TypeError, which PyFlink raises in these
-    cases."""
+    """An argument of a method has a type that it does not take. Also a TypeError, as in PyFlink."""
 
 
 class ArgumentValueError(ProgramError, ValueError):
-    """An argument of a method has a value that is not allowed. Also a ValueError, which PyFlink raises in these
-    cases."""
+    """An argument of a method has a value that is not allowed. Also a ValueError, as in PyFlink."""
 
 
 class NotKeyedError(ProgramError, AttributeError):
-    """A method that only keyed streams have is called on a stream without keys. Also an AttributeError, which PyFlink
-    raises."""
+    """A method of keyed streams is called on a stream without keys. Also an AttributeError, as in PyFlink."""
 
 
 class UnsupportedOperationError(ProgramError):
@@ -394,7 +389,10 @@ class InvalidKeyError(ProgramError):
 
 
 class TypeMismatchError(ProgramError):
-    """A value does not fit the type that the program declares."""
+    """A value, which the message quotes as ``value``, the one of number ``position`` of its batch, does not fit the
+    type that the program declares."""
+
+    value, position = "", None  # type: tuple[str, int | None]
 
 
 class ConfigurationError(ProgramError):
@@ -439,6 +437,10 @@ class FencedError(FinalOperationError):
     """Another driver owns the job directory."""
 
 
+class JobDirectoryError(FinalOperationError):
+    """The job directory cannot be made, or this user may not write it."""
+
+
 class ConnectionFailedError(OperationError, ConnectionError):
     """An external system (Kafka, a database, a file system) cannot be reached."""
 
@@ -462,8 +464,7 @@ class RetryableError(FlinkishError):
 
 
 class SparkLostError(RetryableError):
-    """The Spark session is gone: its JVM or its server has died, or it was stopped. A new driver can continue the
-    job."""
+    """The Spark session is gone: its JVM or its server has died, or it was stopped. A new driver can go on."""
 
     needs_new_driver = True
 
@@ -492,8 +493,7 @@ class InternalError(FlinkishError):
 
 
 class IllegalTransitionError(InternalError):
-    """A job, execution, task or checkpoint was told to enter a state that may not follow its current one. ``story``
-    lists the last events of its life, if they are known."""
+    """Something was told to enter a state that may not follow its own. ``story``: its last events, if known."""
 
     def __init__(self, what: str, *, where: str = "", expected: str = "", hint: str = "", story: str = "") -> None:
         super().__init__(what, where=where, expected=expected, hint=hint)

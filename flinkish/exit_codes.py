@@ -11,7 +11,8 @@ code  meaning                                                                   
 2     it was not started: the command line is wrong; or a command for a         tell somebody
       running job could not be carried out: that job goes on
 75    it failed, and may get further if it is started again as it is            start it again
-77    another driver has taken over the job                                     leave it alone
+77    another driver has taken over the job; or its directory cannot be made    leave it alone
+      or written by this user
 130   ended at once by a second Ctrl-C (`flinkish.launch.driver`)               nothing: somebody sits before it
 143   stopped or cancelled on request from outside (signal, operator)           leave it alone
 ====  ========================================================================  ===========================
@@ -20,8 +21,8 @@ code  meaning                                                                   
 program that calls ``sys.exit`` itself exits with the code that it passes.
 
 YARN, which starts an application master again that ends with any other code than 0, gets 0 from a driver in cluster
-mode where a supervisor is to leave the job alone (143 and 77). With 1 the application has ended for YARN as well
-(`flinkish.spark.driver_jvm.end_application`).
+mode where a supervisor is to leave the job alone (143, and 77 of a job that was taken over). With 1 the application has
+ended for YARN as well (`flinkish.spark.driver_jvm.end_application`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import os
 from collections.abc import Mapping
 from enum import IntEnum
 
-from flinkish.errors import FencedError, FlinkishError, ProgramError
+from flinkish.errors import FencedError, FlinkishError, JobDirectoryError, ProgramError
 
 
 class ExitCode(IntEnum):
@@ -64,12 +65,12 @@ def exit_code_of(
     """
     if failure is None:
         code = ExitCode.STOPPED if stopped else ExitCode.FINISHED
-    elif isinstance(failure, FencedError):
+    elif isinstance(failure, (FencedError, JobDirectoryError)):
         code = ExitCode.FENCED
     elif isinstance(failure, FlinkishError) and failure.retryable and not isinstance(failure, ProgramError):
         code = ExitCode.FAILED_FOR_NOW
     else:
         code = ExitCode.FAILED
     if OF_APPLICATION_MASTER in environment and code in (ExitCode.STOPPED, ExitCode.FENCED):
-        return ExitCode.FINISHED
+        return ExitCode.FAILED if isinstance(failure, JobDirectoryError) else ExitCode.FINISHED
     return code

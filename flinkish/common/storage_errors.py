@@ -9,7 +9,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flinkish.errors import FlinkishError, OperationError
+from flinkish.errors import FlinkishError, JobDirectoryError, OperationError
 
 #: errno -> (what is wrong, what to do)
 _KNOWN = {
@@ -22,6 +22,8 @@ _KNOWN = {
     errno.EEXIST: ("there is a file of that name", "name a path that is a directory, or that is not there yet"),
     errno.EISDIR: ("it is a directory", "remove the directory that stands in the place of the file"),
 }
+#: What does not pass by itself: somebody must change the path, its owner or its permissions.
+_LASTING = (errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EEXIST)
 _OTHERWISE = "check the storage, then start the same job again"
 
 
@@ -33,6 +35,12 @@ def storage_error(error: OSError, action: str, path: str) -> OperationError:
     """
     what, hint = _KNOWN.get(error.errno or 0, (str(error), _OTHERWISE))
     return OperationError(f"cannot {action} {path}: {what}", hint=hint)
+
+
+def job_directory_error(error: OSError, action: str, path: str) -> OperationError:
+    """`storage_error` for a job directory: final, if waiting does not help."""
+    failed = storage_error(error, action, path)
+    return JobDirectoryError(failed.what, hint=failed.hint) if error.errno in _LASTING else failed
 
 
 @contextmanager

@@ -315,6 +315,10 @@ class _HybridReader(SplitReader):
         assert self._current is not None
         return self._current.read(replace(wanted, split=_inner(wanted.split)), batch_size)
 
+    def place_of(self, split: str, first: int, last: int) -> str:
+        assert self._current is not None
+        return self._current.place_of(_parts(split)[1], first, last)
+
     def close(self) -> None:
         if self._current is not None:
             self._current.close()

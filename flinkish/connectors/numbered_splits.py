@@ -21,6 +21,7 @@ from flinkish.core.source import (
     SplitRecords,
     SplitSource,
     UnitCost,
+    positions_text,
 )
 from flinkish.errors import SavepointError
 
@@ -138,6 +139,8 @@ class NumberedSplitReader(SplitReader):
 
     def __init__(self, source: NumberedSplitSource) -> None:
         self._source = source
+        #: split -> the position of the first record of its last batch
+        self._begins: dict[str, int] = {}
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         number = int(wanted.split.id)
@@ -146,7 +149,12 @@ class NumberedSplitReader(SplitReader):
             size = self._source.size_of(number)
             stop = ENDLESS if size is None else size
         for begin in range(wanted.start, stop, batch_size):
+            self._begins[wanted.split.id] = begin
             yield SplitRecords(self._source.values(number, begin, min(begin + batch_size, stop)), None)
+
+    def place_of(self, split: str, first: int, last: int) -> str:
+        begin = self._begins[split]
+        return f"split {split}, {positions_text('position', begin + first, begin + last)}"
 
 
 def pickled_size(values: Sequence[Any]) -> float:

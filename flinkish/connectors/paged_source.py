@@ -41,6 +41,7 @@ from flinkish.core.source import (
     SplitRecords,
     SplitSource,
     UnitCost,
+    positions_text,
 )
 from flinkish.errors import FinalOperationError, ProgramError
 
@@ -253,6 +254,8 @@ class _PageReader(SplitReader):
         self._record = record
         #: (file, values) of the page that was read last, since a large page is read over several epochs
         self._kept: tuple[str, list[Any]] = ("", [])
+        #: the index of the first value of the last batch
+        self._begin = 0
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         info = _page_info(wanted.split)
@@ -261,8 +264,11 @@ class _PageReader(SplitReader):
         values = self._kept[1]
         stop = len(values) if wanted.stop is None else wanted.stop
         for begin in range(wanted.start, stop, batch_size):
-            page = values[begin : min(begin + batch_size, stop)]
+            page, self._begin = values[begin : min(begin + batch_size, stop)], begin
             yield SplitRecords(result_of_each(handing_over(self._record), page, "PagedSource.record()"), None)
+
+    def place_of(self, split: str, first: int, last: int) -> str:
+        return f"page {split}, {positions_text('value', self._begin + first, self._begin + last)}"
 
 
 def _page_info(split: SourceSplit) -> _PageInfo:

@@ -290,8 +290,23 @@ class SplitReader(ABC):
             CorruptStateError, ConnectionFailedError: the records cannot be read (any more).
         """
 
+    def place_of(self, split: str, first: int, last: int) -> str:
+        """Where records stand, for messages: those of the numbers from ``first`` to ``last``, counted from 0, of the
+        batch that `read` has yielded last of a split. Only called when one of them has made the job fail. The text
+        begins with the split: ``split orders-3, offset 17``."""
+        return f"split {split}"
+
     def close(self) -> None:  # noqa: B027 - optional
         """Release all resources."""
+
+
+def positions_text(name: str, first: int, last: int) -> str:
+    """The positions of records as messages name them.
+
+    >>> positions_text("offset", 3, 3), positions_text("offset", 3, 5)
+    ('offset 3', 'offsets 3 to 5')
+    """
+    return f"{name} {first}" if first == last else f"{name}s {first} to {last}"
 
 
 class SplitSource(Source):

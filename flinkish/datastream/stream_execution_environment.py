@@ -36,7 +36,7 @@ from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
-from flinkish.errors import ArgumentTypeError, FlinkishError, ProgramError
+from flinkish.errors import ArgumentTypeError, FlinkishError, ProgramError, TypeMismatchError
 from flinkish.graph.explain import explain
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
@@ -116,7 +116,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         declared = declared_type(type_info)
         values = list(collection)
         convert = declared.batch_converter("from_collection")
-        source = CollectionSource(values if convert is None else convert(values), declared)
+        try:
+            values = values if convert is None else convert(values)
+        except TypeMismatchError as error:
+            error.where = error.where.replace("from_collection", f"from_collection, element {error.position}", 1)
+            raise
+        source = CollectionSource(values, declared)
         node = self._add_source(source, "Collection Source", None, parallelism=1, parallelism_changeable=False)
         return DataStream(self, [Tap(node)], declared, [node])
 

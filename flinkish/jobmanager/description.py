@@ -211,8 +211,10 @@ class ExceptionDescription:
     place: str | None = None
     #: traceback through the user code alone
     traceback: str | None = None
-    #: delay after which the job was restarted; None: it has failed for good
+    #: delay after which the job was restarted; None: it has failed for good, or was not restarted (``retried``)
     restart_delay_ms: int | None = None
+    #: whether only a task has failed, which Spark has run again
+    retried: bool = False
 
 
 @dataclass(frozen=True)

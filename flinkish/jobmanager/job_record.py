@@ -115,6 +115,8 @@ class JobRecord(JobObserver):
         self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_KEPT)
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
         self._epochs = self._in = self._out = self._restarts = 0
+        #: the last epoch whose records are counted
+        self._counted = -1
         self._watermark_ms: int | None = None
         self._running: EpochProgress | None = None
         #: encoded totals as of the last epoch that has changed them; at first, those that earlier drivers have left
@@ -135,8 +137,8 @@ class JobRecord(JobObserver):
         self.graph.attempt_started(number)
         with self._lock:
             if self._attempts and self._attempts[-1].end_time_ms is None:
-                self._change(end_time_ms=self._clock.now_ms(), state="CANCELED")
-            self._restarts = attempt
+                why = "a stop with a savepoint has failed, and the job goes on"
+                self._change(end_time_ms=self._clock.now_ms(), state="CANCELED", failure=why)
             self._attempts.append(AttemptDescription(number, self._clock.now_ms()))
 
     def query_started(self) -> None:
@@ -154,9 +156,12 @@ class JobRecord(JobObserver):
         self.graph.epoch_done(report)
         with self._lock:
             self._running = None
-            self._epochs += 1
-            self._in += report.records_in
-            self._out += report.records_out
+            if report.epoch > self._counted:
+                # one whose commit was interrupted is reported again by the attempt that completes it
+                self._counted = report.epoch
+                self._epochs += 1
+                self._in += report.records_in
+                self._out += report.records_out
             self._watermark_ms = report.watermark_ms
             self.accumulators = report.accumulators or self.accumulators
             first = self._attempts[-1].first_epoch
@@ -168,9 +173,17 @@ class JobRecord(JobObserver):
         described = describe_exception(failure, self._clock.now_ms(), self._number(), restart_delay_ms)
         with self._lock:
             self._running = None
+            self._restarts += restart_delay_ms is not None
             if self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
+            self._exceptions.append(described)
+        self._run.history.exception(described)
+
+    def task_failed(self, failure: FlinkishError) -> None:
+        """Keep the failure of a task that Spark runs again as an exception of the job."""
+        described = replace(describe_exception(failure, self._clock.now_ms(), self._number(), None), retried=True)
+        with self._lock:
             self._exceptions.append(described)
         self._run.history.exception(described)
 

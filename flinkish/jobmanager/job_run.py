@@ -16,6 +16,7 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage_errors import storage_error
+from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
@@ -23,10 +24,11 @@ from flinkish.jobmanager.history.history import History, NoHistory
 from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.restart.decision import Restarts, one_line
 from flinkish.jobmanager.restart.strategy import NoRestart
 from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
+from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task_progress import EpochProgress, WorkerProgress
 
@@ -82,6 +84,9 @@ class JobObserver:
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""
+
+    def task_failed(self, failure: FlinkishError) -> None:
+        """A task has failed, and Spark runs it again: the attempt goes on."""
 
     def job_done(self, status: JobStatus) -> None:
         """The job has ended, with this status; its directory is still this driver's."""
@@ -142,6 +147,12 @@ class JobRun:
         self._stop = threading.Event()
         #: whether an attempt has failed and the next one has not begun
         self._awaits_restart = False
+        #: the failure that was told last, and how often in a row it has come
+        self._last_kind, self._same_failures = "", 0
+        #: the failure of a task that was told last
+        self._last_retry = ""
+        #: since when the job has failed and done no epoch; None: it has not
+        self._failing_since_s: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
         self.life.listener = self._status_changed
@@ -325,11 +336,24 @@ class JobRun:
                 self._attempt_failed(error, delay_ms)
                 if delay_ms is None:
                     raise
-                trace = f"\n{error.user_traceback.rstrip()}" if isinstance(error, UserCodeError) else ""
-                self._tell(f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}{trace}")
+                self._tell_of_restart(error, delay_ms)
                 if self._stop.wait(delay_ms / 1000):
                     return
             again = True
+
+    def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
+        """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
+        count if it is the one that was told last."""
+        kind = f"{type(failure).__name__}: {failure.what}"
+        self._same_failures = self._same_failures + 1 if kind == self._last_kind else 1
+        self._last_kind = kind
+        self._failing_since_s = self._failing_since_s or time.monotonic()
+        line = f"attempt {self.restarts.made} {self.restarts.line(failure, delay_ms)}"
+        if self._same_failures > 1:
+            self._tell(f"{line}; the same failure {self._same_failures} times in a row")
+            return
+        traceback = own_frames(failure.user_traceback).rstrip() if isinstance(failure, UserCodeError) else ""
+        self._tell(f"{line}\n{traceback}".rstrip())
 
     def _delay_after(self, failure: FlinkishError) -> int | None:
         """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
@@ -377,6 +401,19 @@ class JobRun:
         """Notify the observers of the report of an epoch that the sinks have committed."""
         self.last_epoch = report.epoch
         self._notify(lambda observer: observer.epoch_done(report))
+        since_s, self._failing_since_s = self._failing_since_s, None
+        if since_s is not None:
+            self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
+
+    def task_failed(self, failure: FlinkishError) -> None:
+        """Tell, also in the story, of a task that has failed and that Spark runs again."""
+        told = one_line(failure)
+        if told != self._last_retry:
+            self._last_retry = told
+            self._tell(f"a task has failed; Spark runs it again: {told}")
+        subject = f"task '{failure.task}'" if failure.task else "a task"
+        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
+        self._notify(lambda observer: observer.task_failed(failure))
 
 
 class MiniClusterRun(JobRun):

@@ -19,7 +19,7 @@ from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.print_sink import PrintSink
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
@@ -101,6 +101,8 @@ class ProgressLine(JobObserver):
         #: (time in ms, records in so far) at the ends of the last epochs
         self._history: deque[tuple[int, int]] = deque([(self._started_ms, 0)])
         self._epochs = self._in = self._out = self._restarts = 0
+        #: the last epoch that is counted: one whose commit was interrupted is reported again
+        self._counted = -1
         self._shown_ms: int | None = None
         #: the watermark of the last epoch
         self._watermark_ms: int | None = None
@@ -110,22 +112,28 @@ class ProgressLine(JobObserver):
         self._drawn = 0
 
     def attempt_started(self, attempt: int) -> None:
-        """Say where to look when the job begins to run, and count how often it was restarted."""
+        """Say where to look when the job begins to run."""
         with self._lock:
-            self._restarts = attempt
             if not attempt and self._where_to_look is not None:
                 self._write(f"{self._job.name}: {self._where_to_look()}\n")
+
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        """Count the restart that follows a failure."""
+        with self._lock:
+            self._restarts += restart_delay_ms is not None
 
     def epoch_done(self, report: EpochReport) -> None:
         """Count the epoch, and show it unless the last line was shown too recently."""
         with self._lock:
             now_ms = self._clock.now_ms()
-            self._epochs += 1
-            self._in += report.records_in
+            if report.epoch > self._counted:
+                self._epochs += 1
+                self._in += report.records_in
+                self._out += report.records_out
+                self._counted = report.epoch
             if now_ms < self._history[-1][0]:
                 # the clock was set back: neither rates nor waiting times go by what it said before
                 self._history, self._shown_ms = deque([(now_ms, self._in)]), None
-            self._out += report.records_out
             self._history.append((now_ms, self._in))
             while len(self._history) > 2 and self._history[1][0] <= now_ms - RATE_WINDOW_MS:
                 self._history.popleft()

@@ -15,17 +15,19 @@ Signals are handled here while the main thread waits for the result of a job (``
 time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more
 than a replay of the epoch.
 
-PySpark keeps the JVM from seeing the terminal's SIGINT, and flinkish's launcher makes the Python driver the process
-that is signalled. A SIGTERM to the whole process group reaches the JVM too and ends the job like kill -9 does.
+The JVM that a driver starts ignores both signals, and flinkish's launcher makes the Python driver the process that is
+signalled. So a signal to the whole process group is as good as one to the driver. Under ``spark-submit`` the JVM comes
+first: a SIGTERM to it ends the job like kill -9 does.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Protocol
@@ -60,6 +62,18 @@ class Stoppable(Protocol):
         """The process ends before the job has; returns whether the job is over all the same."""
 
 
+class JobsInterrupted(KeyboardInterrupt):
+    """The wait for jobs was interrupted at a prompt or in a notebook, and they have ended in order."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        jobs = ", ".join(f"job '{name}'" for name in names)
+        super().__init__(f"interrupted: {jobs or 'the job'} was stopped after its last epoch; {_GOES_ON}")
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines that IPython and notebooks show."""
+        return [str(self)]
+
+
 @contextmanager
 def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callable[[], bool]]:
     """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the earlier handlers are back in place.
@@ -69,6 +83,7 @@ def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callabl
 
     Raises:
         SystemExit: a signal has come, the block has ended without an exception, and all jobs have ended.
+        JobsInterrupted: in place of SystemExit after a SIGINT at a prompt or in a notebook, which go on.
         KeyboardInterrupt: at the second SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -81,6 +96,8 @@ def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callabl
         if asked.has_been_called():
             for job in jobs():
                 job.wait()
+            if asked.interrupts and hasattr(sys, "ps1"):
+                raise JobsInterrupted(asked.announced)
             raise SystemExit(exit_code_of(None, stopped=True))
     finally:
         for number, handler in before.items():
@@ -93,9 +110,10 @@ class _Handler:
 
     def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
         self._jobs = jobs
-        self._interrupts = 0
+        #: the number of SIGINTs, and the names of the jobs that were asked to stop
+        self.interrupts = 0
         self._called = False
-        self._announced: set[str] = set()
+        self.announced: dict[str, None] = {}
         self._watched = False
 
     def has_been_called(self) -> bool:
@@ -104,13 +122,13 @@ class _Handler:
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._called = True
-        self._interrupts += number == signal.SIGINT
-        if self._interrupts > 1:
+        self.interrupts += number == signal.SIGINT
+        if self.interrupts > 1:
             raise KeyboardInterrupt
         name, jobs = signal.Signals(number).name, list(self._jobs())
         for job in jobs:
-            if job.name not in self._announced:
-                self._announced.add(job.name)
+            if job.name not in self.announced:
+                self.announced[job.name] = None
                 _say(f"\nflinkish: {name}: job '{job.name}' ends after the running epoch (Ctrl-C again: at once)\n")
             job.stop_from_outside(name)
         if number == signal.SIGTERM and not self._watched:

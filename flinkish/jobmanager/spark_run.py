@@ -6,6 +6,7 @@ import atexit
 import math
 import posixpath
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.storage import absolute
+from flinkish.core.source import SplitSource
+from flinkish.error_display import with_sources
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -21,6 +24,9 @@ from flinkish.errors import (
     FlinkishError,
     OperationError,
     SavepointError,
+    TypeMismatchError,
+    UserCodeError,
+    redact,
 )
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
@@ -39,9 +45,11 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
+from flinkish.launch.replay import replay_command
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
+from flinkish.runtime.committing import COMMIT_HINT
 from flinkish.spark.failures import translate
-from flinkish.spark.session import may_run_on_other_machines
+from flinkish.spark.session import is_remote, may_run_on_other_machines
 
 
 class SparkRun(JobRun):
@@ -240,11 +248,25 @@ class SparkRun(JobRun):
             self._run_or_fall_back()
             self._failure = None
         except FlinkishError as error:
-            self._failure = error
+            self._failure = self._with_replay(error)
             raise
         except Exception as error:
-            self._failure = translate(error, f"job '{self.name}', directory {self.directory.path}")
+            self._failure = self._with_replay(translate(error, f"job '{self.name}', directory {self.directory.path}"))
             raise self._failure from error
+
+    def _with_replay(self, failure: FlinkishError) -> FlinkishError:
+        """The same error; one of user code in a task also says how to run its epoch again, and has the lines of the
+        program, of which the workers do not know those of a notebook's cells."""
+        if isinstance(failure, UserCodeError):
+            failure.user_traceback = redact(with_sources(failure.user_traceback))
+        of_task = isinstance(failure, (UserCodeError, TypeMismatchError)) and failure.place
+        planned = all(isinstance(source, SplitSource) for source in self.attempt.sources.values())
+        kept = planned and not self._temporary and not is_remote(self.spark)
+        if of_task and kept and failure.epoch is not None and COMMIT_HINT not in failure.hint:
+            command = replay_command(self.directory.path, failure.epoch)
+            if command:
+                failure.hint += f"; to see the epoch again: {command}"
+        return failure
 
     def _run_or_fall_back(self) -> None:
         """Run the attempt; when the query's own checkpoint is damaged, run another one from the last checkpoint in
@@ -361,10 +383,30 @@ class SparkRun(JobRun):
         check_target(stop.directory, f"job '{self.name}'")
         with self._lock:
             self._check_stoppable()
-            stop.epoch_deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 2000
+            patience_s = self.settings.checkpoints.timeout_ms / 2000
+            stop.epoch_deadline_s = time.monotonic() + patience_s
             self._stopping = stop
+        if not self.attempt.begun or self.attempt.committed_epoch() is not None:
+            self._begin_stop()
+        else:
+            # there is nothing to save before the first epoch: the stop begins with its end
+            timer = threading.Timer(patience_s, self._begin_stop)
+            timer.daemon = True
+            timer.start()
+
+    def _begin_stop(self) -> None:
+        """End the job after the running epoch, if a stop with a savepoint was asked for and is not answered."""
+        with self._lock:
+            if self._stopping is None:
+                return
             self._stop.set()
         self.attempt.wake()
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
+        super().epoch_committed(epoch)
+        if self._stopping is not None and not self._stop.is_set():
+            self._begin_stop()
 
     def _check_stoppable(self) -> None:
         if self._ends:

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from flinkish.common.sealed_json import json_as
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, redact
+from flinkish.launch.spark_command import ROOT
 
 #: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"
@@ -41,6 +44,14 @@ class ReplayRequest:
     def variables(self) -> dict[str, str]:
         """The environment variables for the process that is to carry out the request."""
         return {VARIABLE: json.dumps(asdict(self))}
+
+
+def replay_command(directory: str, epoch: int) -> str:
+    """The command that runs an epoch of this program again; "" if the program is no file, as in a notebook."""
+    program = getattr(sys.modules.get("__main__"), "__file__", None)
+    if program is None or program.startswith(os.path.join(ROOT, "flinkish", "")):
+        return ""
+    return redact(shlex.join(["flinkish", "replay", directory, "--epoch", str(epoch), program, *sys.argv[1:]]))
 
 
 def requested_replay(environment: Mapping[str, str] | None = None) -> ReplayRequest | None:

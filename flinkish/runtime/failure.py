@@ -6,11 +6,15 @@ import json
 import os
 import pickle
 import re
+import socket
+import ssl
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from operator import length_hint
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkish import errors
 from flinkish.common.arguments import abbreviated, kind_of, name_of, place_of
@@ -19,50 +23,89 @@ from flinkish.errors import (
     MAX_TRACEBACK,
     ArgumentTypeError,
     ArgumentValueError,
+    ConnectionFailedError,
     CorruptStateError,
     FlinkishError,
+    TypeMismatchError,
     UserCodeError,
     indented,
     message_of,
+    redact,
     shortened,
 )
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
 
+if TYPE_CHECKING:
+    from flinkish.runtime.source_task import SourceTask
+
 #: Version of the encoded form of errors.
 ERROR_FORMAT_VERSION = 3
 
 #: The folder of flinkish: frames of other files are those of user code, or of what it calls.
 OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
-_KEY_LENGTH = 200
+_KEY_LENGTH = _RECORD_LENGTH = 200
+
+_LIST_ITERATOR: type = type(iter([0]))
+#: Iterators that know how many items are left, and that can be moved to their end.
+ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
+#: What takes the results of an operator: behind it, the records of the operator's loops are not those in work.
+_OUTPUTS = tuple(
+    os.path.join(OWN_ROOT, "runtime", name)
+    for name in ("outputs.py", "operator_chain.py", "record_writer.py", "partitioners.py")
+)
 
 
 #: The hint for errors of tasks. It holds for all of them: an epoch is committed only after all of its tasks have ended.
 NOTHING_COMMITTED = "nothing of this epoch was committed; mend the program and start the job again"
 
 
-def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NOTHING_COMMITTED) -> FlinkishError:
-    """The typed error for an error that a task has raised; one that names its task is returned as it is. ``hint`` says
-    what to do if user code is at fault."""
+def describe_failure(
+    error: BaseException,
+    task: str,
+    epoch: int,
+    hint: str = NOTHING_COMMITTED,
+    records: bool = True,
+    source: SourceTask | None = None,
+) -> FlinkishError:
+    """The typed error for an error that a task has raised; one that names its task is returned as it is.
+
+    Args:
+        hint: what to do if user code is at fault.
+        records: whether the error may name the record and the key that user code was called with, and a value that
+            does not fit its type (``flinkish.errors.records``).
+        source: the task, if it is that of a source, which knows where the record was read.
+    """
     if isinstance(error, FlinkishError) and error.task:
         return error
     frames = _frames(error.__traceback__)
-    where = _where(frames, task, epoch)
+    if isinstance(error, TypeMismatchError) and error.value and not records:
+        error.what = error.what.replace(error.value, "(not shown)", 1)
+        error.where = re.sub(r", record .*", "", error.where)
+    where = _where(frames, error, task, epoch, records, source)
     # argument errors come from a call of the API by user code, whose author needs the traceback to find the line
     if isinstance(error, FlinkishError) and not isinstance(error, (ArgumentTypeError, ArgumentValueError)):
         error.task, error.epoch, error.log = task, epoch, take_current()
-        error.where = "; ".join(part for part in (error.where, where) if part)
+        error.where = _joined(error.where, where)
         return error
+    if _is_of_connector(error, frames):
+        failed = ConnectionFailedError(
+            f"a server does not answer: {type(error).__name__}: {message_of(error)}",
+            where=_joined("", where),
+            hint="check the server and the network; then start the same job again",
+        )
+        failed.task, failed.epoch, failed.log, failed.__cause__ = task, epoch, take_current(), error
+        return failed
     trace = user_traceback(error) if any(map(_is_foreign, frames)) else _without_frames(error, frames)
     wrong = _not_iterable(error, frames)
     if wrong:
-        raised = UserCodeError(wrong, user_traceback=trace, where=where, expected=_ITERABLE, hint=hint)
+        raised = UserCodeError(wrong, user_traceback=trace, where=_joined("", where), expected=_ITERABLE, hint=hint)
     elif isinstance(error, FlinkishError):
         raised = UserCodeError(
             f"{type(error).__name__} in user code: {error.what}",
             user_traceback=trace,
-            where=f"{error.where}; {where}",
+            where=_joined(error.where, where),
             expected=error.expected,
             hint=error.hint,
         )
@@ -70,7 +113,7 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
         raised = UserCodeError(
             f"{type(error).__name__} in user code: {message_of(error)}",
             user_traceback=trace,
-            where=where,
+            where=_joined("", where),
             expected=_ITERABLE if _is_about_iterables(error) and not _is_foreign(frames[-1]) else "",
             hint=hint,
         )
@@ -78,6 +121,21 @@ def describe_failure(error: BaseException, task: str, epoch: int, hint: str = NO
     if _picklable(error):
         raised.__cause__ = error
     return raised
+
+
+#: What a wait for a server ends with, in Python's own words.
+_NO_ANSWER = (TimeoutError, FutureTimeout, ConnectionError, socket.timeout, socket.gaierror, ssl.SSLError)
+#: the files of Python and of installed packages
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
+_CONNECTORS = os.path.join(OWN_ROOT, "connectors") + os.sep
+
+
+def _is_of_connector(error: BaseException, frames: list[tuple[str, dict[str, Any]]]) -> bool:
+    """Whether a connector of flinkish has waited for a server in vain: no code of the program had a part in it."""
+    files = [file for file, _ in frames]
+    ours = any(file.startswith(_CONNECTORS) for file in files)
+    others = (file for file in files if not file.startswith(OWN_ROOT))
+    return ours and isinstance(error, _NO_ANSWER) and all(map(_LIBRARY.search, others))
 
 
 #: What functions of several results return.
@@ -135,15 +193,92 @@ def _frames(tb: TracebackType | None) -> list[tuple[str, dict[str, Any]]]:
     return frames
 
 
-def _where(frames: list[tuple[str, dict[str, Any]]], task: str, epoch: int) -> str:
-    """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed."""
-    for _, variables in reversed(frames):
-        operator = operator_of(variables)
-        if operator is not None:
-            context = operator.context
-            place = f"operator '{context.name}' (uid {context.uid}){input_and_key(operator, variables)}"
-            return f"task '{task}', {place}, epoch {epoch}"
-    return f"task '{task}', epoch {epoch}"
+def _where(
+    frames: list[tuple[str, dict[str, Any]]],
+    error: BaseException,
+    task: str,
+    epoch: int,
+    records: bool,
+    source: SourceTask | None,
+) -> list[str]:
+    """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed, the record
+    that this was called with, and the place where the record was read."""
+    at = next((index for index in reversed(range(len(frames))) if operator_of(frames[index][1]) is not None), 0)
+    operator = operator_of(frames[at][1]) if frames else None
+    of_operator = []
+    if operator is not None:
+        name = f"operator '{operator.context.name}' (uid {operator.context.uid})"
+        of_operator = [name, input_and_key(operator, frames[at][1], records).removeprefix(", ")]
+    record, position = _record_of(error, frames, at, operator)
+    # a record without a number may be one of an earlier batch, as those of asynchronous calls
+    is_of_batch = record is None or position is not None
+    read = source.place_of(position, _batches(frames)) if source is not None and is_of_batch else ""
+    named = "" if record is None or not records else record if record.startswith("timer ") else f"record {record}"
+    return [f"task '{task}'", *of_operator, named, read, f"epoch {epoch}"]
+
+
+def _joined(where: str, further: list[str]) -> str:
+    """Where an error has happened by its own account, and the further places, each of which is named once."""
+    return "; ".join(filter(None, (where, ", ".join(part for part in further if part and part not in where))))
+
+
+def _record_of(
+    error: BaseException, frames: list[tuple[str, dict[str, Any]]], at: int, operator: StreamOperator | None
+) -> tuple[str | None, int | None]:
+    """The record that user code was called with, as messages name it, and its number in the batch of its operator,
+    whose frame is the one of the index ``at``; None for what is not known."""
+    if isinstance(error, TypeMismatchError) and error.position is not None:
+        # a result that does not fit; the results of these operators stand where their records did
+        given: list[Any] = next((values for one, values in reversed(_batches(frames)) if one is operator), [])
+        if operator is None or not operator.keeps_positions or error.position >= len(given):
+            return None, None
+        return _named(given[error.position]), error.position
+    called = next((index for index in range(at, len(frames)) if _is_foreign(frames[index])), len(frames))
+    inside: list[dict[str, Any]] = []
+    for file, variables in reversed(frames[at:called]):
+        inside.append(variables)
+        if file.startswith(_OUTPUTS):
+            break
+    return record_in_work(inside)
+
+
+def record_in_work(frames: Iterable[dict[str, Any]]) -> tuple[str | None, int | None]:
+    """The record, or the timer, that is in work, as messages name it, and its number in its batch if that is known.
+
+    ``frames``: the variables of frames of the engine, the innermost first. The nearest that has a record says it: loops
+    over records take them from an iterator named ``arriving``, which knows how many of the ``values`` are left."""
+    for variables in frames:
+        values, left = variables.get("values"), left_of(variables.get("arriving"))
+        position = None
+        if isinstance(values, Sequence) and left is not None:
+            position = len(values) - left - 1
+        if "value" in variables:
+            return _named(variables["value"]), position
+        if isinstance(values, Sequence) and position is not None:
+            return (_named(values[position]), position) if position >= 0 else (None, None)
+        if "timestamp_ms" in variables:
+            return f"timer {variables['timestamp_ms']}", None
+    return None, None
+
+
+def _named(record: Any) -> str:
+    return redact(abbreviated(record, _RECORD_LENGTH))
+
+
+def left_of(value: Any) -> int | None:
+    """How many items an iterator over a list or the like has left; None for any other value."""
+    return length_hint(value) if type(value) in ITERATORS else None
+
+
+def _batches(frames: list[tuple[str, dict[str, Any]]]) -> list[tuple[StreamOperator, list[Any]]]:
+    """The operators on the stack, the outermost first, with the batch that each was given. The frames of one operator
+    are several; the first one is its `process_batch`."""
+    found: list[tuple[StreamOperator, list[Any]]] = []
+    for _, variables in frames:
+        operator, values = operator_of(variables), variables.get("values")
+        if operator is not None and isinstance(values, list) and all(operator is not known for known, _ in found):
+            found.append((operator, values))
+    return found
 
 
 def operator_of(variables: dict[str, Any]) -> StreamOperator | None:
@@ -153,11 +288,14 @@ def operator_of(variables: dict[str, Any]) -> StreamOperator | None:
     return operator if isinstance(operator, StreamOperator) and hasattr(operator, "context") else None
 
 
-def input_and_key(operator: StreamOperator, variables: dict[str, Any]) -> str:
+def input_and_key(operator: StreamOperator, variables: dict[str, Any], keys: bool = True) -> str:
     """The input and the key that an operator is processing, as the end of its name in messages; "" if it has neither.
 
-    ``variables``: those of the operator's method."""
-    return _input(operator, variables) + _key(operator, variables)
+    Args:
+        variables: those of the operator's method.
+        keys: whether the key may be named.
+    """
+    return _input(operator, variables) + (_key(operator, variables) if keys else "")
 
 
 def _input(operator: StreamOperator, variables: dict[str, Any]) -> str:

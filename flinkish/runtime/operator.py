@@ -137,6 +137,8 @@ class StreamOperator(ABC):
     output: Output
     #: the number of inputs; if there are several, errors name the one that the record came from
     inputs: int = 1
+    #: whether each record leaves the operator as one result at most, in the same order, and nothing else does
+    keeps_positions: bool = False
     #: processes the batches of a stretch and the watermarks between them, with the same effects, state and output, in
     #: the same order, as if they came one by one. It is given them as a list, and as an iterator that it asks for each
     #: when it has processed the one before. None: the operator is given batches

@@ -83,20 +83,70 @@ def own_copy(value: T, where: str) -> T:
         _loading.held = pickler.held
         copied: T = pickle.loads(stream.getbuffer())
     except Exception as error:
-        raise unserializable(error, where) from error
+        raise unserializable(error, where, value) from error
     finally:
         _loading.held = before
     return copied
 
 
-def unserializable(error: BaseException, where: str) -> UnserializableFunctionError:
-    """The error for a function that cannot be pickled, whatever was to be done with the pickle."""
+def unserializable(error: BaseException, where: str, value: object = None) -> UnserializableFunctionError:
+    """The error for a function that cannot be pickled, whatever was to be done with the pickle. ``value``: the
+    function, or an object that holds it."""
+    captured = _of_spark(value)
+    if captured is not None:
+        return UnserializableFunctionError(
+            f"a function cannot be sent to the workers: it refers to {captured[0]}, a {captured[1]} of Spark",
+            where=where,
+            expected="functions that use no Spark: workers have no session, in open() neither",
+            hint="read the data as a stream (env.from_spark(df)) and join or broadcast it; or collect what is small "
+            "in the program, and let the function refer to the values",
+        )
     return UnserializableFunctionError(
         f"a function cannot be sent to the workers: {message_of(error)}",
         where=where,
         expected="functions that capture only what can be pickled",
-        hint="create connections, locks, files and Spark objects in open(), not where the function is defined",
+        hint="create connections, locks and files in open(), not where the function is defined",
     )
+
+
+#: The most objects that are looked at in search of one of Spark's.
+_MOST_SEARCHED = 2_000
+
+
+def _of_spark(value: object) -> tuple[str, str] | None:
+    """The name and the class of an object of Spark's that a function, or an object with functions, refers to; None if
+    none is found."""
+    found: list[tuple[str, Any]] = [("", value)]
+    seen: set[int] = set()
+    while found and len(seen) < _MOST_SEARCHED:
+        name, one = found.pop(0)
+        if id(one) in seen or isinstance(one, (type, types.ModuleType, str, bytes, int, float)):
+            continue
+        seen.add(id(one))
+        kind = type(one)
+        if kind.__module__.partition(".")[0] in ("pyspark", "py4j"):
+            return f"'{name}'" if name else "an object", kind.__name__
+        found += _references(one, name)
+    return None
+
+
+def _references(value: Any, name: str) -> list[tuple[str, Any]]:
+    """What an object refers to, with the names of the variables and attributes."""
+    if isinstance(value, types.FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or ())
+        captured = [(variable, cell.cell_contents) for variable, cell in cells if _is_filled(cell)]
+        used = value.__globals__
+        captured += [(variable, used[variable]) for variable in _global_names(value.__code__) if variable in used]
+        return captured + [(name, default) for default in value.__defaults__ or ()]
+    if isinstance(value, types.MethodType):
+        return [(name, value.__func__), (name, value.__self__)]
+    if isinstance(value, dict):
+        return [(str(key)[:50], part) for key, part in value.items()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [(name, part) for part in value]
+    if isinstance(value, partial):
+        return [(name, value.func), (name, value.args), (name, value.keywords)]
+    return list(getattr(value, "__dict__", {}).items())
 
 
 class _Loading(threading.local):

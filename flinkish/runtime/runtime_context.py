@@ -110,4 +110,4 @@ class StreamingRuntimeContext(RuntimeContext):
 
     @property
     def _where(self) -> str:
-        return f"operator {self._context.name!r} (uid {self._context.uid!r})"
+        return f"operator '{self._context.name}' (uid {self._context.uid})"

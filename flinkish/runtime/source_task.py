@@ -13,6 +13,7 @@ import logging
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
-from flinkish.runtime.operator import OperatorListener
+from flinkish.runtime.operator import OperatorListener, StreamOperator
 from flinkish.runtime.operator_chain import SplitState
 from flinkish.runtime.operators.timestamps_and_watermarks import (
     TimestampsAndWatermarksFactory,
@@ -109,6 +110,8 @@ class SourceTask(Task):
         self._active_ms: int | None = None
         #: whether a warning has said that a generator cannot be kept
         self._told = False
+        #: the batch of records in work, for messages
+        self._in_work: SplitBatch | None = None
 
     def open(self) -> None:
         """Open the chain, unless it is open."""
@@ -150,7 +153,7 @@ class SourceTask(Task):
 
     def run(self, given: SourceInput, stamp: EpochStamp) -> Iterator[list[Row]]:
         """Process the input of an epoch; yields rows as buffers become full, and at last those of the barrier."""
-        self.records_in, self._begun_s = 0, time.monotonic()
+        self.records_in, self._begun_s, self._in_work = 0, time.monotonic(), None
         if given.ended:
             self._report(self._report_of((), (), True, stamp))
             yield self.take_rows()
@@ -184,9 +187,11 @@ class SourceTask(Task):
             if batch.newest_ms is not None and batch.newest_ms > 0:
                 newest[batch.split] = batch.newest_ms
             if batch.values:
+                self._in_work = batch
                 self.records_in += len(batch.values)
                 self.chain.mark_active()
                 self.chain.process_batch(batch.values, batch.timestamps if self._with_timestamps else None)
+                self._in_work = None
             if batch.watermark_ms is not None:
                 self.chain.process_watermark(batch.watermark_ms)
             if batch.ended:
@@ -241,6 +246,27 @@ class SourceTask(Task):
         """Whether one subtask reads all splits one after the other: the functions of its chain then see one stream.
         With several subtasks, which of them reads a split depends on epochs."""
         return self._one_stream and self.vertex.parallelism == 1
+
+    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, list[Any]]]) -> str:
+        """Where a record was read that has made an operator fail, for messages; the batch in work, if it is not known
+        which of its records led to that one; "" if none is in work.
+
+        Args:
+            position: the number of the record in the batch of the operator; None: it is not known.
+            batches: the operators down to that one, with the batches that they were given.
+        """
+        batch, reader = self._in_work, self._reader
+        if batch is None or reader is None or not batch.values:
+            return ""
+        size = len(batch.values)
+        exact = position is not None and all(len(given) == size for _, given in batches)
+        exact = exact and all(operator.keeps_positions for operator, _ in batches[:-1])
+        first, last = (position, position) if exact else (0, size - 1)
+        assert first is not None and last is not None
+        with suppress(Exception):  # a reader of the program, or a file that has gone: what has failed matters
+            place = reader.place_of(batch.split, first, last)
+            return f"read from '{self.vertex.head.name}', {place}" if place else ""
+        return ""
 
     def _begin_split(self, split: str, stream: str, part: int) -> None:
         self.chain.begin_split(split, self._in_sequence)

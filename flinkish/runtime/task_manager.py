@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -95,6 +96,7 @@ class TaskManager:
             progress: reports what the tasks do; None: it goes to ``files``, if there are any.
         """
         self.job = job
+        self._described = partial(describe_failure, records=job.settings.names_records)
         self._listener = listener
         self._files = files
         self._clock = clock or SystemClock()
@@ -139,7 +141,7 @@ class TaskManager:
             if isinstance(error, CorruptStateError):
                 self.handle_corruption({task_id})
             self.tasks.close_dirty(task_id)
-            failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
+            failure = self._described(error, descriptor.task_name(subtask), stamp.epoch)
             raise failure from failure.__cause__
 
     def _check_empty(self, header: TaskHeader, buffers: Iterable[Buffer]) -> None:
@@ -376,7 +378,7 @@ class TaskManager:
         try:
             yield
         except failures_of_user_code() as error:
-            failure = describe_failure(error, task.name, task.share.stamp.epoch)
+            failure = self._described(error, task.name, task.share.stamp.epoch)
             raise failure from failure.__cause__
 
     # ------------------------------------------------------------------ the barrier
@@ -435,14 +437,12 @@ class TaskManager:
                 for rows in task.run(task.read(given) if isinstance(given, SourceShare) else given, stamp):
                     yield output.referenced(rows)
         except failures_of_user_code() as error:
-            if task is not None:
-                if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
-                    # raised by the `yield` here: Spark wants no more rows
-                    _dispose_quietly(task)
-                    raise
-                task.discard()
+            if isinstance(error, GeneratorExit) and error.__traceback__ and error.__traceback__.tb_next is None:
+                # raised by the `yield` here: Spark wants no more rows
                 _dispose_quietly(task)
-            failure = describe_failure(error, descriptor.task_name(subtask), stamp.epoch)
+                raise
+            failure = self._described(error, descriptor.task_name(subtask), stamp.epoch, source=task)
+            _dispose_quietly(task)
             raise failure from failure.__cause__
         self._sources[(vertex, subtask)] = task
         passed(Phase.SOURCES_READ, vertex=vertex, subtask=subtask, epoch=stamp.epoch)
@@ -465,12 +465,12 @@ class TaskManager:
         self._sources.clear()
 
 
-def _dispose_quietly(task: Task) -> None:
+def _dispose_quietly(task: Task | None) -> None:
     """Dispose of a task and ignore errors: only the first error matters, and later ones are of no help."""
-    try:
-        task.dispose()
-    except failures_of_user_code():  # noqa: S110
-        pass
+    with suppress(*failures_of_user_code()):
+        if task is not None:
+            task.discard()
+            task.dispose()
 
 
 _managers: dict[tuple[str, str], TaskManager] = {}

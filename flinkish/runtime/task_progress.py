@@ -27,18 +27,17 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from operator import length_hint
+from io import FileIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.arguments import abbreviated
 from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage import FileKind, NameForm, is_local, local_path, make_private
 from flinkish.common.stores import storage_of
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.failure import OWN_ROOT, input_and_key, operator_of
+from flinkish.runtime.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.report import TaskPlace
 
@@ -53,13 +52,11 @@ REMOTE_INTERVAL_S = 10.0
 _IDLE_S = 10.0
 #: Time without a further try after a file could not be written.
 _RETRY_S = 60.0
-_SHOWN_LENGTH = 200
 
+#: files of `ProgressFiles.note`, and their size
+_NOTES, _NOTE_BYTES = "work-", 512
 _NAMES = NameForm(r"[0-9a-f]{32}\.json")
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
-_LIST_ITERATOR: type = type(iter([0]))
-#: iterators that can be moved to their end
-_ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
 
 
 @dataclass(frozen=True)
@@ -170,6 +167,7 @@ class ProgressFiles:
     def __init__(self, query: str) -> None:
         self._directory = posixpath.join(query, "progress")
         self._name = f"{uuid.uuid4().hex}.json"
+        self._noted: tuple[int, FileIO] | None = None
 
     def prepare(self) -> None:
         """Delete what earlier attempts have left, and make the directory. A worker does not make it, so one that lives
@@ -195,6 +193,25 @@ class ProgressFiles:
         with open(os.open(f"{local}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(data)
         os.replace(f"{local}.new", local)
+
+    def note(self, task: str) -> None:
+        """Note in a local file of this process which task runs; "": none does. It stays if the process is killed."""
+        local, pid = local_path(self._directory), os.getpid()
+        with suppress(OSError):
+            if local is not None and (self._noted is None or self._noted[0] != pid):
+                file = os.open(os.path.join(local, f"{_NOTES}{pid}"), os.O_WRONLY | os.O_CREAT, 0o600)
+                self._noted = (pid, open(file, "wb", buffering=0))
+            if self._noted is not None:
+                os.pwrite(self._noted[1].fileno(), task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+
+    def noted(self) -> dict[int, str]:
+        """Process -> the task that it has noted, of processes of this machine or of a directory that they share."""
+        storage, found = storage_of(self._directory), dict[int, str]()
+        for entry in storage.list(self._directory):
+            with suppress(OSError, ValueError):
+                text = storage.read(entry.path).decode(errors="ignore").strip() if entry.name.startswith(_NOTES) else ""
+                found |= {int(entry.name[len(_NOTES) :]): text} if text else {}
+        return found
 
     def read(self) -> dict[str, WorkerProgress]:
         """File name -> its content. Files that are damaged, too long or of other names are left out."""
@@ -240,6 +257,7 @@ class ProgressReporter:
             Its errors are ignored, and no progress is published for a while.
         every_s: time between two publications; an epoch that is shorter is never published.
         clock: gives the time in seconds.
+        note: is given the name of each task that begins to run, and "" when it has ended.
     """
 
     def __init__(
@@ -248,7 +266,9 @@ class ProgressReporter:
         publish: Callable[[WorkerProgress], None],
         every_s: float = LOOK_S,
         clock: Callable[[], float] = time.monotonic,
+        note: Callable[[str], None] = lambda task: None,
     ) -> None:
+        self._note = note
         self._job = job
         self._publish = publish
         self._every_s = every_s
@@ -268,9 +288,11 @@ class ProgressReporter:
     def of_run(self, task: Task, stamp: EpochStamp) -> Iterator[None]:
         """While the block runs, the calling thread runs this task in an epoch."""
         self._begin(_Run(task, stamp, threading.get_ident(), task.chain.sent()))
+        self._note(task.name)
         try:
             yield
         except BaseException:
+            self._note("")
             with self._lock:
                 self._running = self._epoch = None
             raise
@@ -278,6 +300,7 @@ class ProgressReporter:
             if self._running is not None:
                 self._done[task.vertex.id, task.subtask] = self._figures(self._running, 0, True)
             self._running = None
+        self._note("")
 
     def _begin(self, run: _Run) -> None:
         with self._lock:
@@ -355,7 +378,9 @@ class ProgressReporter:
             return False
         running_s, warnings = now_s - run.since_s, 0 if run.slow is None else run.slow.warnings
         if running_s >= self._limit_s * 2**warnings:
-            run.slow = stack.slow_call(run.number, warnings + 1, int(running_s * 1000))
+            run.slow = stack.slow_call(
+                run.number, warnings + 1, int(running_s * 1000), self._job.settings.names_records
+            )
             return True
         if run.slow is not None:
             run.slow = replace(run.slow, running_ms=int(running_s * 1000))
@@ -364,7 +389,8 @@ class ProgressReporter:
 
 def reporter_to_files(job: JobDescriptor, query: str) -> ProgressReporter:
     """What reports the progress of the tasks of a worker by a file in the directory of the query."""
-    return ProgressReporter(job, ProgressFiles(query).write, interval_s(query))
+    files = ProgressFiles(query)
+    return ProgressReporter(job, files.write, interval_s(query), note=files.note)
 
 
 def watched(reporter: ProgressReporter | None, task: Task, stamp: EpochStamp) -> AbstractContextManager[None]:
@@ -402,7 +428,7 @@ class TaskStack:
             if not isinstance(values, list):
                 continue
             size = len(values) if size is None else size
-            left = _left(variables.get("arriving"))
+            left = left_of(variables.get("arriving"))
             if left or left is not None and index == self._operators[-1]:
                 return size - size * max(len(values) - left - 1, 0) // max(len(values), 1)
         return 0
@@ -412,7 +438,7 @@ class TaskStack:
         for frame in self._frames:
             variables = _variables(frame)
             for loop in (variables.get("arriving"), variables.get("awaiting")):
-                if type(loop) in _ITERATORS:
+                if type(loop) in ITERATORS:
                     loop.__setstate__(sys.maxsize)  # type: ignore[union-attr]
 
     def call(self) -> tuple[Any, ...] | None:
@@ -428,8 +454,9 @@ class TaskStack:
             for frame in self._frames[self._operators[0] : self._called]
         )
 
-    def slow_call(self, number: int, warnings: int, running_ms: int) -> SlowCall:
-        """The description of the call, for the limits of `SlowCall`."""
+    def slow_call(self, number: int, warnings: int, running_ms: int, records: bool = True) -> SlowCall:
+        """The description of the call, for the limits of `SlowCall`. ``records``: whether it may name record and
+        key."""
         frame = self._frames[self._operators[-1]]
         operator = operator_of(frame.f_locals)
         assert operator is not None
@@ -440,25 +467,16 @@ class TaskStack:
             warnings,
             operator.context.name,
             operator.context.uid,
-            self._record(),
-            redact(input_and_key(operator, frame.f_locals)),
+            self._record() if records else None,
+            redact(input_and_key(operator, frame.f_locals, records)),
             running_ms,
             redact(shortened("".join(lines).rstrip("\n"), MAX_TRACEBACK)),
         )
 
     def _record(self) -> str | None:
-        """The record in work, as text: the nearest of the engine's frames that has one says it."""
-        for frame in reversed(self._frames[self._operators[-1] : self._called]):
-            variables = _variables(frame)
-            values, left = variables.get("values"), _left(variables.get("arriving"))
-            if "value" in variables:
-                return redact(abbreviated(variables["value"], _SHOWN_LENGTH))
-            if isinstance(values, list) and left is not None:
-                begun = values[: len(values) - left]
-                return redact(abbreviated(begun[-1], _SHOWN_LENGTH)) if begun else None
-            if "timestamp_ms" in variables:
-                return f"timer {variables['timestamp_ms']}"
-        return None
+        """The record in work, as text."""
+        frames = reversed(self._frames[self._operators[-1] : self._called])
+        return record_in_work(map(_variables, frames))[0]
 
 
 def _is_operator(frame: FrameType) -> bool:
@@ -477,9 +495,4 @@ def _trace(value: Any) -> Any:
         return value
     if kind in (list, dict, set):
         return id(value), len(value)
-    return id(value), _left(value)
-
-
-def _left(value: Any) -> int | None:
-    """How many items a list iterator has left; None for any other value."""
-    return length_hint(value) if type(value) is _LIST_ITERATOR else None
+    return id(value), left_of(value)

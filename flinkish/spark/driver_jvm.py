@@ -12,6 +12,8 @@ import codecs
 import fcntl
 import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -54,6 +56,58 @@ def jvm_is_running() -> bool:
     from pyspark import SparkContext
 
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+@contextmanager
+def as_part_of_this_driver() -> Iterator[None]:
+    """A JVM that is started inside this context leaves signals and the console to the driver.
+
+    It ignores SIGTERM, as it ignores SIGINT: a signal to the whole process group is the driver's, which ends its jobs
+    in order. The JVM ends with the driver, whose pipe it reads, however that ends. What it and its Python processes
+    write to standard error goes through the driver, so that nothing is shown of how they end when the driver does.
+    """
+    from pyspark import java_gateway
+
+    start = vars(java_gateway)["Popen"]
+
+    def started(*arguments: Any, preexec_fn: Any = None, **options: Any) -> Any:
+        def in_the_child() -> None:
+            if preexec_fn is not None:
+                preexec_fn()
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        process = start(*arguments, preexec_fn=in_the_child, **{"stderr": subprocess.PIPE, **options})
+        if process.stderr is not None:
+            thread = threading.Thread(target=_copy_errors, args=(process.stderr.fileno(),), name="flinkish-jvm-errors")
+            thread.daemon = True
+            thread.start()
+        return process
+
+    if os.name == "posix":
+        setattr(java_gateway, "Popen", started)  # noqa: B010 - it is none of the module's public names
+    try:
+        yield
+    finally:
+        setattr(java_gateway, "Popen", start)  # noqa: B010
+
+
+#: What the JVM prints of the end of a query that has raised something after its failure.
+_OF_QUERY = b'Exception in thread "stream execution thread for '
+
+#: set when this process ends
+_ends = threading.Event()
+
+
+def _copy_errors(pipe: int) -> None:
+    """Copy lines, without the traces of queries that have failed: the driver raises these failures itself."""
+    atexit.register(_ends.set)
+    left_out = False
+    with suppress(OSError), open(pipe, "rb", closefd=False) as lines:
+        for line in lines:
+            of_trace = line.startswith((b"\tat ", b"\t... ", b"Caused by: ", b"\tSuppressed: "))
+            left_out = left_out and of_trace or line.startswith(_OF_QUERY)
+            if not left_out and not _ends.is_set():
+                os.write(2, line)
 
 
 @contextmanager
@@ -223,6 +277,20 @@ def wait_for_output_of_workers() -> None:
     """Wait until all that user functions have printed in workers of this machine is printed here."""
     if _output is not None:
         _output.wait()
+
+
+def end_of_worker(pid: int) -> tuple[int, int] | None:
+    """How a worker of this machine has ended: its exit code (below 0: the signal), and the most bytes that it has held;
+    None if that is not known."""
+    from flinkish.launch.daemon import ENDED_WORKERS
+
+    if _own is not None:
+        with suppress(OSError, ValueError):
+            for line in reversed(Path(_own.path, ENDED_WORKERS).read_text().splitlines()):
+                process, code, kib = map(int, line.split())
+                if process == pid:
+                    return code, kib * 1024
+    return None
 
 
 def _import_path() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a job needs of the Python of Spark's executors, which executors it loses, and what runs on them.
+"""What a job needs of the Python of Spark's executors, which executors it loses, and what runs and fails there.
 
 The driver plans the epochs in a Python process of its own (the planner of a Python data source), and the executors run
 the tasks. Rule: the planner runs the driver's interpreter and imports what the driver ships; the executors run the
@@ -8,6 +8,7 @@ not have. Spark itself knows one interpreter for both.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -17,10 +18,15 @@ from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any
 
-from flinkish.errors import EnvironmentVersionError
+from flinkish.errors import EnvironmentVersionError, FlinkishError, escaped
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 from flinkish.spark.worker import PLANNING_FOLDER
+
+_LOG = logging.getLogger("flinkish.JobMaster")
+
+#: The most tasks of a stage that are looked at.
+_MOST_TASKS = 10_000
 
 #: Spark's setting for the interpreter of the functions of a query, which the planner of a data source does not read.
 _WORKERS_PYTHON = "spark.sql.execution.pyspark.python"
@@ -167,6 +173,72 @@ class LostExecutors:
                 when = f"{gone:%Y-%m-%d %H:%M:%S} UTC"
                 lost[executor.id()] = f"executor {executor.id()} on {executor.hostPort()} was lost at {when} ({reason})"
         return lost
+
+
+class FailedTasks:
+    """Finds the tasks of a session that fail from now on and that Spark runs again: where it tries no task twice, and
+    under Spark Connect, there are none."""
+
+    def __init__(self, spark: Any) -> None:
+        self._store = self._tracker = None
+        master = "" if is_remote(spark) else str(spark.sparkContext.master)
+        if master and (not master.startswith("local") or "," in master):
+            self._store = spark.sparkContext._jsc.sc().statusStore()
+            self._tracker = spark.sparkContext._jsc.statusTracker()
+        #: (stage, its attempt) -> the number of its failed tasks that were looked at
+        self._seen: dict[tuple[int, int], int] = {}
+
+    def new(self) -> list[str]:
+        """What Spark says of each task that has failed since the last call, in stages that go on."""
+        if self._tracker is None:
+            return []
+        seen, self._seen, found = self._seen, {}, list[str]()
+        for stage in self._tracker.getActiveStageIds():
+            info = self._tracker.getStageInfo(stage)
+            if info is not None:
+                key, failed = (stage, info.currentAttemptId()), info.numFailedTasks()
+                self._seen[key] = failed
+                if failed > seen.get(key, 0):
+                    found += self._messages(*key)[seen.get(key, 0) :]
+        return found
+
+    def _messages(self, stage: int, attempt: int) -> list[str]:
+        assert self._store is not None
+        failed, tasks = list[tuple[int, str]](), self._store.taskList(stage, attempt, _MOST_TASKS).iterator()
+        while tasks.hasNext():
+            task = tasks.next()
+            if task.status() == "FAILED":
+                failed.append((task.taskId(), str(task.errorMessage().getOrElse(None) or "")))
+        return [message for _, message in sorted(failed)]
+
+
+class Trouble:
+    """Tells of the executors that a session loses, and of the tasks that Spark runs again.
+
+    Args:
+        spark: the session.
+        job: the job's name, for messages.
+        secret: by which errors of its workers are known.
+        task_failed: is given the failure of each such task.
+    """
+
+    def __init__(self, spark: Any, job: str, secret: bytes, task_failed: Callable[[FlinkishError], None]) -> None:
+        self._job, self._secret = job, secret
+        self._task_failed = task_failed
+        self._executors = LostExecutors(spark)
+        self._tasks = FailedTasks(spark)
+
+    def look(self) -> None:
+        """Tell of what has happened since the last call."""
+        for executor in self._executors.new():
+            _LOG.warning(
+                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
+                "and the restart strategy decides",
+                self._job,
+                escaped(executor),
+            )
+        for message in self._tasks.new():
+            self._task_failed(translate(RuntimeError(message), f"job '{self._job}'", self._secret))
 
 
 def running_tasks(spark: Any, group: str) -> int:

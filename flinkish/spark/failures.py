@@ -50,6 +50,10 @@ _CONFLICT = (
 _REFUSED = "the Delta table refuses the rows"
 _REFUSED_HINT = "mend or filter such records before the sink, or alter the table"
 
+#: What is said if the session is gone.
+SPARK_HAS_GONE = "Spark has gone: its JVM or its server has ended, or the session was stopped"
+SPARK_HAS_GONE_HINT = "start the same job again in a new driver; it goes on from the last committed epoch"
+
 #: What Spark's own words begin with (`heads_of`) -> class, what happened, what to do; the first pattern that matches
 #: counts.
 _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
@@ -107,8 +111,8 @@ _BEGINS: tuple[tuple[str, type[FlinkishError], str, str], ...] = (
         r"Cannot call methods on a stopped SparkContext|Job \d+ cancelled because SparkContext was shut ?down|"
         r"SparkContext (?:has been|was) shut ?down|\[(?:INVALID_HANDLE\.)?SESSION_(?:CLOSED|CHANGED|NOT_FOUND)\b",
         SparkLostError,
-        "Spark has gone: its JVM or its server has ended, or the session was stopped",
-        "start the same job again in a new driver; it goes on from the last committed epoch",
+        SPARK_HAS_GONE,
+        SPARK_HAS_GONE_HINT,
     ),
     (
         r"\[?KAFKA_DATA_LOSS\b|org\.apache\.kafka\.[\w.]+\.OffsetOutOfRangeException|"

@@ -8,10 +8,11 @@ import platform
 import re
 import secrets
 import site
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from importlib import import_module
 from pkgutil import iter_modules
@@ -23,7 +24,7 @@ import pyarrow
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.common.storage import for_spark
-from flinkish.errors import ConfigurationError, EnvironmentVersionError
+from flinkish.errors import ConfigurationError, EnvironmentVersionError, OperationError
 from flinkish.launch.archive import own_archive
 from flinkish.launch.home import Home, data_file, default_spark_settings
 from flinkish.launch.options import comma_list
@@ -38,6 +39,7 @@ from flinkish.launch.spark_version import (
     spark_version,
 )
 from flinkish.spark.driver_jvm import (
+    as_part_of_this_driver,
     has_delta,
     jvm_is_running,
     log_files,
@@ -266,7 +268,7 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
                 # the secret of the server, which PySpark would make after the start of the JVM
                 secret = own.get("spark.connect.authenticate.token") or secrets.token_hex()
                 os.environ.setdefault("SPARK_CONNECT_AUTHENTICATE_TOKEN", secret)
-            with _while_the_jvm_starts():
+            with _while_the_jvm_starts(), as_part_of_this_driver():
                 SparkContext._ensure_initialized()
         # a program of spark-submit is connected with its JVM here, without which PySpark knows no submitted setting
         SparkContext._ensure_initialized()
@@ -297,10 +299,49 @@ def _local_session(configuration: Configuration, app_name: str, remote: str, sho
         for key, value in own.items():
             if key not in ("spark.master", *MERGED_SETTINGS):
                 builder = builder.config(key, value)
-        session = builder.getOrCreate()
+        ports = {key: own.get(key) or submitted.get(key) for key in _PORTS}
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            taken = None if running else _taken_port(ports)
+            if taken is None:
+                raise
+            raise taken from error
     if not running and not remote and configuration.get(flinkish.PREPARE) == "auto":
         make_archive_after_this_program(own)
     return session
+
+
+#: Spark's settings of the ports that a driver listens at, with what decides whether it does.
+_PORTS = ("spark.ui.port", "spark.ui.enabled", "spark.driver.port", "spark.blockManager.port", "spark.port.maxRetries")
+
+
+def _taken_port(settings: Mapping[str, str | None]) -> OperationError | None:
+    """The error for a driver that could not listen at a port, since others do at all that it may take; None if that is
+    not the reason. Spark ends its JVM for one of its UI, so that the exception says nothing of it."""
+    retries = int(settings["spark.port.maxRetries"] or 16)
+    for key, default in (("spark.driver.port", 0), ("spark.blockManager.port", 0), ("spark.ui.port", 4040)):
+        first = int(settings[key] or default)
+        off = key == "spark.ui.port" and (settings["spark.ui.enabled"] or "true").lower() == "false"
+        if first and not off and not any(map(_is_free, range(first, min(first + retries + 1, 65_536)))):
+            others = f", and so are the {retries} above it" if retries else ""
+            return OperationError(
+                f"port {first} of this machine is in use{others}",
+                where=f"Spark's setting {key}",
+                expected="a port that nobody listens at",
+                hint=f"end the other process, or set {key} to another port (0: any that is free)",
+            )
+    return None
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 @contextmanager
@@ -372,6 +413,17 @@ def _is_on(value: str | None) -> bool:
 def is_remote(spark: Any) -> bool:
     """Whether this is a session of Spark Connect."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def is_stopped(spark: Any) -> bool:
+    """Whether a session of this driver was stopped; False for one of Spark Connect."""
+    if is_remote(spark):
+        return False
+    try:
+        context = spark.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
+    except Exception:
+        return True  # its JVM has gone
 
 
 def missing_delta(spark: Any) -> str:

@@ -392,16 +392,16 @@ def _class_watching_pickler(stream: io.BytesIO) -> Any:
 
 
 def _unserializable(job: JobDescriptor, error: Exception) -> UnserializableFunctionError:
-    where = f"job '{job.name}'"
+    where, value = f"job '{job.name}'", None
     for vertex in job.vertices:
         for descriptor in vertex.operators:
             try:
                 _cloudpickled((descriptor.factory, [edge.partitioner for edge in descriptor.edges]))
             except Exception as inner:
                 where = f"job '{job.name}', operator '{descriptor.name}' (uid {descriptor.uid})"
-                error = inner
+                error, value = inner, descriptor.factory
                 break
-    return unserializable(error, where)
+    return unserializable(error, where, value)
 
 
 def announce_batch(session: Any, deployment: Deployment, batch: int) -> None:

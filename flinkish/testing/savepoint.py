@@ -91,12 +91,14 @@ def restore_savepoint(
         _WHERE, False, reader.found.values(), savepoint.positions, outline, states, allow_non_restored_state
     )
     if not report.compatible:
-        raise SavepointError(
+        refused = SavepointError(
             "; ".join(report.problems),
             where=f"job '{job.name}'",
             expected="a program that can take in all of the savepoint",
-            hint="; ".join(report.hints) + "\n\n" + report.text(),
+            hint="; ".join(report.hints),
         )
+        refused.details = report.table()
+        raise refused
     store.positions = {
         uid: decode_position(text, uid, store.segments) for uid, text in savepoint.positions.items() if uid in sources
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,77 @@ def test_errors_of_others_and_other_ways_to_show_errors_are_left_alone(tmp_path:
     assert job(tmp_path, JOB.replace("env.execute", own + "#")).endswith("KeyError: 'mine'\n")
     hook = "import sys\nsys.excepthook = lambda *error: print('hooked', file=sys.stderr)\n"
     assert job(tmp_path, hook + JOB).splitlines()[-1] == "hooked"
+
+
+def test_frames_of_libraries_are_left_out_unless_they_are_asked_for_or_there_are_no_others(tmp_path: Path) -> None:
+    program = JOB.replace("number // 0", "__import__('json').loads('{')")
+    text = job(tmp_path, program)
+    shown = text.partition("Traceback (most recent call last):\n")[2].splitlines()
+    assert [line for line in shown if line.startswith("  File ")] == ['  File "job.py", line 7, in <lambda>']
+    assert "  ... and 3 frames of libraries (flinkish run --traceback)" in shown
+    assert "json/decoder.py" in job(tmp_path, program, FLINKISH_FULL_TRACEBACK="1")
+    alone = 'Traceback (most recent call last):\n  File "/usr/lib/python3.12/json/decoder.py", line 3, in f\nE: no\n'
+    assert error_display.own_frames(alone) == alone
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        pytest.param(
+            ProgramError(
+                "Spark refuses the query:\n== SQL ==\nselect frm\n-------^^^", where="job 'a'", hint="mend it"
+            ),
+            [
+                "flinkish.errors.ProgramError: Spark refuses the query:",
+                "    == SQL ==",
+                "    select frm",
+                "    -------^^^ [job 'a']; mend it",
+            ],
+            id="lines of a quoted error are lines, with its marks below what they mean",
+        ),
+        pytest.param(
+            UserCodeError("E in user code: 2 errors\na: wrong\nb: wrong", user_traceback="Traceback\nE: 2 errors\n"),
+            ["Traceback", "E: 2 errors", "", "flinkish.errors.UserCodeError: E in user code: 2 errors ..."],
+            id="what the traceback has said in full is said once",
+        ),
+        pytest.param(
+            UserCodeError(
+                "no", user_traceback='Traceback\n  File "a", line 1, in f\n    get(token="abc")\n    ~~~^^^^^^\nE: no\n'
+            ),
+            ["Traceback", '  File "a", line 1, in f', "    get(token=******)", "E: no"],
+            id="marks below a line from which a secret was taken are left out",
+        ),
+    ],
+)
+def test_lines_of_what_an_error_quotes_are_lines(error: FlinkishError, lines: list[str]) -> None:
+    assert error_display.text_of(error, None).splitlines()[: len(lines)] == lines
+    assert "\n" not in error.message, "logs and the history have one line"
+
+
+def test_details_are_lines_below_the_message_that_cannot_be_taken_for_others() -> None:
+    error = ProgramError("refused", hint="give the old uid")
+    error.details = "  uid  state\n2026-01-01 ERROR forged"
+    assert error_display.text_of(error, None).splitlines() == [
+        "flinkish.errors.ProgramError: refused; give the old uid",
+        "      uid  state",
+        "    2026-01-01 ERROR forged",
+    ]
+
+
+def test_frames_of_the_cells_of_a_notebook_get_the_lines_that_only_the_driver_knows() -> None:
+    cell = "/tmp/ipykernel_1/12.py"
+    linecache.cache[cell] = (10, None, ["def f(x):\n", "    return 1 // x\n"], cell)
+    try:
+        places = [(cell, 2, "f\n"), ("/none.py", 7, "g\n"), ("/a.py", 1, "h\n    h()\n")]
+        frames = "".join(f'  File "{file}", line {line}, in {rest}' for file, line, rest in places)
+        shown = error_display.with_sources(f"Traceback (most recent call last):\n{frames}ZeroDivisionError: no\n")
+    finally:
+        del linecache.cache[cell]
+    assert shown.splitlines()[1:] == [
+        f'  File "{cell}", line 2, in f',
+        "    return 1 // x",
+        '  File "/none.py", line 7, in g',
+        '  File "/a.py", line 1, in h',
+        "    h()",
+        "ZeroDivisionError: no",
+    ]

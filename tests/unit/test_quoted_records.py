@@ -83,8 +83,10 @@ def test_a_record_in_an_error_of_flinkish_begins_no_line(mark: str) -> None:
     ]
     for error in errors:
         error.where += text
+        assert len(lines_of(error.message)) == len(lines_of(str(error))) == 1, "logs and the history"
         for shown in texts_of(error):
-            assert len(lines_of(shown)) == 1
+            # what is shown to people has lines, of which none is at the margin
+            assert all(line.startswith("    ") for line in lines_of(shown)[1:])
     schema = CsvRowDeserializationSchema.Builder(Types.ROW_NAMED(["n"], [Types.INT()])).build()
     with pytest.raises(MalformedRecordError) as failure:
         schema.deserialize(f'"{text}"'.encode(errors="replace"))

@@ -162,6 +162,17 @@ TASK_SLOW_CALL_WARNING: ConfigOption[Duration] = (
     )
 )
 
+ERRORS_RECORDS: ConfigOption[str] = (
+    ConfigOptions.key("flinkish.errors.records")
+    .string_type()
+    .default_value("on")
+    .with_description(
+        "Whether errors and warnings name the record and the key that a function was called with, and quote values "
+        "that do not fit their types. What an exception of the program says itself is not changed."
+    )
+    .with_choices("on", "off")
+)
+
 HISTORY_ENABLED: ConfigOption[bool] = (
     ConfigOptions.key("flinkish.history.enabled")
     .boolean_type()

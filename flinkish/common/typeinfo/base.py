@@ -139,18 +139,24 @@ class TypeInformation(abc.ABC):
             try:
                 self._convert(value)
             except Mismatch as mismatch:
-                return self._error(mismatch.inside(f"record {position} of the batch"), where)
+                # a part of the record does not fit
+                whole = mismatch.inside(f"record {abbreviated(value)}") if mismatch.path else mismatch
+                error = self._error(whole, where)
+                error.position = position
+                return error
         return self._error(found, where)
 
     def _error(self, mismatch: Mismatch, where: str) -> TypeMismatchError:
         parts = [part for part in (where, *mismatch.path) if part]
-        return TypeMismatchError(
-            f"the value {abbreviated(mismatch.value, 80)} of type {type(mismatch.value).__name__} does not fit the "
-            f"declared type {self!r}",
+        value = abbreviated(mismatch.value, 80)
+        error = TypeMismatchError(
+            f"the value {value} of type {type(mismatch.value).__name__} does not fit the declared type {self!r}",
             where=", ".join(parts),
             expected=mismatch.expected,
             hint=_HINT_FOR_NONE if mismatch.value is None else _HINT,
         )
+        error.value = value
+        return error
 
     # --- Arrow --------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.enumerator import FileEnumerator
 from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.split_file import open_split, unreadable
-from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
+from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost, positions_text
 from flinkish.errors import MalformedRecordError
 from flinkish.formats._avro_schema import check_bounded, check_indices
 from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, fastavro_package
@@ -79,19 +79,22 @@ class AvroSplitReader(SplitReader):
     def __init__(self, avro_format: AvroFormat, systems: FileSystems) -> None:
         self._schema = avro_format.schema
         self._systems = systems
+        #: the number of the first record of the last batch, counted from 0
+        self._number = 0
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
         """Does nothing: no file is kept open between ranges."""
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         held: list[Any] = []
+        self._number = 0
         try:
             with open_split(self._systems, wanted.split, as_it_is=True) as file:
                 for record in _read_file(file, self._schema, self.max_record_bytes):
                     held.append(record)
                     if len(held) == batch_size:
                         yield SplitRecords(held, None)
-                        held = []
+                        self._number, held = self._number + len(held), []
         except MalformedRecordError as error:
             error.where = ", ".join(filter(None, (f"file {wanted.split.id}", error.where)))
             raise
@@ -99,6 +102,9 @@ class AvroSplitReader(SplitReader):
             raise unreadable(wanted.split.id, error) from None
         if held:
             yield SplitRecords(held, None)
+
+    def place_of(self, split: str, first: int, last: int) -> str:
+        return f"file {split}, {positions_text('record', self._number + first, self._number + last)}"
 
     def close(self) -> None:
         """Does nothing: no file is kept open between ranges."""

@@ -40,12 +40,13 @@ class AvroParquetSplitReader(ParquetSplitReader):
 
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         held: list[Any] = []
+        self._row = wanted.start
         for part, _ in self._parts(wanted):
             for begin in range(0, part.num_rows, batch_size):
                 held += self._records.records(part.slice(begin, batch_size), f"file {wanted.split.id}")
                 while len(held) >= batch_size:
                     yield SplitRecords(held[:batch_size], None)
-                    held = held[batch_size:]
+                    self._row, held = self._row + batch_size, held[batch_size:]
         if held:
             yield SplitRecords(held, None)
         if wanted.ends:

@@ -292,6 +292,8 @@ class LineSplitReader(SplitReader):
         self._deserialize = batch_deserializer(stream_format.schema)
         self._systems = systems
         self._open: tuple[SourceSplit, NativeFile] | None = None
+        #: the split, block and first line of the last batch, with its messages
+        self._last: tuple[SourceSplit, Lines, int, list[bytes | None]] | None = None
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
         if self._open is not None and all(wanted.split != self._open[0] for wanted in ranges):
@@ -310,7 +312,16 @@ class LineSplitReader(SplitReader):
                     first_lines = self._without_first(messages, first_lines, wanted.split, block, begin)
                 records = self._records(messages, wanted.split, block, begin)
                 if records:
+                    self._last = (wanted.split, block, begin, messages)
                     yield SplitRecords(records, None)
+
+    def place_of(self, split: str, first: int, last: int) -> str:
+        assert self._last is not None
+        file, block, begin, messages = self._last
+        records = self._deserialize(messages)
+        lines = [begin + index for index, record in enumerate(records) if record is not None]
+        places = [self._place(file, block.position + block.begin_of(lines[number])) for number in {first, last}]
+        return f"file {split}, {' to '.join(sorted(places, key=len))}"
 
     def _blocks(self, wanted: SplitRange) -> Iterator[Lines]:
         split = wanted.split

@@ -11,7 +11,7 @@ from flinkish.connectors.file_system.enumerator import FileEnumerator
 from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.split_file import open_split, unreadable
 from flinkish.connectors.file_system.stream_format import BulkFormat
-from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
+from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost, positions_text
 from flinkish.errors import ProgramError
 
 if TYPE_CHECKING:
@@ -105,10 +105,15 @@ class ParquetSplitReader(SplitReader):
         self._systems = systems
         self._open: tuple[SourceSplit, Any, ParquetFacts] | None = None
         self._encoded = list(encoded)
+        #: the row of the first record of the last batch
+        self._row = 0
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
         if self._open is not None and all(wanted.split != self._open[0] for wanted in ranges):
             self.close()
+
+    def place_of(self, split: str, first: int, last: int) -> str:
+        return f"file {split}, {positions_text('row', self._row + first, self._row + last)}"
 
     def close(self) -> None:
         if self._open is not None:
@@ -186,6 +191,7 @@ class RowSplitReader(ParquetSplitReader):
     def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
         # which columns are read as dictionaries moves the ends of Arrow's batches, but never those of the batches here
         held: list[Any] = []
+        self._row = wanted.start
         reader = RecordReader(self._format.type_info, f"file {wanted.split.id}")
         for part, rows_at_a_time in self._parts(wanted):
             size = min(batch_size, rows_at_a_time)
@@ -193,7 +199,7 @@ class RowSplitReader(ParquetSplitReader):
                 held = held + records if held else records
                 if len(held) == size:
                     yield SplitRecords(held, None)
-                    held = []
+                    self._row, held = self._row + size, []
         if held:
             yield SplitRecords(held, None)
         if wanted.ends:

@@ -22,6 +22,7 @@ from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
 from flinkish.common.storage import absolute
+from flinkish.common.storage_errors import storage_error
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.paths import file_system_of
 from flinkish.connectors.file_system.sink_options import (
@@ -43,7 +44,7 @@ from flinkish.core.sink import (
     WriterSink,
 )
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.errors import ArgumentTypeError, ConnectionFailedError, TypeMismatchError
+from flinkish.errors import ArgumentTypeError, ConnectionFailedError, OperationError, TypeMismatchError
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -361,10 +362,11 @@ class _FileCommitter(Committer):
             context.fence.check()
             files.publish()
         except OSError as error:
-            raise ConnectionFailedError(
-                f"the file {files.last} cannot be written: {error}",
+            failed = storage_error(error, "write", str(files.last))
+            raise (OperationError if error.errno else ConnectionFailedError)(
+                failed.what,
                 where=f"FileSink '{context.sink_uid}' of job {context.job_id}, epoch {context.epoch}",
-                hint="make the folder writable; nothing of this epoch is lost",
+                hint=f"{failed.hint}; nothing of this epoch is lost",
             ) from error
         finally:
             files.delete_unfinished()

@@ -11,6 +11,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -310,8 +311,15 @@ class Cluster:
     def _ask(self, question: Any) -> Any:
         try:
             return question()
-        except self._kafka.KafkaException as error:
-            raise self._failed(error) from error
+        except (self._kafka.KafkaException, FutureTimeout) as error:
+            raise self._failed(self._as_kafka_says(error)) from error
+
+    def _as_kafka_says(self, error: Any) -> Any:
+        """An exception of the client as it is; for an answer that has not come in time, the one of the same meaning."""
+        if not isinstance(error, FutureTimeout):
+            return error
+        codes = self._kafka.KafkaError
+        return self._kafka.KafkaException(codes(codes._TIMED_OUT, f"no answer in {REQUEST_TIMEOUT_S:g} s"))
 
     def _ask_until_settled(self, question: Callable[[], T]) -> T:
         """The answer to a query, which is retried for REQUEST_TIMEOUT_S while it fails with a momentary error."""
@@ -319,9 +327,10 @@ class Cluster:
         while True:
             try:
                 return question()
-            except self._kafka.KafkaException as error:
-                if error.args[0].name() not in MOMENTARY or time.monotonic() > deadline:
-                    raise self._failed(error) from error
+            except (self._kafka.KafkaException, FutureTimeout) as error:
+                said = self._as_kafka_says(error)
+                if said.args[0].name() not in MOMENTARY or time.monotonic() > deadline:
+                    raise self._failed(said) from error
                 # a client refreshes its metadata so seldom that a new client is faster
                 self._admin_client = None
                 time.sleep(0.1)

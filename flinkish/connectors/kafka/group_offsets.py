@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import Any
 
 from flinkish.connectors.kafka.client import MOMENTARY, client_settings, driver
@@ -33,7 +34,7 @@ def commit(settings: KafkaSourceSettings, positions: Mapping[str, int]) -> None:
     while True:
         try:
             return _commit(kafka, settings, positions)
-        except (kafka.KafkaException, TimeoutError) as error:
+        except (kafka.KafkaException, FutureTimeout) as error:
             # as of a group that nobody has committed anything to before
             momentary = isinstance(error, kafka.KafkaException) and error.args[0].name() in MOMENTARY
             if not momentary or time.monotonic() > deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from flinkish.connectors.kafka import kept_consumer
 from flinkish.connectors.kafka.decoding import decoded
@@ -11,7 +12,7 @@ from flinkish.connectors.kafka.enumerator import partition_of
 from flinkish.connectors.kafka.kept_consumer import KeptConsumer, PartitionBuffer
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
-from flinkish.core.source import SplitRange, SplitReader, SplitRecords
+from flinkish.core.source import SplitRange, SplitReader, SplitRecords, positions_text
 from flinkish.errors import InternalError
 
 
@@ -23,6 +24,8 @@ class KafkaSplitReader(SplitReader):
         self._settings = settings
         self._consumer: KeptConsumer | None = None
         self._unread: dict[Partition, PartitionBuffer] = {}
+        #: the messages of the last batch, with its split
+        self._last: tuple[str, list[Any]] = ("", [])
 
     def open(self, ranges: Sequence[SplitRange], batch_size: int) -> None:
         starts = {partition_of(entry.split): entry.start for entry in ranges if entry.start < _stop(entry)}
@@ -45,6 +48,7 @@ class KafkaSplitReader(SplitReader):
         while buffer.start < stop:
             batch = buffer.take(stop, batch_size)
             if batch:
+                self._last = (wanted.split.id, batch)
                 yield decoded(self._settings.deserializer, batch, wanted.split.id, self.with_timestamps)
             elif buffer.reached >= stop:
                 # there are no records at the last offsets of the range
@@ -56,8 +60,18 @@ class KafkaSplitReader(SplitReader):
         if not self._unread:
             self._give_back()
 
+    def place_of(self, split: str, first: int, last: int) -> str:
+        """Messages without a record may stand between the others: then only the offsets of the batch are known."""
+        known, messages = self._last
+        if known != split:
+            return super().place_of(split, first, last)
+        records = decoded(self._settings.deserializer, messages, split, False).values
+        numbers = (first, last) if len(records) == len(messages) else (0, len(messages) - 1)
+        offsets = [messages[number].offset() for number in numbers]
+        return f"split {split}, {positions_text('offset', *offsets)}"
+
     def close(self) -> None:
-        self._unread = {}
+        self._unread, self._last = {}, ("", [])
         self._give_back()
 
     @contextmanager

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
+from flinkish.errors import FlinkishError, OperationError, RetryableError, SparkLostError
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.task_progress import EpochProgress, ProgressFiles, interval_s
+from flinkish.spark.driver_jvm import end_of_worker
+from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT
+from flinkish.spark.session import is_stopped
 
 _log = logging.getLogger("flinkish.JobMaster")
 
@@ -80,3 +89,56 @@ class ProgressWatch:
         progress = EpochProgress.of(self._job, [worker for worker in workers if worker.epoch == epoch])
         self._begun_s = min(self._begun_s, time.monotonic() - progress.running_ms / 1000)
         self._tell(progress.running_for(int((time.monotonic() - self._begun_s) * 1000)))
+
+
+def explained(failure: FlinkishError, spark: Any, query: str) -> FlinkishError:
+    """The failure of a query with what Spark does not say of it: that the session was stopped, which fails in many
+    ways; which task a worker that was lost has run, and how it has ended, as far as that is known."""
+    if type(failure) is OperationError and is_stopped(spark):
+        return SparkLostError(SPARK_HAS_GONE, where=failure.where, hint=SPARK_HAS_GONE_HINT)
+    if type(failure) is not RetryableError or "worker" not in failure.what:
+        return failure
+    with suppress(OSError):
+        for pid, task in ProgressFiles(query).noted().items():
+            end = end_of_worker(pid)
+            if end is None and os.path.exists(f"/proc/{pid}"):
+                continue
+            failure.task = task
+            how, more = _how_it_ended(end)
+            failure.what = f"a Python worker (process {pid}) {how} in task '{task}'{more}"
+            failure.hint = f"{_DIAGNOSES[end is not None and end[0] == -9]}; {failure.hint}"
+            break
+    return failure
+
+
+#: whether a worker was killed by SIGKILL -> what to look at
+_DIAGNOSES = {
+    False: "see what the functions of that task call",
+    True: "if the machine has killed it for want of memory (dmesg says so), take smaller epochs or fewer subtasks at a "
+    "time, or give it more",
+}
+
+
+def _how_it_ended(end: tuple[int, int] | None) -> tuple[str, str]:
+    """How a worker has ended, and what may have been the reason."""
+    if end is None:
+        return "was lost", ""
+    code, peak_bytes = end
+    if code >= 0:
+        return f"has ended with exit code {code}", ""
+    name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+    memory = f": perhaps memory, its peak was {_size(peak_bytes)} of {_size(_memory_bytes())}"
+    return f"was killed by {name}", memory if -code == signal.SIGKILL else ""
+
+
+def _memory_bytes() -> int:
+    """The memory of the machine, or of the container if it has less."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            sizes.append(int(Path(file).read_text()))
+    return min(sizes)
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**30:,.1f} GiB" if size_bytes >= 2**30 else f"{size_bytes / 2**20:,.0f} MiB"

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from flinkish.common.storage import for_spark
 from flinkish.core.source import Source
-from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, escaped
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
-from flinkish.jobmanager.attempt.progress_watch import ProgressWatch
+from flinkish.jobmanager.attempt.progress_watch import ProgressWatch, explained
 from flinkish.jobmanager.attempt.query_inputs import (
     LeftBehind,
     check_committed,
@@ -54,7 +54,7 @@ from flinkish.runtime.sources.positions import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task_progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
-from flinkish.spark.executors import LostExecutors, interpreter_settings
+from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
 from flinkish.spark.plan import PlanOptions, build_plan
@@ -91,6 +91,9 @@ class AttemptObserver(Protocol):
         """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
         `QueryAttempt.committed_epoch`."""
 
+    def task_failed(self, failure: FlinkishError) -> None:
+        """A task has failed, and Spark runs it again. Called by the attempt's own thread."""
+
     def epoch_deadline_s(self) -> float:
         """When the running epoch is given up if the attempt was asked to stop, in seconds of the monotonic clock."""
 
@@ -122,8 +125,8 @@ class QueryAttempt:
         self.sources = plan.sources
         self.directory = directory
         self.partitions = partitions_of(plan.job)
-        #: whether the input has ended
-        self.ended = False
+        #: whether it has begun to run; whether the input has ended
+        self.begun = self.ended = False
         self._settings = settings
         self._base = plan.base
         #: Spark's settings for the packing of the files that it reads itself
@@ -138,7 +141,8 @@ class QueryAttempt:
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
         self.clock_watch = ClockWatch()
-        self._executors: LostExecutors | None = None
+        self._trouble: Trouble | None = None
+        self._secret = b""
         self._records = RecordsInProgress(spark, self.job.name)
         #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
         #: set back while it waited
@@ -198,6 +202,7 @@ class QueryAttempt:
 
     def run(self) -> None:
         """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
+        self.begun = True
         epoch_listeners.register(self.job.job_id, self)
         told = self._observer
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
@@ -282,6 +287,7 @@ class QueryAttempt:
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
+        self._secret = deployment.secret
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
@@ -295,7 +301,7 @@ class QueryAttempt:
                 check_end(self.spark, run, where)
         except Exception as error:
             if not self._was_stopped(error):
-                typed = translate(error, where, deployment.secret)
+                typed = explained(translate(error, where, deployment.secret), self.spark, self.location.path)
                 raise with_free_space(typed, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
             with self._commits:
@@ -381,19 +387,13 @@ class QueryAttempt:
         return self.ended and self._committed >= self._reported
 
     def _look_at_executors(self) -> None:
-        """Log which executors were lost since the last look."""
-        lost: list[str] = []
+        """Tell which executors were lost, and which tasks have failed and run again, since the last look."""
         with suppress(Exception):
             # if Spark cannot be asked, the query says why
-            self._executors = self._executors or LostExecutors(self.spark)
-            lost = self._executors.new()
-        for executor in lost:
-            _log.warning(
-                "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
-                "and the restart strategy decides",
-                self.job.name,
-                escaped(executor),
+            self._trouble = self._trouble or Trouble(
+                self.spark, self.job.name, self._secret, self._observer.task_failed
             )
+            self._trouble.look()
 
     def _look_at_clock(self) -> None:
         """Have a query that waits for the time of its next epoch started again if the clock was set back."""

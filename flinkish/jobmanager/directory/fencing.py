@@ -16,7 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from flinkish.common.storage import for_spark
-from flinkish.common.storage_errors import storage_error
+from flinkish.common.storage_errors import job_directory_error
 from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.jobmanager.directory.claim_commit import KEPT_FOR_EVER, commit_claim
 from flinkish.spark.delta_fence import Claim, DeltaFence, FencingLog
@@ -60,11 +60,12 @@ def _commit_here(log: FencingLog, mine: Claim, where: str) -> int | None:
     try:
         return commit_claim(log, mine)
     except OSError as error:
-        raise _cannot_claim(storage_error(error, "write", log.table).what, where, log) from error
+        failed = job_directory_error(error, "write", log.table)
+        raise _cannot_claim(failed.what, where, log, type(failed)) from error
 
 
-def _cannot_claim(why: str, where: str, log: FencingLog) -> OperationError:
-    return OperationError(
+def _cannot_claim(why: str, where: str, log: FencingLog, kind: type[OperationError] = OperationError) -> OperationError:
+    return kind(
         f"the job directory cannot be claimed: {why}",
         where=where,
         expected=f"a Delta table at {log.table} that can be written",

@@ -29,11 +29,11 @@ from typing import Annotated, Any, TypeVar, overload
 from flinkish.common.options.flinkish import SPARK_PARTITIONS
 from flinkish.common.sealed_json import sealed, typed
 from flinkish.common.storage import FileKind, NameForm, absolute, check_private, is_local, make_private
-from flinkish.common.storage_errors import storage_error, storage_errors
+from flinkish.common.storage_errors import job_directory_error, storage_error, storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
-from flinkish.errors import FencedError, IncompatibleJobError, OperationError
+from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
 from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
 from flinkish.jobmanager.savepoints.uids import chained_operators, lost_operators
@@ -93,11 +93,15 @@ class JobDirectory:
         self.path = absolute(path)
         self.is_local = is_local(path)
         self.storage = storage_of(self.path)
-        with storage_errors("create the job directory", self.path):
+        try:
             if self.is_local:
                 make_private(self.path)
             else:
                 self.storage.make_directory(self.path)
+        except OSError as error:
+            if isinstance(error, FlinkishError):
+                raise
+            raise job_directory_error(error, "create the job directory", self.path) from error
         self._token = token or uuid.uuid4().hex
         #: the claim that keeps other drivers out; a temporary directory needs none, as nobody else knows it
         self.fence: Fence = NO_FENCE

@@ -19,6 +19,7 @@ from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.spark.data_files import vacuum
+from flinkish.spark.failures import translate
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 
@@ -56,11 +57,18 @@ class DeltaTables:
         self._batches: Counter[str] = Counter()
 
     def append(self, table: str, rows: list[Row]) -> None:
-        """Append rows to a table, in one commit of one file. Raises whatever Spark raises."""
+        """Append rows to a table, in one commit of one file.
+
+        Raises:
+            FlinkishError: it cannot be written; the message says why in one line.
+        """
         path = history_path(self._job_dir, table)
         frame = self._spark.createDataFrame(rows, TABLES[table]).coalesce(1)
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-        writer.options(**_PROPERTIES).save(for_spark(path))
+        try:
+            writer.options(**_PROPERTIES).save(for_spark(path))
+        except Exception as error:
+            raise translate(error, path) from error
         self._batches[table] += 1
         if self._batches[table] % LOOK_EVERY == 1:
             self._tidy_up(path)

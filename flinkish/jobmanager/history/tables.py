@@ -27,7 +27,7 @@ TABLES: dict[str, str] = {
     ),
     "exceptions": (
         f"{_ALL}, class string, who string, retryable boolean, message string, what string, place string,"
-        " task string, epoch bigint, traceback string, restart_delay_ms bigint"
+        " task string, epoch bigint, traceback string, restart_delay_ms bigint, retried boolean"
     ),
     "checkpoints": (
         f"{_ALL}, id bigint, epoch bigint, status string, trigger_time_ms bigint, duration_ms bigint,"
@@ -69,7 +69,7 @@ class Rows:
         return (
             *self._all(error.attempt, error.time_ms),
             *(error.error_class, error.who, error.retryable, error.message, error.what, error.place, error.task),
-            *(error.epoch, error.traceback, error.restart_delay_ms),
+            *(error.epoch, error.traceback, error.restart_delay_ms, error.retried),
         )
 
     def checkpoint(self, one: CheckpointDescription, attempt: int) -> Row:

@@ -124,15 +124,20 @@ class CompatibilityReport:
         """The report as text for people: a table of all states, then the problems and the hints."""
         verdict = "compatible" if self.compatible else "NOT compatible"
         edited = ", edited" if self.edited else ""
-        lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}"]
+        lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}", self.table()]
+        lines += [f"problem: {problem}" for problem in self.problems]
+        lines += [f"to do: {hint}" for hint in self.hints]
+        return "\n".join(lines)
+
+    def table(self) -> str:
+        """All states as a table for people."""
         header = ("uid", "state", "kind", "rows", "status")
         rows = [(s.uid, s.state, s.kind, str(s.rows), s.status.value) for s in self.states]
         widths = [max(len(row[column]) for row in [header, *rows]) for column in range(len(header))]
+        lines = []
         for row, reason in zip([header, *rows], ["", *(state.reason for state in self.states)]):
             cells = "  ".join(cell.ljust(width) for cell, width in zip(row, widths))
             lines.append(f"  {cells}  {reason}".rstrip())
-        lines += [f"problem: {problem}" for problem in self.problems]
-        lines += [f"to do: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
 

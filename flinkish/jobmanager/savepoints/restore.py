@@ -194,12 +194,14 @@ def outline_of(program: RestoredProgram) -> ProgramOutline:
 
 
 def _incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointError:
-    return SavepointError(
+    refused = SavepointError(
         "; ".join(report.problems),
         where=f"job '{job.name}', savepoint {report.savepoint}",
         expected="a program that can take in all of the savepoint",
-        hint="; ".join(report.hints) + "\n\n" + report.text(),
+        hint="; ".join(report.hints),
     )
+    refused.details = report.table()
+    return refused
 
 
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:

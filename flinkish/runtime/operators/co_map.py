@@ -16,6 +16,8 @@ class CoMapOperator(UserFunctionOperator):
     """Emits the results of a CoMapFunction, each with the timestamp of its record. None stands for no result, as in
     PyFlink."""
 
+    keeps_positions = True
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         results = self.results(values, f"map{input_index + 1}()", input_index)
         if any(result is None for result in results):

@@ -13,6 +13,8 @@ from flinkish.runtime.outputs import Converter
 class ConvertOperator(StreamOperator):
     """Emits each batch in the form of the declared type. It costs nothing per record if there is nothing to convert."""
 
+    keeps_positions = True
+
     def __init__(self, converter: Converter | None) -> None:
         self._converter = converter
 

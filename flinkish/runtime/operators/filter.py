@@ -17,6 +17,8 @@ from flinkish.runtime.outputs import Converter
 class FilterOperator(UserFunctionOperator):
     """Emits the records for which a FilterFunction returns a true value, with their timestamps."""
 
+    keeps_positions = True
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         call, arriving = self.per_record(values, input_index), iter(values)
         chosen = self._answers(call, arriving, values, input_index)

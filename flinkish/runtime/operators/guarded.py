@@ -302,7 +302,7 @@ class GuardedOperator(StreamOperator):
         if not self._budget.failed():
             raise self._too_many(what, key, traceback) from error
         if self._on_error.tag is None:
-            name = f"operator {context.name!r} (uid {context.uid!r})"
+            name = f"operator '{context.name}' (uid {context.uid})"
             skipped = "record" if not is_timer else "timer" if window is None else f"timer of {window}"
             _LOG.warning("%s skips a %s, key %s: %s", name, skipped, abbreviated(key), what)
             return
@@ -325,7 +325,7 @@ class GuardedOperator(StreamOperator):
 
     def _too_many(self, what: str, key: Any, traceback: str) -> ErrorBudgetError:
         context, allowed = self.context, self._on_error
-        operator = f"operator {context.name!r} (uid {context.uid!r})"
+        operator = f"operator '{context.name}' (uid {context.uid})"
         return ErrorBudgetError(
             f"too many calls of the function fail, the last one with {what}",
             user_traceback=traceback,

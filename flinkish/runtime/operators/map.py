@@ -21,6 +21,8 @@ _CODE = getattr(_LOADS, "__code__", None)
 class MapOperator(UserFunctionOperator):
     """Emits the result of a MapFunction for each record, with the record's timestamp. None is a result as any other."""
 
+    keeps_positions = True
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(self.results(values, "the map function", input_index), timestamps)
 

@@ -11,6 +11,8 @@ from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 class SourceOperator(StreamOperator):
     """Emits each batch as it was read."""
 
+    keeps_positions = True
+
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         """Emit a batch."""
         self.output.collect(values, timestamps)

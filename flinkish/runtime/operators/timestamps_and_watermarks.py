@@ -52,6 +52,8 @@ class TimestampsAndWatermarksOperator(StreamOperator):
             such one.
     """
 
+    keeps_positions = True
+
     def __init__(
         self,
         extract_timestamp: ExtractTimestamp | AssignersOfProgram | None,

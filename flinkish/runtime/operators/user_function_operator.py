@@ -101,7 +101,7 @@ class UserFunctionOperator(StreamOperator):
     @property
     def where(self) -> str:
         """Names the operator in errors."""
-        return f"operator {self.context.name!r} (uid {self.context.uid!r})"
+        return f"operator '{self.context.name}' (uid {self.context.uid})"
 
     @property
     def keyed_state(self) -> KeyedStateBackend:

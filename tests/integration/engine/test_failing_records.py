@@ -122,7 +122,7 @@ def test_a_bug_ends_the_job_with_the_traceback_of_its_last_failure(spark: SparkS
         with pytest.raises(ErrorBudgetError, match="ValueError: invalid literal") as failure:
             env.execute("a bug")
     assert "return int(text)" in str(failure.value)
-    assert "uid 'parse'" in failure.value.message
+    assert "uid parse" in failure.value.message
 
 
 class Adds(FlatMapFunction):

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus
-from flinkish.errors import OperationError, UserCodeError
+from flinkish.errors import JobDirectoryError, OperationError, UserCodeError
+from flinkish.exit_codes import OF_APPLICATION_MASTER, exit_code_of
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
 from tests.integration.trouble.small_disk import SmallDisk, small_disk
 from tests.support.processes import wait_until
@@ -96,8 +97,12 @@ def test_a_file_system_that_has_become_read_only_is_told_and_later_the_job_goes_
 def test_a_job_directory_that_cannot_be_made_is_told_with_its_path(job: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     job.directory = tmp_path / "file" / "job"
-    message = refused(job)
+    with pytest.raises(JobDirectoryError) as caught:
+        job.run()
+    message, code = str(caught.value), exit_code_of(caught.value, environment={})
     assert message.startswith(f"cannot create the job directory {job.directory}: a part of the path is not a directory")
+    assert code == 77, "a supervisor would start it again and again"
+    assert exit_code_of(caught.value, environment={OF_APPLICATION_MASTER: "x"}) == 1, "YARN shows its message"
     (tmp_path / "file").unlink()
     job.run()
     job.check_complete()

@@ -23,7 +23,7 @@ from flinkish.connectors.file_system.sink_options import (
 )
 from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
-from flinkish.errors import ConnectionFailedError, FencedError, ProgramError
+from flinkish.errors import FencedError, OperationError, ProgramError
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.clock import ManualClock
 from tests.support.fences import FallingFence
@@ -136,7 +136,7 @@ def test_the_stream_s_type_decides_the_text(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_the_operators_business(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConnectionFailedError, match="cannot be written.*epoch 3"):
+    with pytest.raises(OperationError, match="cannot write .* is not a directory.*epoch 3.*name a path"):
         deliver(builder(tmp_path / "file" / "out").build(), ["a"], 3)
 
 

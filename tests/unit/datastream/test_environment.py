@@ -214,7 +214,7 @@ def test_python_files_of_the_program_follow_those_of_the_configuration() -> None
 
 
 def test_a_value_of_a_collection_that_does_not_fit_is_named_by_its_index() -> None:
-    with pytest.raises(TypeMismatchError, match="record 1 of the batch") as error:
+    with pytest.raises(TypeMismatchError, match="from_collection, element 1") as error:
         new_environment().from_collection([1, "two", 3], Types.INT())
     assert "'two'" in str(error.value)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.errors import FencedError, OperationError
+from flinkish.errors import FencedError, JobDirectoryError, OperationError
+from flinkish.exit_codes import exit_code_of
 from flinkish.jobmanager.directory import fencing
 from flinkish.jobmanager.directory.claim_commit import commit_claim
 from flinkish.jobmanager.directory.fencing import Claim, DeltaFence, FencingLog, last_claim
@@ -126,14 +127,16 @@ def test_a_claim_that_cannot_be_written_says_why_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OperationError, match="the job directory cannot be claimed: .*no space left"):
+    with pytest.raises(OperationError, match="the job directory cannot be claimed: .*no space left") as refused:
         fencing.claim(None, str(tmp_path), claim_of("a"))
     assert files(tmp_path) == set()
+    assert exit_code_of(refused.value, environment={}) == 75, "space may be made meanwhile"
 
 
 @pytest.mark.parametrize("place", ["fencing", "fencing/_delta_log"])
 def test_a_file_in_the_place_of_the_table_is_an_error_and_is_not_tried_for_ever(tmp_path: Path, place: str) -> None:
     (tmp_path / place).parent.mkdir(exist_ok=True)
     (tmp_path / place).write_text("")
-    with pytest.raises(OperationError, match="cannot be claimed: cannot write "):
+    with pytest.raises(JobDirectoryError, match="cannot be claimed: cannot write ") as refused:
         fencing.claim(None, str(tmp_path), claim_of("one"))
+    assert exit_code_of(refused.value, environment={}) == 77

@@ -17,6 +17,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import (
     CheckpointError,
+    ConnectionFailedError,
     FencedError,
     FinalOperationError,
     FlinkishError,
@@ -145,6 +146,25 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
     assert [exception.restart_delay_ms for exception in job.exceptions] == [1, 1]
     assert job.metrics["restarts"] == 2
     assert [[e.attempt for e in s.earlier] for s in job.vertices[1].subtasks] == [[0, 1], [0, 1]]
+
+
+def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_story_and_description(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    client = submit("retried", lambda value: value)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    failure = ConnectionFailedError("the database does not answer", where="JdbcSink 'orders'")
+    failure.task = "sink 'orders'"
+    for _ in range(3):
+        client.run.task_failed(failure)
+    text = "Spark runs it again: ConnectionFailedError: the database does not answer [JdbcSink 'orders']"
+    assert capfd.readouterr().err.count(f"retried: a task has failed; {text}\n") == 1
+    job = client.describe()
+    assert [(e.error_class, e.retried, e.restart_delay_ms) for e in job.exceptions] == [
+        ("ConnectionFailedError", True, None)
+    ] * 3
+    last = job.story[-1]
+    assert (last.subject, last.after, last.cause) == ("task 'sink 'orders''", "SCHEDULED", text)
 
 
 def test_of_ended_jobs_the_last_ones_are_kept(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, OperationError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
 from flinkish.runtime.clock import ManualClock
@@ -109,6 +109,7 @@ def test_the_first_line_says_where_to_look_and_comes_once() -> None:
     for renewing in (False, True):
         watch = Watch(renewing)
         watch.line.attempt_started(0)
+        watch.line.attempt_failed(OperationError("the broker is away"), 10)
         watch.line.attempt_started(1)
         watch.epoch(1_000, epoch(0))
         assert watch.screen.lines()[:2] == [
@@ -146,6 +147,19 @@ def test_a_split_that_holds_the_watermark_back_is_named() -> None:
         line.epoch_done(epoch(0, tasks=(TaskReport(1, 0, silent_splits=silent),)))
         line.job_done(JobStatus.FINISHED)
         assert screen.lines()[-3].split(" | ")[-1] == shown
+
+
+def test_an_epoch_whose_commit_was_interrupted_counts_once_and_a_restart_without_an_attempt_counts_too() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 110, 7))
+    watch.line.attempt_failed(OperationError("the database is away"), 10)
+    watch.line.attempt_failed(OperationError("there is no plan for the next attempt"), 10)
+    watch.line.attempt_started(1)
+    watch.epoch(3_000, epoch(0, 110, 7))
+    watch.epoch(3_000, epoch(1, 10, 1))
+    watch.line.job_done(JobStatus.FINISHED)
+    assert "restarts 2" in watch.screen.lines()[2]
+    assert watch.screen.lines()[-2].endswith("records in 120, out 8")
 
 
 def test_records_are_those_of_the_run_and_the_rate_is_that_of_the_last_ten_seconds() -> None:

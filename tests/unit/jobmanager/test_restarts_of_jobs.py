@@ -62,7 +62,7 @@ def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.Ca
         f"sums: attempt {n} failed: UserCodeError: OSError in user code: the server is away at {value}"
         for n, value in ((1, 4), (2, 5), (3, 5))
     ]
-    assert lines[2].endswith("; restarting in 0.001 s (restart 3 of 3, restart-strategy fixed-delay)")
+    assert lines[0].endswith("; restarting in 0.001 s (restart 1 of 3, restart-strategy fixed-delay)")
 
 
 def test_after_the_last_restart_the_failure_is_the_programs(capfd: pytest.CaptureFixture[str]) -> None:
@@ -128,3 +128,26 @@ def test_a_stop_during_the_delay_ends_the_job(monkeypatch: pytest.MonkeyPatch) -
     client.get_job_execution_result().result()
     assert client.get_job_status().result() is JobStatus.CANCELED
     assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
+
+
+def test_a_repeated_failure_is_one_line_with_a_count_and_one_that_has_passed_is_followed_by_so(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    FAILURES[:] = [4, 4, 4, 6]
+    env = environment()
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(4, 1))
+    with sums(env).execute_and_collect("sums") as results:
+        assert list(results) == [1, 3, 6, 10, 15, 21]
+    lines = capfd.readouterr().err.splitlines()
+    assert lines.count("Traceback (most recent call last):") == 2, "one for each failure that is another one"
+    told = [line for line in lines if line.startswith("sums: ")]
+    assert [line.rpartition("; ")[2] for line in told if "attempt" in line][1:3] == [
+        "the same failure 2 times in a row",
+        "the same failure 3 times in a row",
+    ]
+    recovered = [line for line in told if "recovered" in line]
+    assert [line.partition("recovered after ")[2].partition(" s: ")[2] for line in recovered] == [
+        "epoch 1 is done",
+        "epoch 2 is done",
+    ]
+    assert told.index(recovered[0]) < told.index(recovered[1]) == len(told) - 1

@@ -107,6 +107,32 @@ def test_a_signal_asks_all_jobs_to_stop_and_ends_the_program_when_they_have_ende
     assert capfd.readouterr().err == "".join(lines)
 
 
+CELL = """
+import os, signal
+from tests.unit.jobmanager.test_signals import Run
+from flinkish.jobmanager.signals import stop_on_signals
+with stop_on_signals(lambda: [Run()]):
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_a_cell_that_is_interrupted_shows_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "ps1", "In: ", raising=False)
+            result = shell.run_cell(CELL)
+    finally:
+        type(shell).clear_instance()
+    assert isinstance(result.error_in_exec, KeyboardInterrupt), "`except Exception` in the cell does not swallow it"
+    printed = capfd.readouterr()
+    assert [line for line in printed.out.splitlines() if line] == [
+        "interrupted: job 'clicks' was stopped after its last epoch; started again, the job goes on from its last "
+        "committed epoch"
+    ]
+    assert "SystemExit" not in printed.out + printed.err
+
+
 def test_the_second_interrupt_does_not_wait() -> None:
     run = Run()
     with pytest.raises(KeyboardInterrupt), stop_on_signals(lambda: [run]):

@@ -16,7 +16,7 @@ from tests.support.processes import REPOSITORY
 
 #: Whatever class is not named here ends with 1.
 CODES = {
-    77: {"FencedError"},
+    77: {"FencedError", "JobDirectoryError"},
     75: {
         *("OperationError", "ConnectionFailedError", "RetryableError", "SparkLostError", "CheckpointError"),
         *("CorruptStateError", "MissingFileError", "EpochTimeoutError"),

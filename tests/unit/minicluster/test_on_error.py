@@ -320,7 +320,7 @@ def test_the_budget_is_the_same_whatever_the_size_of_epochs(
     error = failure.value
     assert "too many calls of the function fail, the last one with ZeroDivisionError" in error.what
     assert (
-        "uid 'invert'" in error.where and "key None" in error.where and f"epoch {fails_at // per_epoch}" in error.where
+        "(uid invert)" in error.where and "key None" in error.where and f"epoch {fails_at // per_epoch}" in error.where
     )
     assert "1 / pair[1]" in error.user_traceback
     assert not error.retryable

@@ -307,7 +307,7 @@ def test_the_error_of_a_function_names_the_input_and_the_key() -> None:
         with pytest.raises(ValueError, match="no") as raised:
             harness.process_element2((1, "k"))
     described = describe_failure(raised.value, "Task (1/1)", 3)
-    assert "operator 'tested' (uid tested), input 2, key 'k', epoch 3" in str(described)
+    assert "operator 'tested' (uid tested), input 2, key 'k', record (1, 'k'), epoch 3" in str(described)
 
 
 def test_keys_are_fetched_by_batch_and_records_seen_in_their_order() -> None:

@@ -83,7 +83,7 @@ def test_a_reduce_function_may_change_and_return_its_first_argument() -> None:
 
 def test_a_reduce_function_that_returns_none_is_refused() -> None:
     harness = KeyedHarness(ReduceFactory(lambda a, b: None), lambda v: v)
-    with pytest.raises(TypeMismatchError, match=r"the reduce function \(key 'a'\) returned None.*uid 'tested'"):
+    with pytest.raises(TypeMismatchError, match=r"the reduce function \(key 'a'\) returned None.*uid tested"):
         harness.process_elements(["a", "a"])
 
 

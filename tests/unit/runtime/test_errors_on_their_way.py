@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import flinkish
 from flinkish import errors
-from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, UserCodeError
-from flinkish.runtime.failure import decode_error, encode_error
+from flinkish.errors import ConnectionFailedError, CorruptStateError, FlinkishError, ProgramError, UserCodeError
+from flinkish.exit_codes import exit_code_of
+from flinkish.runtime.failure import decode_error, describe_failure, encode_error
 from flinkish.runtime.task_log import MAX_LINES
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FlinkishError)]
@@ -76,3 +80,49 @@ def test_fields_that_are_not_those_of_an_error_are_refused(changed: dict[str, An
 def test_what_is_no_error_at_all_is_refused(data: bytes) -> None:
     with pytest.raises(CorruptStateError, match="cannot be decoded"):
         decode_error(data)
+
+
+WAITS = """
+import concurrent.futures, socket
+
+def future():
+    concurrent.futures.Future().result(0)
+
+def closed():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+    socket.create_connection(("127.0.0.1", port))
+
+def silent():
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client = socket.create_connection(server.getsockname())
+        client.settimeout(0.001)
+        client.recv(1)
+
+def of_the_program(function):
+    function()
+"""
+
+
+@pytest.mark.parametrize("wait", ["future", "closed", "silent"])
+def test_what_a_connector_waits_for_in_vain_is_a_server_that_does_not_answer(wait: str) -> None:
+    variables: dict[str, Any] = {}
+    exec(compile(WAITS, str(Path(flinkish.__file__).parent / "connectors" / "x.py"), "exec"), variables)
+
+    def failure(call: Callable[[], None]) -> FlinkishError:
+        try:
+            call()
+        except Exception as error:
+            assert error.__traceback__ is not None
+            # without the frame of this test, which is a program's
+            return describe_failure(error.with_traceback(error.__traceback__.tb_next.tb_next), "read (1/1)", 3)
+        raise AssertionError
+
+    found = failure(lambda: variables[wait]())
+    assert type(found) is ConnectionFailedError
+    assert (found.task, found.epoch, exit_code_of(found, environment={})) == ("read (1/1)", 3, 75)
+    of_program = failure(lambda: variables["of_the_program"](lambda: variables[wait]()))
+    assert type(of_program) is UserCodeError, "a function of the program that a connector calls is the program's"

@@ -302,6 +302,38 @@ def test_what_sparks_pickler_refuses_is_refused_in_the_same_words(make: Callable
         held.close()
 
 
+class SparkSession:
+    """Stands for that of Spark, which only says so by its module; it needs a JVM."""
+
+    def __reduce__(self) -> Any:
+        raise RuntimeError("[CONTEXT_ONLY_VALID_ON_DRIVER] ...")
+
+
+SparkSession.__module__ = "pyspark.sql.session"
+
+
+@pytest.mark.parametrize("capture", ["attribute", "closure", "default", "global", "within", "method"])
+def test_a_captured_object_of_spark_is_named_with_what_to_do_instead(
+    capture: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = SparkSession()
+    monkeypatch.setitem(globals(), "SESSION", spark)
+    function = {
+        "attribute": Holder(spark),
+        "closure": lambda: spark,
+        "default": lambda held=spark: held,
+        "global": eval("lambda: SESSION", globals()),  # as a function of the main script
+        "within": Holder({"a": [(1, spark)]}),
+        "method": Holder(Holder(spark)).__init__,
+    }[capture]
+    if capture == "global":
+        function.__module__ = "__main__"
+    with pytest.raises(UnserializableFunctionError) as caught:
+        copied(function)
+    assert "a SparkSession of Spark [here]" in caught.value.message
+    assert "env.from_spark(df)" in caught.value.hint and "open()" not in caught.value.hint
+
+
 def test_what_cannot_be_made_from_its_pickle_is_refused_too() -> None:
     with pytest.raises(UnserializableFunctionError, match="invalid literal for int"):
         copied(Holder(Unloadable()))
