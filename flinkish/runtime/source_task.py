@@ -198,7 +198,11 @@ class SourceTask(Task):
                 ended[batch.split] = None
                 if self._in_sequence:
                     self.chain.split_ended()
-                if not self._one_stream or batch.split == WHOLE_SOURCE:
+                if self._goes_on_without_splits and batch.split != WHOLE_SOURCE:
+                    # as in Flink, the split only no longer holds event time back: others may come
+                    self.chain.split_ended()
+                    self.chain.mark_idle()
+                elif not self._one_stream or batch.split == WHOLE_SOURCE:
                     self.chain.process_watermark(MAX_WATERMARK_MS)
             if self._rows:
                 yield self.take_rows()
@@ -240,6 +244,13 @@ class SourceTask(Task):
     def _stream_of(self, split: str) -> str:
         """The name of the stream that the records of a split belong to; each stream has its own watermark."""
         return str(self.subtask) if self._one_stream and split != WHOLE_SOURCE else split
+
+    @property
+    def _goes_on_without_splits(self) -> bool:
+        """Whether all splits that are read side by side may have ended, and the source has not, as when all shards of a
+        stream are split at once."""
+        source = self.vertex.source
+        return isinstance(source, SplitSource) and not self._one_stream and not source.bounded and source.stages == 1
 
     @property
     def _in_sequence(self) -> bool:

@@ -263,8 +263,10 @@ class KinesisClient:
     def read(self, iterator: str, limit: int) -> Read:
         """At most so many records of an iterator."""
         found = asked(self._client.get_records, self._where, ShardIterator=iterator, Limit=limit)
-        newest = not found["Records"] if found.get("MillisBehindLatest") is None else not found["MillisBehindLatest"]
-        return Read(found["Records"], found.get("NextShardIterator"), newest)
+        records = found["Records"]
+        # records of the same ms may be left where the limit was reached
+        newest = len(records) < limit and not found.get("MillisBehindLatest", len(records))
+        return Read(records, found.get("NextShardIterator"), newest)
 
     def close(self) -> None:
         """Close the connections."""

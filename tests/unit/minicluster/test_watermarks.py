@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.common import JobStatus, Time
+from flinkish.common import JobStatus, Time, Types
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from flinkish.core.source import SourceSplit, SplitEnumerator, SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
@@ -641,3 +642,58 @@ def test_functions_behind_asynchronous_calls_see_the_watermarks_between_the_reco
     found = in_minicluster(source)
     assert differences(source, found, expected(source)) == []
     assert found == {"told": [("a", 1, -1), ("a", 2, 2), ("a", 3, 4)]}
+
+
+class Successors(SplitSource):
+    """An endless source whose second split is found when the first one was read to its end."""
+
+    bounded, side_by_side, produced_type = False, True, Types.PICKLED_BYTE_ARRAY()  # type: ignore[assignment]
+
+    def create_enumerator(self, restored: Sequence[SourceSplit]) -> SplitEnumerator:
+        return OneAfterTheOther()
+
+    def create_reader(self) -> SplitReader:
+        return Numbers()
+
+
+class OneAfterTheOther(SplitEnumerator):
+    complete = False  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.ended = 0
+
+    def splits_ended(self, count: int, epoch: int) -> None:
+        self.ended = count
+
+    def discover(self, known: Collection[str]) -> Sequence[SourceSplit]:
+        return [SourceSplit(str(len(known)), 10 * len(known), 10 * len(known) + 5)] if self.ended == len(known) else []
+
+    def end_of(self, split: SourceSplit, position: int) -> tuple[int | None, bool]:
+        return split.end, True
+
+
+class Numbers(SplitReader):
+    def read(self, wanted: SplitRange, batch_size: int) -> Iterator[SplitRecords]:
+        assert wanted.stop is not None
+        numbers = list(range(wanted.start, wanted.stop))
+        yield SplitRecords(numbers, numbers)
+
+
+def test_event_time_has_not_ended_when_all_splits_of_an_endless_source_have() -> None:
+    env, sink = environment(1), TestingSink()
+    stream = env.from_source(Successors(), WatermarkStrategy.for_monotonous_timestamps(), "s")
+    stream.key_by(lambda n: n % 2).process(AtWatermark()).sink_to(sink)
+    cluster = MiniCluster(job_of(env), ManualClock(), StateStore(), 1_000)
+    for _ in range(5):
+        cluster.run_epoch()
+    cluster.dispose()
+    seen = {number: watermark for number, watermark in sink.values}
+    assert set(seen) >= {*range(5), *range(10, 15), *range(20, 25)}
+    assert (seen[10], seen[20]) == (3, 13) and max(seen.values()) < 25
+
+
+class AtWatermark(KeyedProcessFunction):
+    """Each record with the watermark of its task."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
+        yield value, ctx.timer_service().current_watermark()
