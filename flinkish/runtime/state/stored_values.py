@@ -38,6 +38,7 @@ from flinkish.runtime.state.state_rows import (
     StateRow,
 )
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
+from flinkish.runtime.stored_calls import SAME_HASH_MAX, check_key_numbers, check_number, crowded
 
 #: A function that migrates a stored value: old value -> new value.
 Migration = Callable[[Any], Any]
@@ -86,6 +87,11 @@ class StoredState:
     #: what is wrong with the first bad row
     problem: str = ""
 
+    def add_bad(self, key: object, problem: str) -> None:
+        """Count a bad row, given the text of its key and what is wrong with it."""
+        self.bad_rows += 1
+        self.problem = self.problem or f"the row of key {str(key)[:100]}: {problem}"
+
     def add(self, other: StoredState) -> None:
         """Add the result of another task for the same state."""
         self.rows += other.rows
@@ -125,10 +131,12 @@ class RowReader:
         try:
             return self._read(saved)
         except FlinkishError as error:
-            found.bad_rows += 1
             hint = f"; {error.hint}" if isinstance(error, StoredClassError) else ""
-            found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}{hint}"
-            return None
+            found.add_bad(saved.key, f"{error.what}{hint}")
+        except Exception as error:
+            # whatever a row of anybody does, it is this row that is bad
+            found.add_bad(saved.key, f"{type(error).__name__}: {str(error)[:200]}")
+        return None
 
     def read_columns(self, saved: SavepointColumns) -> StateColumns:
         """The rows of one state that the program can restore, in their order."""
@@ -140,8 +148,25 @@ class RowReader:
                 columns = None
             if columns is not None:
                 self._found(saved).rows += len(columns.keys)
-                return columns
-        return in_columns(saved, [row for row in map(self.read, saved.rows()) if row is not None])
+                return self._without_crowds(saved, columns)
+        rows = [row for row in map(self.read, saved.rows()) if row is not None]
+        return self._without_crowds(saved, in_columns(saved, rows))
+
+    def _without_crowds(self, saved: SavepointColumns, columns: StateColumns) -> StateColumns:
+        """The columns without the rows whose keys, or keys of maps, have the hash of many others: each of them would be
+        compared with all others."""
+        of_maps = columns.kind in MAP_KINDS
+        crowds = crowded(columns.keys)
+        crowds_of_maps = crowded([value[0] for value in columns.values]) if of_maps else set()
+        if not crowds and not crowds_of_maps:
+            return columns
+        kept = []
+        for row in columns.rows():
+            if hash(row.key) in crowds or (of_maps and hash(row.value[0]) in crowds_of_maps):
+                self._found(saved).add_bad(abbreviated(thawed(row.key)), f"over {SAME_HASH_MAX} keys have one hash")
+            else:
+                kept.append(row)
+        return in_columns(saved, kept)
 
     def _found(self, saved: SavepointRow | SavepointColumns) -> StoredState:
         key = (str(saved.uid), str(saved.state), str(saved.kind))
@@ -155,8 +180,10 @@ class RowReader:
         state = self._program.of(saved.uid, saved.state)
         unchecked = state is None or state.kind != saved.kind or state.value_type is None
         if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
-            # for these kinds `check_shape` asks nothing but that each key has a hash
-            deque(map(hash, columns.keys), maxlen=0)
+            # for these kinds `check_shape` asks nothing but that keys and namespaces have a hash
+            for hashed in (columns.keys, columns.namespaces):
+                check_key_numbers(hashed)
+                deque(map(hash, hashed), maxlen=0)
             return columns
         return in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
 
@@ -210,12 +237,19 @@ def check_shape(row: StateRow) -> None:
             f"{abbreviated(row.key)} of {abbreviated(row.namespace)} is no {what}",
             expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
         )
-    try:
-        hash(row.key)
-    except TypeError as error:
-        raise SavepointError(
-            f"{abbreviated(row.key)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
-        ) from error
+    hashed = [row.key, row.namespace]
+    if row.kind in MAP_KINDS:
+        hashed.append(row.value[0])
+    for found in hashed:
+        try:
+            check_number(found)
+            hash(found)
+        except FlinkishError:
+            raise
+        except Exception as error:
+            raise SavepointError(
+                f"{abbreviated(found)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
+            ) from error
 
 
 def _is_copy(row: StateRow) -> bool:

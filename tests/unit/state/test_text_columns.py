@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.list_keys import frozen
-from flinkish.runtime.state.restored_rows import decode_columns, encode_columns
+from flinkish.runtime.state.restored_buffers import decode_columns, encode_columns
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, from_text, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.state.stored_columns import stored_columns, stored_rows
