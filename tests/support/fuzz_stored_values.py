@@ -405,7 +405,15 @@ def contents(found: dict[str, Any]) -> dict[str, Any]:
 
 def _attributes(value: Any) -> dict[str, int]:
     # what Python adds to a class when it is first used, and that an OutputTag was made
-    own = {"__abstractmethods__", "_abc_impl", "__annotations__", "__annotations_cache__", "__doc__", "exists", "__slotnames__"}
+    own = {
+        "__abstractmethods__",
+        "_abc_impl",
+        "__annotations__",
+        "__annotations_cache__",
+        "__doc__",
+        "exists",
+        "__slotnames__",
+    }
     return {key: id(held) for key, held in getattr(value, "__dict__", {}).items() if key not in own}
 
 

@@ -26,7 +26,7 @@ from flinkish.errors import (
 )
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.savepoint_rows import PLAIN, SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     KINDS_WITHOUT_KEY,
@@ -222,19 +222,19 @@ def check_shape(row: StateRow) -> None:
     """
     if row.state.startswith(TIMERS_PREFIX):
         if row.kind not in TimeDomain.__members__ or type(row.value) is not int:
-            raise SavepointError(f"{abbreviated(row.value)} is no timestamp of a timer ({row.kind})")
+            raise SavepointError(f"{_shown(row.value)} is no timestamp of a timer ({row.kind})")
     elif row.kind not in KINDS:
         raise SavepointError(f"{row.kind!r} is no kind of state", expected=", ".join(KINDS))
     elif row.kind in MAP_KINDS and not (type(row.value) is tuple and len(row.value) == 2):
-        raise SavepointError(f"{abbreviated(row.value)} is no entry of a map", expected='{"$tuple": [map key, value]}')
+        raise SavepointError(f"{_shown(row.value)} is no entry of a map", expected='{"$tuple": [map key, value]}')
     elif row.kind == "list" and type(row.value) is not list:
-        raise SavepointError(f"{abbreviated(row.value)} is no list", expected="[...]")
+        raise SavepointError(f"{_shown(row.value)} is no list", expected="[...]")
     elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
-        raise SavepointError(f"{abbreviated(row.key)} is no number of a subtask")
+        raise SavepointError(f"{_shown(row.key)} is no number of a subtask")
     elif row.kind in SHARED_KINDS and not _is_copy(row):
         what = "copy of a broadcast state" if row.kind == BROADCAST_STATE_KIND else "list of operator state"
         raise SavepointError(
-            f"{abbreviated(row.key)} of {abbreviated(row.namespace)} is no {what}",
+            f"{_shown(row.key)} of {_shown(row.namespace)} is no {what}",
             expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
         )
     hashed = [row.key, row.namespace]
@@ -248,8 +248,13 @@ def check_shape(row: StateRow) -> None:
             raise
         except Exception as error:
             raise SavepointError(
-                f"{abbreviated(found)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
+                f"{_shown(found)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
             ) from error
+
+
+def _shown(value: Any) -> str:
+    """A value in an error about a row, whose key is named anyway; no method of a program's class runs."""
+    return abbreviated(value) if type(value) in PLAIN else f"a {type(value).__name__}"
 
 
 def _is_copy(row: StateRow) -> bool:

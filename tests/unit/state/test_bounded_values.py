@@ -15,11 +15,13 @@ from typing import Any, ClassVar
 
 import pytest
 
+from flinkish.common.typeinfo import Types
 from flinkish.common.types import RowKind
 from flinkish.errors import StoredClassError, UnsafeStateError
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.state.savepoint_rows import from_text, to_savepoint_row, to_text
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_text, to_savepoint_row, to_text
 from flinkish.runtime.state.state_rows import StateRow
+from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from tests.support.written_opcodes import (
     OWN,
     Opcodes,
@@ -39,6 +41,11 @@ from tests.support.written_opcodes import (
     with_items,
     with_state,
 )
+
+#: Names of methods that ran.
+RAN: list[str] = []
+#: What runs of an object in place of a value of another type that the program declares.
+OF_OTHER_TYPES = {"__index__", "__repr__"}
 
 
 class Held:
@@ -217,6 +224,11 @@ REFUSED: dict[str, Any] = {
 class Rights(enum.Flag):
     READ = 1
 
+    @classmethod
+    def _missing_(cls, value: object) -> Any:
+        RAN.append("_missing_")
+        return cls.READ
+
 
 class Taker:
     def __new__(cls, *taken: Any) -> Any:
@@ -332,9 +344,6 @@ def test_what_others_have_as_well_is_never_changed(case: str, program: ProgramCl
 
 # --- what runs ------------------------------------------------------------------------------------------------------
 
-#: Names of methods that ran.
-RAN: list[str] = []
-
 
 def watched(*bases: type, name: str, **more: Any) -> type:
     """A class of the program of which each method of Python's protocols says that it ran."""
@@ -384,6 +393,18 @@ Equal = watched(
         "__eq__": lambda self, other: RAN.append("__eq__") or True,
     },
 )
+Unhashable = watched(name="Unhashable", without=_STATE, attributes={"__hash__": None})
+
+
+class Zone(dt.tzinfo):
+    def utcoffset(self, moment: Any) -> dt.timedelta:
+        RAN.append("utcoffset")
+        return dt.timedelta(0)
+
+    def __reduce__(self) -> Any:
+        return object.__reduce_ex__(self, 2)
+
+
 OwnCall = watched(_Reduced, name="OwnCall", without=_STATE)
 
 
@@ -412,6 +433,12 @@ RUNS: dict[str, tuple[Any, set[str]]] = {
     ),
     "an error": (with_state(_call(ErrorOf, "x"), {"a": 1}), {"__new__"}),
     "an object that is made by a call": (_call(OwnCall), {"__new__", "__init__"}),
+    "flags that are no member": (own("member", f"{__name__}:Rights", 8), {"_missing_"}),
+    "a datetime with a time zone of the program, as a key": (
+        set_of(called("datetime:datetime", bytes((7, 232, 1, 2, 0, 0, 0, 0, 0, 0)), _made(Zone))),
+        {"utcoffset"},
+    ),
+    "an object without a hash": (_made(Unhashable), {"__new__"}),
 }
 
 
@@ -427,11 +454,35 @@ def test_an_object_with_a_finalizer_is_neither_read_nor_stored(program: ProgramC
 @pytest.mark.parametrize("case", RUNS)
 def test_of_a_programs_class_runs_only_what_the_page_lists(case: str, program: ProgramClasses) -> None:
     stored, may_run = RUNS[case]
+    for key, value in (("1", savepoint_text(stored)), (savepoint_text(stored), "1")):
+        RAN.clear()
+        reader = RowReader(ProgramStates({}), {}, False, program)
+        reader.read(SavepointRow("u", "s", "value", key, "null", value))
+        assert set(RAN) <= may_run | {"__hash__"}  # of the key itself
     RAN.clear()
     value = from_text(savepoint_text(stored), "", program)
     ran = set(RAN)
     del value
     assert ran == may_run
+
+
+DECLARED = [
+    *[getattr(Types, name)() for name in "BOOLEAN LONG DOUBLE BIG_INT BIG_DEC STRING SQL_DATE INSTANT".split()],
+    Types.LIST(Types.INT()),
+    Types.MAP(Types.STRING(), Types.INT()),
+    Types.TUPLE([Types.INT()]),
+    Types.ROW([Types.INT()]),
+]
+
+
+def test_a_value_of_another_type_than_the_declared_one_is_asked_for_a_number_and_shown(program: ProgramClasses) -> None:
+    ran = set()
+    for declared in DECLARED:
+        RAN.clear()
+        reader = RowReader(ProgramStates({"u": {"s": ProgramState("value", None, declared)}}), {}, True, program)
+        assert reader.read(SavepointRow("u", "s", "value", "1", "null", savepoint_text(_made(Plain)))) is None
+        ran.update(RAN)
+    assert ran == {"__new__"} | OF_OTHER_TYPES
 
 
 class Bag:
@@ -504,4 +555,5 @@ def test_a_tree_that_leaves_out_its_references_back_is_written_and_read(program:
 def test_the_page_lists_what_may_run_of_a_programs_class() -> None:
     page = Path(__file__).parents[3] / "docs" / "security.md"
     (listed,) = re.findall(r"What may run of a program's class while a text is read: (.*?)\.\n", page.read_text(), re.S)
-    assert set().union(*(may_run for _, may_run in RUNS.values())) <= set(re.findall(r"`(__\w+__)`", listed))
+    may_run = set().union(*(may_run for _, may_run in RUNS.values()))
+    assert may_run | OF_OTHER_TYPES == set(re.findall(r"`(\w+)`", listed)) - {"__reduce__"}
