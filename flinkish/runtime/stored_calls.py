@@ -11,9 +11,11 @@ from __future__ import annotations
 import collections
 import datetime
 import enum
+import importlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from flinkish.common.time import Duration, Instant, Time
@@ -58,43 +60,47 @@ def check_keys(keys: Sequence[Any]) -> None:
         UnsafeStateError: an integer is too long, or too many different keys have one hash.
         TypeError: a key has no hash.
     """
+    if _are_short(keys):
+        return
     check_key_numbers(keys)
     if crowded(keys):
         raise refused(f"has over {SAME_HASH_MAX} different keys of one hash", "no stored value has")
 
 
 def check_key_numbers(keys: Sequence[Any]) -> None:
-    """Refuse keys with integers that take long to be compared. Raises UnsafeStateError."""
-    kinds = set(map(type, keys))
-    if kinds == {int}:
-        check_number(max(keys))
-        check_number(min(keys))
-    elif not kinds <= _SHORT_KEYS:
-        for key in keys:
-            check_number(key)
-
-
-def check_number(key: Any) -> None:
-    """Refuse a key that is, or holds in its tuples, an integer that takes long to be compared.
+    """Refuse keys that are integers, or tuples that hold some, which take long to be compared.
 
     Raises:
-        UnsafeStateError: it does.
+        UnsafeStateError: an integer is too long.
     """
-    kind = type(key)
-    if kind is int and key.bit_length() > _KEY_BITS:
-        raise refused(f"has an integer of {key.bit_length():,} bits in a key", "no stored value has")
-    if kind is tuple:
-        for part in key:
-            check_number(part)
+    while keys:
+        kinds = set(map(type, keys))
+        if int in kinds:
+            numbers = keys if len(kinds) == 1 else [key for key in keys if type(key) is int]
+            bits = max(max(numbers), -min(numbers)).bit_length()
+            if bits > _KEY_BITS:
+                raise refused(f"has an integer of {bits:,} bits in a key", "no stored value has")
+        keys = list(chain.from_iterable(key for key in keys if type(key) is tuple)) if tuple in kinds else ()
 
 
+def _are_short(keys: Sequence[Any]) -> bool:
+    """Whether keys are plain values that have a hash, and of which only a few have the same one. Texts and bytes have
+    random hashes."""
+    kinds = set(map(type, keys))
+    if kinds == {int}:
+        return -_PRIME < min(keys) and max(keys) < _PRIME
+    return kinds <= _SHORT_KEYS
+
+
+#: The integers from 0 to this one have different hashes.
+_PRIME = 2**61 - 1
 _SHORT_KEYS = frozenset({str, float, bytes, bool, type(None)})
 
 
 def crowded(keys: Sequence[Any]) -> set[int]:
-    """The hashes that too many different keys have: each of these is compared with all others. Texts and bytes have
-    random hashes."""
-    if len(keys) <= SAME_HASH_MAX or set(map(type, keys)) <= {str}:
+    """The hashes that too many different keys have: each of these is compared with all others. Raises TypeError if a
+    key has no hash."""
+    if _are_short(keys):
         return set()
     hashes = list(map(hash, keys))
     if len(set(hashes)) == len(hashes):
@@ -139,8 +145,7 @@ def check_arguments(name: str, arguments: tuple[Any, ...]) -> None:
 
 def _pytz_zone(name: str, *place: Any) -> Any:
     """The time zone of a name, as pytz has it: its own function would add an offset that the zone does not have."""
-    import pytz
-
+    pytz: Any = importlib.import_module("pytz")
     found: Any = pytz.timezone(name)
     if not place:
         return found
@@ -326,7 +331,9 @@ class Constructors:
     def make(self, name: str, *arguments: Any) -> Any:
         """A new instance of a class, made without calling ``__init__``."""
         cls = self._makeable(name)
-        if arguments and defining(cls, "__getnewargs__", "__getnewargs_ex__") is None:
+        if not arguments:
+            return cls.__new__(cls)
+        if defining(cls, "__getnewargs__", "__getnewargs_ex__") is None:
             raise refused_data(f"an instance of {name} with arguments that the class does not store")
         takes = _NEW.get(defining(cls, "__new__") or object)
         if has_class(arguments) or not (takes is None or takes(arguments)):
@@ -409,7 +416,19 @@ class Constructors:
         return found
 
 
-def _called_as(cls: type, base: str, arguments: tuple[Any, ...]) -> Any:
+def constructors_of(classes: ProgramClasses) -> Constructors:
+    """The constructors for a program. Those of the last one are kept: most columns hold one value after the other."""
+    found = _last[0] if _last else None
+    if found is None or not found.are_of(classes):
+        found = Constructors(classes)
+        _last[:] = [found]  # another thread may do the same for another program
+    return found
+
+
+_last: list[Constructors] = []
+
+
+def _called_as(cls: Any, base: str, arguments: tuple[Any, ...]) -> Any:
     """An instance of a class that is reduced as a class of data is. That one makes it: no ``__init__`` of the program
     runs."""
     if base not in CALLED and base not in ("builtins:set", "builtins:frozenset"):

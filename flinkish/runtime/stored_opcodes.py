@@ -53,6 +53,7 @@ class Node:
         self.parts = parts
         self.depth = NEW
         self.weight = 0
+        self.value: Any = None
 
 
 class TupleNode(Node):
@@ -284,13 +285,12 @@ class Parser:
 
 def _made_by(how: str, arguments: list[Any]) -> ObjectNode:
     """What a constructor makes of the name of a class, and of further arguments."""
-    name, *rest = map(_text_of, arguments[:1]) if arguments else ("",)
-    rest = arguments[1:]
+    name, rest = _text_of(arguments[0] if arguments else None), arguments[1:]
     if how == "reconstruct":
         rest[:1] = map(_text_of, rest[:1])
     if how != "call_with_classes":
         return ObjectNode(how, name, rest)
-    at = rest[0] if rest else None
+    at: Any = rest[0] if rest else None
     if type(at) is not TupleNode or not all(type(index) is int for index in at.parts):
         raise refused("has classes among arguments at places that are no numbers")
     places = set(at.parts)
@@ -301,7 +301,7 @@ def _made_by(how: str, arguments: list[Any]) -> ObjectNode:
 
 def _text_of(name: Any) -> str:
     """The name of a class, for a constructor that gets it as an argument."""
-    text = name.text if type(name) is NameNode else name
+    text: Any = name.text if type(name) is NameNode else name
     # an object of another class could be equal to one text and be read as another
     if type(text) is not str:
         raise stored_names.refused_data(f"a {_described(text)} in place of the name of a class")

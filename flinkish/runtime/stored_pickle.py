@@ -32,7 +32,7 @@ from typing import Any
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
 from flinkish.runtime import stored_names
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, dotted, stored_name
-from flinkish.runtime.stored_calls import Constructors
+from flinkish.runtime.stored_calls import Constructors, constructors_of
 from flinkish.runtime.stored_names import CONSTRUCTORS, OldFormError, data_name
 from flinkish.runtime.stored_reader import Unpickler, read_value
 
@@ -258,10 +258,12 @@ class Pickler(pickle.Pickler):
 
     def __init__(self, stream: Any, classes: ProgramClasses) -> None:
         super().__init__(stream, protocol=5)
-        if not _last or not _last[0].constructors.are_of(classes):
-            _last[:] = [_Reducers(Constructors(classes))]
-        self._reducers = _last[0]
-        self.constructors = self._reducers.constructors
+        self.constructors = constructors_of(classes)
+        reducers = _last[0] if _last else None
+        if reducers is None or reducers.constructors is not self.constructors:
+            reducers = _Reducers(self.constructors)
+            _last[:] = [reducers]
+        self._reducers = reducers
         #: the class or function of data that the next name stands for
         self.called: Any = None
 

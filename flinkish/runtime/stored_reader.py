@@ -26,6 +26,7 @@ from flinkish.runtime.stored_calls import (
     attribute_types,
     check_arguments,
     check_keys,
+    constructors_of,
     defining,
     keeps_attributes,
 )
@@ -56,9 +57,6 @@ WEIGHT_MIN, WEIGHT_PER_BYTE = 1 << 20, 64
 #: What an element of a set or a key of a dictionary may weigh, and how deeply it may be nested: it is hashed.
 HASHED_WEIGHT_MAX, HASHED_DEPTH_MAX = 1 << 20, 100
 
-#: The constructors of the last program for which something was read: columns hold one value after the other.
-_last: list[Constructors] = []
-
 
 def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
     """The value of a pickle that `stored_pickle.dumps_data` has written.
@@ -68,9 +66,7 @@ def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
         UnsafeStateError: it is nothing that was stored; nothing but data was made of it.
         ValueError, TypeError or another error of a constructor: it is damaged.
     """
-    if not _last or not _last[0].are_of(classes):
-        _last[:] = [Constructors(classes)]
-    constructors = _last[0]
+    constructors = constructors_of(classes)
     root, nodes = _judged(pickled, constructors)
     for node in nodes:
         node.value = _BUILDERS[type(node)](node, constructors)
@@ -79,7 +75,7 @@ def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
 
 def check_value(pickled: bytes, classes: ProgramClasses) -> None:
     """Refuse a pickle that `read_value` would refuse before it builds anything."""
-    _judged(pickled, Constructors(classes))
+    _judged(pickled, constructors_of(classes))
 
 
 def weight_max(size: int) -> int:
@@ -297,7 +293,7 @@ class Unpickler(pickle.Unpickler):
 
     def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
         super().__init__(stream)
-        self._constructors = Constructors(classes)
+        self._constructors = constructors_of(classes)
         self._found: dict[tuple[str, str], Any] = {}
 
     def find_class(self, module: str, name: str) -> Any:

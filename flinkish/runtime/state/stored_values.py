@@ -7,7 +7,6 @@ migration if there is one, and converted by the type that the program declares.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,7 +37,7 @@ from flinkish.runtime.state.state_rows import (
     StateRow,
 )
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
-from flinkish.runtime.stored_calls import SAME_HASH_MAX, check_key_numbers, check_number, crowded
+from flinkish.runtime.stored_calls import SAME_HASH_MAX, check_key_numbers, check_keys, crowded
 
 #: A function that migrates a stored value: old value -> new value.
 Migration = Callable[[Any], Any]
@@ -148,7 +147,7 @@ class RowReader:
                 columns = None
             if columns is not None:
                 self._found(saved).rows += len(columns.keys)
-                return self._without_crowds(saved, columns)
+                return columns
         rows = [row for row in map(self.read, saved.rows()) if row is not None]
         return self._without_crowds(saved, in_columns(saved, rows))
 
@@ -181,11 +180,11 @@ class RowReader:
         unchecked = state is None or state.kind != saved.kind or state.value_type is None
         if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
             # for these kinds `check_shape` asks nothing but that keys and namespaces have a hash
-            for hashed in (columns.keys, columns.namespaces):
-                check_key_numbers(hashed)
-                deque(map(hash, hashed), maxlen=0)
+            check_keys(columns.keys)
+            check_keys(columns.namespaces)
             return columns
-        return in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
+        columns = in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
+        return self._without_crowds(saved, columns)
 
     def _read(self, saved: SavepointRow) -> StateRow:
         if saved.namespace is None:  # left out by an INSERT
@@ -242,7 +241,7 @@ def check_shape(row: StateRow) -> None:
         hashed.append(row.value[0])
     for found in hashed:
         try:
-            check_number(found)
+            check_key_numbers([found])
             hash(found)
         except FlinkishError:
             raise
