@@ -146,7 +146,7 @@ class RowReader:
                 # some row is bad: `read` finds out which one, and why
                 columns = None
             if columns is not None:
-                self._found(saved).rows += len(columns.keys)
+                self._found(saved).rows += len(saved.keys)
                 return columns
         rows = [row for row in map(self.read, saved.rows()) if row is not None]
         return self._without_crowds(saved, in_columns(saved, rows))
