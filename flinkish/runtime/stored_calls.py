@@ -88,7 +88,7 @@ def _are_short(keys: Sequence[Any]) -> bool:
     random hashes."""
     kinds = set(map(type, keys))
     if kinds == {int}:
-        return -_PRIME < min(keys) and max(keys) < _PRIME
+        return bool(-_PRIME < min(keys) and max(keys) < _PRIME)
     return kinds <= _SHORT_KEYS
 
 
@@ -330,7 +330,7 @@ class Constructors:
 
     def make(self, name: str, *arguments: Any) -> Any:
         """A new instance of a class, made without calling ``__init__``."""
-        cls = self._makeable(name)
+        cls: Any = self._makeable(name)
         if not arguments:
             return cls.__new__(cls)
         if defining(cls, "__getnewargs__", "__getnewargs_ex__") is None:
