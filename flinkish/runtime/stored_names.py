@@ -336,8 +336,10 @@ def _timedelta64(arguments: tuple[Any, ...]) -> bool:
 def _timestamp64(arguments: tuple[Any, ...]) -> bool:
     if not 3 <= len(arguments) <= 4 or type(arguments[0]) is not int or arguments[1] is not None:
         return False
-    zone = arguments[2]
-    return arguments[0] in _INT64 and (zone is None or _is_zone(zone)) and _are_units(arguments[3:])
+    # pandas calls methods of a zone when it makes the moment
+    zone_module = type(arguments[2]).__module__.partition(".")[0]
+    has_zone = arguments[2] is None or (_is_zone(arguments[2]) and zone_module in ("datetime", "pytz", "zoneinfo"))
+    return arguments[0] in _INT64 and has_zone and _are_units(arguments[3:])
 
 
 def _are_units(numbers: tuple[Any, ...]) -> bool:

@@ -53,7 +53,7 @@ from flinkish.runtime.stored_opcodes import (
 #: The depth of nesting at which reading stops; pickle itself writes about 950 levels.
 DEPTH_MAX = 1_000
 #: What a value may weigh: so much, and so much more per byte of its text.
-WEIGHT_MIN, WEIGHT_PER_BYTE = 1 << 20, 64
+WEIGHT_MIN, WEIGHT_PER_BYTE = 1 << 14, 64
 #: What an element of a set or a key of a dictionary may weigh, and how deeply it may be nested: it is hashed.
 HASHED_WEIGHT_MAX, HASHED_DEPTH_MAX = 1 << 20, 100
 

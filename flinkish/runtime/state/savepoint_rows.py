@@ -120,7 +120,7 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
         raise
     except Exception as error:
         raise SavepointError(
-            f"the text {text[:200]!r} is not a value: {error}",
+            f"the text {text[:200]!r} is not a value: {str(error)[:300]}",
             where=where,
             expected='JSON, with {"$tuple": [...]} for tuples',
             hint="mend the row in the savepoint's table",

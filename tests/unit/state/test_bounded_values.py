@@ -160,6 +160,9 @@ REFUSED: dict[str, Any] = {
     "a moment of a unit that there is not": called(
         "pandas._libs.tslibs.timestamps:_unpickle_timestamp", 1, None, None, 99
     ),
+    "a moment in a time zone of the program": called(
+        "pandas._libs.tslibs.timestamps:_unpickle_timestamp", 1, None, own("make", f"{__name__}:Zone"), 10
+    ),
     "a duration of more than 64 bits": called("pandas._libs.tslibs.timedeltas:_timedelta_unpickle", 10**30, 10),
     # --- errors whose text reads outside of what they hold
     "a place before the begin": called("builtins:UnicodeDecodeError", "utf-8", b"x", -(2**40), -(2**40) + 1, "r"),
@@ -186,6 +189,7 @@ REFUSED: dict[str, Any] = {
     "a shared text": after(remembered(pushed("x" * 40_000)), value=EVERY),
     "shared bytes": after(remembered(pushed(b"x" * 40_000)), value=EVERY),
     "a shared integer": after(remembered(pushed(1 << 320_000)), value=EVERY),
+    "a text that is short, and shared often": after(remembered(pushed("x" * 1_000)), value=pushed([got(0)] * 1_000)),
     "a shared list": after(remembered(pushed([0] * 10_000)), value=EVERY),
     # --- keys that have one hash, or take long
     "multiples of a prime as keys": with_items(pushed({}), PAIRS),
