@@ -16,6 +16,7 @@ from flinkish.runtime.state.text_columns import SavepointColumns
 from tests.support.written_opcodes import Opcodes, called, got, pushed, remembered, savepoint_text, with_elements
 
 DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 200_000)
+LISTS = Opcodes(pickle.EMPTY_LIST * 990 + pickle.APPEND * 989)
 CYCLE = with_elements(remembered(pushed([])), got(0))
 
 
@@ -130,6 +131,7 @@ def test_edited_rows_need_keys_of_the_declared_type() -> None:
 #: Texts in place of a key, a value or a namespace with which a row is bad, and what is said about it.
 BAD_TEXTS: dict[str, tuple[dict[str, str], str]] = {
     "a key that is nested deeply": ({"key": "[" * 480 + "]" * 480}, "nested too deeply|RecursionError|is not a value"),
+    "a list of a pickle as a key, nested deeply": ({"key": savepoint_text(LISTS)}, "nested too deeply"),
     "a key that JSON cannot read": ({"key": "[" * 100_000}, "is not a value"),
     "a key without a hash": ({"key": '{"a": 1}'}, "cannot be a key: unhashable"),
     "a key that is a long integer": ({"key": savepoint_text(1 << 200_000)}, "200,001 bits in a key"),
