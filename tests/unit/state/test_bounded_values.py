@@ -17,9 +17,9 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import RowKind
-from flinkish.errors import StoredClassError, UnsafeStateError
+from flinkish.errors import SavepointError, StoredClassError, UnsafeStateError
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_text, to_savepoint_row, to_text
+from flinkish.runtime.state.savepoint_rows import SavepointRow, from_text, to_savepoint_row, to_text, watermark_of
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from tests.support.written_opcodes import (
@@ -295,6 +295,13 @@ def test_json_of_another_shape_is_an_error_of_the_row(stored: str, program: Prog
     assert re.match("refused: .*row 7", read_in_child(stored, program))
 
 
+@pytest.mark.parametrize("stored", [savepoint_text(called("decimal:Decimal", "1e999999")), '"5"', "true", "1.5"])
+def test_a_watermark_is_a_whole_number(stored: str) -> None:
+    """Another number would be made one, which takes as long as it has digits."""
+    with pytest.raises(SavepointError, match="is no watermark.*row of uid u"):
+        watermark_of(stored, "row of uid u")
+
+
 # --- what changes ---------------------------------------------------------------------------------------------------
 
 
@@ -561,3 +568,14 @@ def test_the_page_lists_what_may_run_of_a_programs_class() -> None:
     (listed,) = re.findall(r"What may run of a program's class while a text is read: (.*?)\.\n", page.read_text(), re.S)
     may_run = set().union(*(may_run for _, may_run in RUNS.values()))
     assert may_run | OF_OTHER_TYPES == set(re.findall(r"`(\w+)`", listed)) - {"__reduce__"}
+
+
+def test_the_tests_that_the_page_names_beside_its_promises_are_there() -> None:
+    here = Path(__file__)
+    (table,) = re.findall(
+        r"\| promise \| test \|\n(.*?)\n\n", (here.parents[3] / "docs" / "security.md").read_text(), re.S
+    )
+    named = re.findall(r"`(?:(test_\w+\.py)::)?(test_\w+)`", table)
+    assert len(named) >= 10
+    for module, test in named:
+        assert f"def {test}(" in here.with_name(module or here.name).read_text(), test
