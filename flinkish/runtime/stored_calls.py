@@ -25,10 +25,10 @@ from flinkish.runtime import stored_names
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.stored_names import (
     ARGUMENTS,
+    CALLABLE,
     CALLED,
     DATA_NAMES,
     ENUMS,
-    FUNCTIONS,
     MADE,
     SIGNATURES,
     WITH_CLASSES,
@@ -268,6 +268,7 @@ class Constructors:
         self._by_name: dict[str, Callable[..., Any]] = {}
         self._made: dict[str, type] = {}
         self._names: dict[type, str] = {}
+        self._bases: dict[type, str | None] = {}
 
     def are_of(self, classes: ProgramClasses) -> bool:
         """Whether these are the constructors for the classes of this program."""
@@ -302,7 +303,7 @@ class Constructors:
             for own in (function.__name__ for function in WITH_CLASSES):
                 self._by_name[f"{stored_names.__name__}:{own}"] = getattr(self, own)
         found = self._by_name.get(name)
-        if found is None and (name in CALLED or name in FUNCTIONS):
+        if found is None and name in CALLABLE:
             found = self._by_name[name] = _OTHER_WAYS.get(name) or lookup(name)
         return found
 
@@ -362,16 +363,19 @@ class Constructors:
         return cls
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """What calling a class or function of data returns, or a class of the program that reduces its instances so."""
-        if type(name) is str and (name in CALLED or name in FUNCTIONS):
-            check_arguments(name, arguments)
-            return (_OTHER_WAYS.get(name) or lookup(name))(*arguments)
+        """What calling a class or function of data returns, or a class of the program that reduces its instances so.
+        Whether data takes the arguments is known to `check_arguments`, which readers of texts ask first."""
+        if type(name) is str and name in CALLABLE:
+            found: Any = self.named(name)
+            return found(*arguments)
         cls = self.class_of(name)
         if name in DATA_NAMES or isinstance(cls, enum.EnumMeta):
             raise refused_data(f"a call of {name}")
         if defining(cls, "__reduce_ex__", "__reduce__") is None:
             raise refused_data(f"a call of {name}, whose instances are not made by calls")
-        base = data_base(cls)
+        if cls not in self._bases:
+            self._bases[cls] = data_base(cls)
+        base = self._bases[cls]
         if base is not None:
             return _called_as(cls, base, arguments)
         # what a metaclass adds to calls of its classes is left out
@@ -408,8 +412,9 @@ class Constructors:
         members: dict[str, Any] = dict(vars(cls)["_member_map_"])
         found = members.get(value) if type(value) is str else None
         if found is None or found.name != value:
+            text = value[:100] if type(value) is str else f"by a {type(value).__name__}"
             raise StoredClassError(
-                f"the stored member {str(value)[:100]} is not in the enum {cls.__module__}.{cls.__qualname__}",
+                f"the stored member {text} is not in the enum {cls.__module__}.{cls.__qualname__}",
                 expected=", ".join(members),
                 hint="bring it back under its name: as a key it lies in the key group of its name",
             )

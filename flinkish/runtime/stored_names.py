@@ -99,6 +99,9 @@ FUNCTIONS = _names(
     }
 )
 
+#: What may be called by its name.
+CALLABLE = CALLED | FUNCTIONS
+
 #: Classes that a constructor may get as an argument, such as the factory of a ``defaultdict``.
 ARGUMENTS = (
     _names(
@@ -242,7 +245,6 @@ Signature = Callable[[tuple[Any, ...]], bool]
 
 _NONE = type(None)
 _INT, _TEXT, _TEXT_OR_NONE, _BYTES = (int,), (str,), (str, _NONE), (bytes,)
-_NUMBER = (int, float)
 #: What has its size in the text, and nothing inside.
 _ATOMS = frozenset({_NONE, bool, int, float, str, bytes})
 _INT64 = range(-(2**63) + 1, 2**63)
@@ -266,6 +268,10 @@ def of_types(*kinds: tuple[type, ...], least: int | None = None) -> Signature:
 def _fits(*checks: Callable[[Any], bool]) -> Signature:
     """The signature of one argument for each of these checks."""
     return lambda arguments: len(arguments) == len(checks) and all(check(a) for check, a in zip(checks, arguments))
+
+
+def _is_number(found: Any) -> bool:
+    return type(found) in (int, float) or (type(found).__module__ == "numpy" and type(found).__name__ != "ndarray")
 
 
 def _is_bytes(found: Any) -> bool:
@@ -419,9 +425,9 @@ SIGNATURES: dict[str, Signature] = {
     "decimal:Decimal": _decimal,
     "fractions:Fraction": _fraction,
     "types:SimpleNamespace": of_types(),
-    "flinkish.core.window.window:CountWindow": of_types(_NUMBER),
+    "flinkish.core.window.window:CountWindow": _fits(_is_number),
     "flinkish.core.window.window:GlobalWindow": of_types(),
-    "flinkish.core.window.window:TimeWindow": of_types(_NUMBER, _NUMBER),
+    "flinkish.core.window.window:TimeWindow": _fits(_is_number, _is_number),
     "array:_array_reconstructor": _array_array,
     "flinkish.common.types:_create_row": _row,
     "flinkish.errors:_rebuild": _flinkish_error,

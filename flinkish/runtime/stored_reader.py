@@ -30,7 +30,7 @@ from flinkish.runtime.stored_calls import (
     defining,
     keeps_attributes,
 )
-from flinkish.runtime.stored_names import DATA_NAMES, OldFormError, refused_name
+from flinkish.runtime.stored_names import CALLABLE, DATA_NAMES, OldFormError, refused_name
 from flinkish.runtime.stored_opcodes import (
     FORMER,
     NEW,
@@ -182,6 +182,8 @@ def _object(node: ObjectNode, constructors: Constructors) -> Any:
     if plain is not None:
         check_arguments(node.how, tuple(arguments))
         return plain(*arguments)
+    if node.how == "call" and node.name in CALLABLE:
+        check_arguments(node.name, tuple(arguments))
     made = getattr(constructors, node.how)(node.name, *arguments)
     if node.items or node.pairs or node.states:
         # one reference is that of this variable, another that of the call: nobody else has what was made
