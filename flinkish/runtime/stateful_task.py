@@ -34,7 +34,7 @@ from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.files.retention import delete_unneeded
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.restore import SavepointRows
-from flinkish.runtime.state.restored_rows import decode_columns
+from flinkish.runtime.state.restored_buffers import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody

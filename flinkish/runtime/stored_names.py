@@ -1,28 +1,31 @@
-"""What the names in stored values stand for: constructors of data, and of instances of the program's classes.
+"""What the names in stored values stand for: data, what makes it, and constructors that flinkish owns.
 
-Rule: no class and no function is ever a value of whoever reads. A name is the argument of a constructor of this module,
-or stands for a constructor itself; what a reader holds for it has no attributes that could be set. So stored bytes can
-change nothing but the objects that are made from them.
+Rule: no class and no function is ever a value of whoever reads. A name is the argument of a constructor, or stands for
+one itself; what a reader holds for it has no attributes that could be set. Each constructor of data has a signature,
+which is checked before it is called, so that it makes only as much as its arguments are long.
 
-A constructor makes only as much as its arguments are long. Names are ``module:Qualified.Name``, for data as for classes
-of the program (`ProgramClasses`).
+Names are ``module:Qualified.Name``, for data as for classes of the program (`ProgramClasses`).
 """
 
 from __future__ import annotations
 
 import builtins
-import enum
+import datetime
 import importlib
 import math
+import re
+import sys
 import types
 import zoneinfo
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from flinkish import errors
 from flinkish.common import typeinfo
-from flinkish.errors import FlinkishError, StoredClassError, UnsafeStateError
-from flinkish.runtime.program_classes import ProgramClasses, stored_name
+from flinkish.common.types import RowKind
+from flinkish.errors import FlinkishError, UnsafeStateError
+from flinkish.runtime.program_classes import stored_name
 
 
 def _subclasses_in(module: types.ModuleType, base: type) -> set[str]:
@@ -37,7 +40,7 @@ def _names(named: dict[str, str]) -> frozenset[str]:
 
 
 #: Classes whose instances are made by calling the class with what it has been reduced to.
-_CALLED = _names(
+CALLED = _names(
     {
         "builtins": "bytearray complex range slice",
         "collections": "Counter OrderedDict defaultdict deque",
@@ -52,7 +55,7 @@ _CALLED = _names(
 ) | _subclasses_in(builtins, BaseException)
 
 #: Classes whose instances are made empty, and then get attributes or items.
-_MADE = _names(
+MADE = _names(
     {
         "builtins": "object",
         "collections": "ChainMap UserDict UserList UserString",
@@ -73,7 +76,7 @@ _MADE = _names(
     }
 ) | _subclasses_in(typeinfo, typeinfo.TypeInformation)
 
-_ENUMS = _names(
+ENUMS = _names(
     {
         "uuid": "SafeUUID",
         "flinkish.common.types": "RowKind",
@@ -84,7 +87,7 @@ _ENUMS = _names(
 )
 
 #: Functions by which classes reduce their instances, and which only make data.
-_FUNCTIONS = _names(
+FUNCTIONS = _names(
     {
         "array": "_array_reconstructor",
         "flinkish.common.types": "_create_row",
@@ -96,8 +99,11 @@ _FUNCTIONS = _names(
     }
 )
 
+#: What may be called by its name.
+CALLABLE = CALLED | FUNCTIONS
+
 #: Classes that a constructor may get as an argument, such as the factory of a ``defaultdict``.
-_ARGUMENTS = (
+ARGUMENTS = (
     _names(
         {
             "builtins": "bool bytes dict float frozenset int list set str tuple",
@@ -105,15 +111,15 @@ _ARGUMENTS = (
         }
     )
     | _subclasses_in(errors, FlinkishError)
-    | _CALLED
-    | _MADE
+    | CALLED
+    | MADE
 )
 
 #: All names of data; a test looks each of them up.
-DATA_NAMES = _ARGUMENTS | _ENUMS | _FUNCTIONS | {"flinkish.common.types:Row"}
+DATA_NAMES = ARGUMENTS | ENUMS | FUNCTIONS | {"flinkish.common.types:Row"}
 
 
-def _lookup(name: str) -> Any:
+def lookup(name: str) -> Any:
     """What a name of data stands for; such a module may be imported."""
     module, _, path = name.partition(":")
     found: Any = importlib.import_module(module)
@@ -127,7 +133,7 @@ def data_name(found: Any) -> str | None:
     name = f"{getattr(found, '__module__', None)}:{getattr(found, '__qualname__', None)}"
     # since Python 3.13 paths say that they are defined in a private module
     name = name.replace("pathlib._local:", "pathlib:")
-    return name if name in DATA_NAMES and _lookup(name) is found else None
+    return name if name in DATA_NAMES and lookup(name) is found else None
 
 
 # ------------------------------------------------------------------------------------- data with checked arguments
@@ -142,7 +148,7 @@ def refused(what: str, why: str) -> UnsafeStateError:
     )
 
 
-def _refused(what: str) -> UnsafeStateError:
+def refused_data(what: str) -> UnsafeStateError:
     return refused(f"holds {what}", "is neither data nor a class of the program")
 
 
@@ -150,62 +156,9 @@ class OldFormError(Exception):
     """A value has the form of former versions, with classes as values of the unpickler. `stored_reader` reads it."""
 
 
-def _sized(kinds: tuple[type, ...], function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A constructor whose first argument, if it has one, is of one of these types: of what has its size in the stored
-    value, and not of numbers or ranges, which stand for much more."""
-
-    def construct(*arguments: Any) -> Any:
-        if arguments and type(arguments[0]) not in kinds:
-            raise _refused(f"{name} of a {type(arguments[0]).__name__}")
-        return function(*arguments)
-
-    return construct
-
-
-def _fraction(*arguments: Any) -> Any:
-    from fractions import Fraction
-
-    # a text may have an exponent, and so stand for a number of any length
-    if any(type(argument) is not int and not _is_ratio(argument) for argument in arguments):
-        raise _refused("a Fraction that is no ratio of integers")
-    return Fraction(*arguments)
-
-
-def _is_ratio(text: Any) -> bool:
-    return type(text) is str and text.replace("-", "", 1).replace("/", "", 1).isdecimal()
-
-
-def _error(cls: Any, what: Any, where: Any, expected: Any, hint: Any, attributes: Any) -> Any:
-    texts = (what, where, expected, hint)
-    if not (isinstance(cls, type) and issubclass(cls, FlinkishError)) or set(map(type, texts)) != {str}:
-        raise _refused("an error of a form that errors do not have")
-    if type(attributes) is not dict or not set(map(type, attributes)) <= {str}:
-        raise _refused("attributes of an error that are no names")
-    return errors._rebuild(cls, what, where, expected, hint, attributes)
-
-
-def _defaultdict(*arguments: Any) -> Any:
-    from collections import defaultdict
-
-    if arguments and not (arguments[0] is None or isinstance(arguments[0], type)):
-        raise OldFormError
-    return defaultdict(*arguments)
-
-
-_CHECKED: dict[str, Callable[..., Any]] = {
-    "builtins:bytearray": _sized((bytes, bytearray), bytearray, "a bytearray"),
-    "collections:Counter": _sized((dict,), _lookup("collections:Counter"), "a Counter"),
-    "collections:defaultdict": _defaultdict,
-    "collections:OrderedDict": _sized((list, tuple), _lookup("collections:OrderedDict"), "an OrderedDict"),
-    "collections:deque": _sized((list, tuple), _lookup("collections:deque"), "a deque"),
-    "fractions:Fraction": _fraction,
-    "flinkish.errors:_rebuild": _error,
-}
-
-
 def refused_name(module: str, name: str) -> UnsafeStateError:
     """The error for a name that stands for nothing that is stored."""
-    return _refused(f"the name {module}.{name}")
+    return refused_data(f"the name {module}.{name}")
 
 
 def zone(key: str) -> Any:
@@ -225,7 +178,7 @@ def _checked_dtype(layout: Any) -> Any:
 
 
 #: Elements without bytes, such as empty texts, are not bounded by the data of an array.
-_EMPTY_ELEMENTS_MAX = 1_000_000
+_EMPTY_ELEMENTS_MAX = 1_000
 
 
 def array(layout: Any, shape: tuple[int, ...], data: bytes) -> Any:
@@ -241,7 +194,21 @@ def array(layout: Any, shape: tuple[int, ...], data: bytes) -> Any:
         )
     if not data:
         return numpy.zeros(shape, dtype)
-    return numpy.frombuffer(bytearray(data), dtype).reshape(shape)
+    found = numpy.frombuffer(bytearray(data), dtype).reshape(shape)
+    _check_texts(found)
+    return found
+
+
+def _check_texts(found: Any) -> None:
+    """Refuse an array of texts with numbers in place of characters that are none."""
+    import numpy
+
+    for name in found.dtype.names or ():
+        _check_texts(found[name])
+    if found.dtype.kind == "U" and found.dtype.itemsize and found.size:
+        numbers = numpy.ascontiguousarray(found).view(numpy.dtype("u4").newbyteorder(found.dtype.byteorder))
+        if numbers.max() > sys.maxunicode:
+            raise UnsafeStateError(f"an array of {found.dtype} has texts with numbers that are no characters")
 
 
 def scalar(layout: Any, data: bytes) -> Any:
@@ -257,7 +224,7 @@ def scalar(layout: Any, data: bytes) -> Any:
         return numpy.str_(data[: dtype.itemsize].decode(encoding, "surrogatepass"))
     if len(data) != dtype.itemsize:
         raise UnsafeStateError(f"a number of {dtype} has {len(data)} bytes")
-    return numpy.frombuffer(data, dtype)[0] if data else dtype.type()
+    return array(layout, (1,), data)[0] if data else dtype.type()
 
 
 def objects(shape: tuple[int, ...], values: list[Any]) -> Any:
@@ -265,8 +232,215 @@ def objects(shape: tuple[int, ...], values: list[Any]) -> Any:
     import numpy
 
     found = numpy.empty(len(values), object)
-    found[:] = values
+    # one by one: all at once, numpy would look for elements in the objects
+    for index, value in enumerate(values):
+        found[index] = value
     return found.reshape(shape)
+
+
+# -------------------------------------------------------------------------------------------------------- signatures
+
+#: Whether a constructor takes these arguments.
+Signature = Callable[[tuple[Any, ...]], bool]
+
+_NONE = type(None)
+_INT, _TEXT, _TEXT_OR_NONE, _BYTES = (int,), (str,), (str, _NONE), (bytes,)
+#: What has its size in the text, and nothing inside.
+_ATOMS = frozenset({_NONE, bool, int, float, str, bytes})
+_INT64 = range(-(2**63) + 1, 2**63)
+#: Decimal numbers with larger exponents stand for numbers of any length once they are taken as integers. No operation
+#: in the default context of ``decimal`` has such a result.
+_EXPONENTS = range(-1_999_999, 1_000_000)
+
+
+def of_types(*kinds: tuple[type, ...], least: int | None = None) -> Signature:
+    """The signature of one argument of each of these types, of which the first ``least`` must be there."""
+    fewest = len(kinds) if least is None else least
+
+    def takes(arguments: tuple[Any, ...]) -> bool:
+        return fewest <= len(arguments) <= len(kinds) and all(
+            type(argument) in kind for argument, kind in zip(arguments, kinds)
+        )
+
+    return takes
+
+
+def _fits(*checks: Callable[[Any], bool]) -> Signature:
+    """The signature of one argument for each of these checks."""
+    return lambda arguments: len(arguments) == len(checks) and all(check(a) for check, a in zip(checks, arguments))
+
+
+def _is_number(found: Any) -> bool:
+    return type(found) in (int, float) or (type(found).__module__ == "numpy" and type(found).__name__ != "ndarray")
+
+
+def _is_bytes(found: Any) -> bool:
+    return type(found) is bytes
+
+
+def texts(arguments: tuple[Any, ...]) -> bool:
+    return set(map(type, arguments)) <= {str}
+
+
+def _moment(arguments: tuple[Any, ...]) -> bool:
+    """The bytes of a point in time, and perhaps its time zone."""
+    return 1 <= len(arguments) <= 2 and type(arguments[0]) is bytes and all(map(_is_zone, arguments[1:]))
+
+
+def _is_zone(found: Any) -> bool:
+    return issubclass(type(found), datetime.tzinfo)
+
+
+def _decimal(arguments: tuple[Any, ...]) -> bool:
+    # a number may be compared with an integer, which takes the square of its digits
+    if not of_types(_TEXT)(arguments) or len(arguments[0]) > 100_000:
+        return False
+    return Decimal(arguments[0]).adjusted() in _EXPONENTS
+
+
+def _fraction(arguments: tuple[Any, ...]) -> bool:
+    # a text may have an exponent, and so stand for a number of any length; long numbers take long to be reduced
+    return len(arguments) <= 2 and all(map(_is_ratio, arguments))
+
+
+def _is_ratio(found: Any) -> bool:
+    if type(found) is int:
+        return found.bit_length() < 1 << 16
+    return type(found) is str and len(found) < 20_000 and found.replace("-", "", 1).replace("/", "", 1).isdecimal()
+
+
+def _factory(arguments: tuple[Any, ...]) -> bool:
+    return len(arguments) <= 1 and all(found is None or isinstance(found, type) for found in arguments)
+
+
+def _row(arguments: tuple[Any, ...]) -> bool:
+    if not of_types((list, _NONE), (tuple, list), (RowKind,), least=2)(arguments):
+        return False
+    return arguments[0] is None or texts(arguments[0])
+
+
+def _flinkish_error(arguments: tuple[Any, ...]) -> bool:
+    cls, *rest = arguments or (None,)
+    is_error = isinstance(cls, type) and issubclass(cls, FlinkishError)
+    return is_error and of_types(*[_TEXT] * 4, (dict,))(tuple(rest)) and texts(rest[4])
+
+
+def _array_array(arguments: tuple[Any, ...]) -> bool:
+    cls, *rest = arguments or (None,)
+    if not (isinstance(cls, type) and of_types(_TEXT, _INT, _BYTES)(tuple(rest))):
+        return False
+    typecode, form, data = rest
+    if typecode in "uw" and form in (20, 21):  # texts in UTF-32, whose bytes are taken as they are
+        data.decode("utf-32-be" if form == 21 else "utf-32-le", "surrogatepass")
+    return form in range(22)
+
+
+def _timedelta64(arguments: tuple[Any, ...]) -> bool:
+    return of_types(_INT, _INT, least=1)(arguments) and arguments[0] in _INT64 and _are_units(arguments[1:])
+
+
+def _timestamp64(arguments: tuple[Any, ...]) -> bool:
+    if not 3 <= len(arguments) <= 4 or type(arguments[0]) is not int or arguments[1] is not None:
+        return False
+    # pandas calls methods of a zone when it makes the moment
+    zone_module = type(arguments[2]).__module__.partition(".")[0]
+    has_zone = arguments[2] is None or (_is_zone(arguments[2]) and zone_module in ("datetime", "pytz", "zoneinfo"))
+    return arguments[0] in _INT64 and has_zone and _are_units(arguments[3:])
+
+
+def _are_units(numbers: tuple[Any, ...]) -> bool:
+    """Whether these are numpy's numbers for seconds to nanoseconds."""
+    return all(type(number) is int and 7 <= number <= 10 for number in numbers)
+
+
+def _shape(found: Any) -> bool:
+    return type(found) is tuple and len(found) <= 32 and all(type(n) is int and 0 <= n < 2**40 for n in found)
+
+
+_PLAIN_LAYOUT = re.compile(r"[<>|=]?[?biufcmMSUV]\d{0,9}(\[\d{0,9}\w{1,7}(/\d{1,9})?\])?")
+
+
+def _layout(found: Any, levels: int = 8) -> bool:
+    if type(found) is str:
+        return _PLAIN_LAYOUT.fullmatch(found) is not None
+    return type(found) is list and levels > 0 and all(_field(field, levels - 1) for field in found)
+
+
+def _field(found: Any, levels: int) -> bool:
+    if type(found) is not tuple or not 2 <= len(found) <= 3:
+        return False
+    names = found[0] if type(found[0]) is tuple else found[:1]
+    return len(names) <= 2 and texts(names) and _layout(found[1], levels) and all(map(_shape, found[2:]))
+
+
+def has_class(arguments: tuple[Any, ...]) -> bool:
+    return any(isinstance(argument, type) for argument in arguments)
+
+
+def of_error(cls: type) -> Signature:
+    """The signature of an exception of Python."""
+    if issubclass(cls, UnicodeDecodeError):
+        return lambda arguments: of_types(_TEXT, _BYTES, _INT, _INT, _TEXT)(arguments) and _is_range(*arguments[2:4])
+    if issubclass(cls, UnicodeEncodeError):
+        return lambda arguments: of_types(_TEXT, _TEXT, _INT, _INT, _TEXT)(arguments) and _is_range(*arguments[2:4])
+    if issubclass(cls, UnicodeTranslateError):
+        return lambda arguments: of_types(_TEXT, _INT, _INT, _TEXT)(arguments) and _is_range(*arguments[1:3])
+    if issubclass(cls, SyntaxError):
+        # the second one is unpacked
+        return lambda arguments: all(type(place) is tuple for place in arguments[1:2]) and not has_class(arguments)
+    if issubclass(cls, OSError):
+        return _os_error
+    if issubclass(cls, getattr(builtins, "BaseExceptionGroup", ())):
+        return of_types(_TEXT, (tuple, list))
+    return lambda arguments: not has_class(arguments)
+
+
+def _os_error(arguments: tuple[Any, ...]) -> bool:
+    # the first of several is looked up in a dictionary, and a number is made of the third
+    atoms = (*arguments[:1], *arguments[2:]) if len(arguments) > 1 else ()
+    return len(arguments) <= 5 and set(map(type, atoms)) <= _ATOMS and not has_class(arguments)
+
+
+def _is_range(start: int, end: int) -> bool:
+    # the text of such an error reads at its start, and CPython does not look whether that is within the object
+    return 0 <= start <= end < 2**31
+
+
+SIGNATURES: dict[str, Signature] = {
+    "builtins:bytearray": of_types((bytes, bytearray), least=0),
+    "builtins:complex": of_types((float,), (float,)),
+    "builtins:frozenset": of_types((list, tuple)),
+    "builtins:range": of_types(_INT, _INT, _INT),
+    "builtins:set": of_types((list, tuple)),
+    "builtins:slice": lambda arguments: len(arguments) == 3 and not has_class(arguments),
+    "collections:Counter": of_types((dict,), least=0),
+    "collections:OrderedDict": of_types(),
+    "collections:defaultdict": _factory,
+    "collections:deque": of_types((tuple, list), (int, _NONE), least=0),
+    "datetime:date": of_types(_BYTES),
+    "datetime:datetime": _moment,
+    "datetime:time": _moment,
+    "datetime:timedelta": of_types(_INT, _INT, _INT),
+    "datetime:timezone": of_types((datetime.timedelta,), _TEXT, least=1),
+    "decimal:Decimal": _decimal,
+    "fractions:Fraction": _fraction,
+    "types:SimpleNamespace": of_types(),
+    "flinkish.core.window.window:CountWindow": _fits(_is_number),
+    "flinkish.core.window.window:GlobalWindow": of_types(),
+    "flinkish.core.window.window:TimeWindow": _fits(_is_number, _is_number),
+    "array:_array_reconstructor": _array_array,
+    "flinkish.common.types:_create_row": _row,
+    "flinkish.errors:_rebuild": _flinkish_error,
+    "pandas._libs.tslibs.nattype:__nat_unpickle": of_types((_NONE,), least=0),
+    "pandas._libs.tslibs.timedeltas:_timedelta_unpickle": _timedelta64,
+    "pandas._libs.tslibs.timestamps:_unpickle_timestamp": _timestamp64,
+    "pytz:_UTC": of_types(),
+    "pytz:_p": of_types(_TEXT, _INT, _INT, _TEXT, least=1),
+    "zone": of_types(_TEXT),
+    "array": _fits(_layout, _shape, _is_bytes),
+    "scalar": _fits(_layout, _is_bytes),
+    "objects": _fits(_shape, lambda found: type(found) is list),
+}
 
 
 # ------------------------------------------------------------------------------------------- classes of the program
@@ -277,173 +451,37 @@ def _outside(name: str) -> UnsafeStateError:
 
 
 def make(name: str, *arguments: Any) -> Any:
-    """Stands in pickles for `Constructors.make`."""
+    """Stands in pickles for `stored_calls.Constructors.make`."""
     raise _outside("make")
 
 
 def make_with_names(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Stands in pickles for `Constructors.make_with_names`."""
+    """Stands in pickles for `stored_calls.Constructors.make_with_names`."""
     raise _outside("make_with_names")
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Stands in pickles for `Constructors.call`."""
+    """Stands in pickles for `stored_calls.Constructors.call`."""
     raise _outside("call")
 
 
 def call_with_classes(name: str, at: tuple[int, ...], *arguments: Any) -> Any:
-    """Stands in pickles for `Constructors.call_with_classes`."""
+    """Stands in pickles for `stored_calls.Constructors.call_with_classes`."""
     raise _outside("call_with_classes")
 
 
 def reconstruct(name: str, base: str, value: Any) -> Any:
-    """Stands in pickles for `Constructors.reconstruct`."""
+    """Stands in pickles for `stored_calls.Constructors.reconstruct`."""
     raise _outside("reconstruct")
 
 
 def member(name: str, value: Any) -> Any:
-    """Stands in pickles for `Constructors.member`."""
+    """Stands in pickles for `stored_calls.Constructors.member`."""
     raise _outside("member")
 
 
 #: The constructors of this module by the names that pickles have for them.
-_WITH_CLASSES: tuple[Callable[..., Any], ...] = (make, make_with_names, call, call_with_classes, reconstruct, member)
-_WITHOUT_CLASSES: tuple[Callable[..., Any], ...] = (zone, array, scalar, objects)
+WITH_CLASSES: tuple[Callable[..., Any], ...] = (make, make_with_names, call, call_with_classes, reconstruct, member)
+WITHOUT_CLASSES: tuple[Callable[..., Any], ...] = (zone, array, scalar, objects)
 #: What the writer may hand to pickle as a function.
-CONSTRUCTORS = frozenset({*_WITH_CLASSES, *_WITHOUT_CLASSES})
-
-_SINGLETONS = frozenset({"pandas._libs.tslibs.nattype:__nat_unpickle", "pytz:_UTC", "pytz:_p"})
-_SINGLETON_FUNCTIONS = frozenset({f"{__name__}:{function.__name__}" for function in (zone, member)})
-
-
-class Constructors:
-    """The constructors that a reader has for the names in stored values, and what the writer names objects.
-
-    Args:
-        classes: the classes of the program.
-    """
-
-    def __init__(self, classes: ProgramClasses) -> None:
-        self._program = classes
-        self._classes: dict[str, type] = {}
-        self._by_name: dict[str, Callable[..., Any]] = {}
-        for function in _WITHOUT_CLASSES:
-            self._by_name[f"{__name__}:{function.__name__}"] = function
-        for name in (function.__name__ for function in _WITH_CLASSES):
-            self._by_name[f"{__name__}:{name}"] = getattr(self, name)
-
-    def name_of(self, cls: type) -> str:
-        """The name of a class of data or of the program.
-
-        Raises:
-            StoredClassError: the class could not be found again under its name.
-        """
-        return data_name(cls) or self._program.name_of(cls)
-
-    def named(self, name: Any) -> Callable[..., Any] | None:
-        """The constructor that a name of data stands for, None if it stands for none."""
-        found = self._by_name.get(name)
-        if found is None and (name in _CALLED or name in _FUNCTIONS):
-            found = self._by_name[name] = _CHECKED.get(name) or _lookup(name)
-        return found
-
-    @staticmethod
-    def is_fresh(name: str) -> bool:
-        """Whether what a constructor returns is new, and nobody else has it."""
-        return name not in _SINGLETONS and name not in _SINGLETON_FUNCTIONS
-
-    def class_of(self, name: Any) -> type:
-        """The class of data or of the program that has a name. It is never given to a stored value.
-
-        Raises:
-            UnsafeStateError: the name is no text.
-            StoredClassError: the program has no class of that name.
-        """
-        # an object of another class could be equal to one text and read as another
-        if type(name) is not str:
-            raise _refused(f"a {type(name).__name__} in place of the name of a class")
-        found = self._classes.get(name)
-        if found is None:
-            if name in _ARGUMENTS or name in _ENUMS:
-                found = _lookup(name)
-                assert isinstance(found, type)
-            else:
-                found = self._program.find(name)
-            self._classes[name] = found
-        return found
-
-    def make(self, name: str, *arguments: Any) -> Any:
-        """A new instance of a class, made without calling ``__init__``."""
-        cls = self._makeable(name)
-        if arguments and not (hasattr(cls, "__getnewargs__") or hasattr(cls, "__getnewargs_ex__")):
-            raise _refused(f"an instance of {name} with arguments that the class does not store")
-        if issubclass(cls, bytes) and any(type(argument) is not bytes for argument in arguments):
-            raise _refused(f"an instance of {name} that is not made of bytes")
-        return cls.__new__(cls, *arguments)
-
-    def make_with_names(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """`make` for a class with ``__getnewargs_ex__``."""
-        cls = self._makeable(name)
-        if not hasattr(cls, "__getnewargs_ex__"):
-            raise _refused(f"an instance of {name} with arguments that the class does not store")
-        return cls.__new__(cls, *arguments, **named)
-
-    def _makeable(self, name: str) -> type:
-        cls = self.class_of(name)
-        if name in DATA_NAMES and name not in _MADE:
-            raise _refused(f"an instance of {name} that was not made by calling it")
-        return cls
-
-    def call(self, name: str, *arguments: Any) -> Any:
-        """What calling a class or function of data returns, or a class of the program that reduces its instances so."""
-        if type(name) is str:
-            found = self.named(name)
-            if found is not None:
-                return found(*arguments)
-        cls = self.class_of(name)
-        if name in DATA_NAMES:
-            raise _refused(f"a call of {name}")
-        if not reduces_itself(cls):
-            raise _refused(f"a call of {name}, whose instances are not made by calls")
-        return cls(*arguments)
-
-    def call_with_classes(self, name: str, at: tuple[int, ...], *arguments: Any) -> Any:
-        """`call` with arguments of which those at some indexes are classes."""
-        return self.call(
-            name,
-            *[self.class_of(argument) if index in at else argument for index, argument in enumerate(arguments)],
-        )
-
-    def reconstruct(self, name: str, base: str, value: Any) -> Any:
-        """A new instance of a class that reduces itself as in pickle's first protocols."""
-        cls, kind = self._makeable(name), self.class_of(base)
-        if base == "builtins:object":
-            return object.__new__(cls)
-        if kind not in (int, float, complex, str, bytes, tuple, frozenset, list, dict, set) or type(value) is not kind:
-            raise _refused(f"an instance of {name} that is made of a {type(value).__name__}")
-        found: Any = kind.__new__(cls, value)
-        if kind.__init__ is not object.__init__:
-            kind.__init__(found, value)
-        return found
-
-    def member(self, name: str, value: Any) -> Any:
-        """The member of an enum with that name, or the flags with that value."""
-        cls = self.class_of(name)
-        if not isinstance(cls, enum.EnumMeta):
-            raise UnsafeStateError(f"{cls!r} is no enum")
-        if issubclass(cls, enum.Flag):
-            return cls(value)
-        members: dict[str, Any] = dict(vars(cls)["_member_map_"])
-        found = members.get(value) if type(value) is str else None
-        if found is None or found.name != value:
-            raise StoredClassError(
-                f"the stored member {value} is not in the enum {cls.__module__}.{cls.__qualname__}",
-                expected=", ".join(members),
-                hint="bring it back under its name: as a key it lies in the key group of its name",
-            )
-        return found
-
-
-def reduces_itself(cls: type) -> bool:
-    """Whether a class says itself what its instances are made of, so that they may be made by calling it."""
-    return any(getattr(cls, name) is not getattr(object, name) for name in ("__reduce_ex__", "__reduce__"))
+CONSTRUCTORS = frozenset({*WITH_CLASSES, *WITHOUT_CLASSES})

@@ -22,6 +22,7 @@ import io
 import pickle
 import types
 import zoneinfo
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -29,26 +30,11 @@ from itertools import accumulate, repeat
 from typing import Any
 
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
+from flinkish.runtime import stored_names
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, dotted, stored_name
-from flinkish.runtime.stored_names import (
-    CONSTRUCTORS,
-    DATA_NAMES,
-    Constructors,
-    OldFormError,
-    array,
-    call,
-    call_with_classes,
-    data_name,
-    make,
-    make_with_names,
-    member,
-    objects,
-    reconstruct,
-    refused_name,
-    scalar,
-    zone,
-)
-from flinkish.runtime.stored_reader import read_value
+from flinkish.runtime.stored_calls import Constructors, constructors_of
+from flinkish.runtime.stored_names import CONSTRUCTORS, OldFormError, data_name
+from flinkish.runtime.stored_reader import Unpickler, read_value
 
 #: The first byte of every stored value. The pickles that were stored before there was a mark begin with 0x80.
 _MARK = 0xF1
@@ -80,7 +66,7 @@ def loads(data: bytes, version: int, what: str, where: str = "", classes: Progra
     stream.seek(2)
     with _reading(f"{what} ({len(data)} bytes)", where):
         try:
-            return _Unpickler(stream, classes).load()
+            return Unpickler(stream, classes).load()
         except OldFormError:
             return read_value(data[2:], classes)
 
@@ -105,8 +91,7 @@ def _check_version(data: bytes, version: int, what: str, where: str) -> None:
 
 def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
     """Decode a pickle without a mark, as the texts of savepoints hold it, with the reader for what anybody may have
-    written (`flinkish.runtime.stored_reader`). Raises what `loads` raises, except that errors for damaged data are not
-    converted."""
+    written (`stored_reader`). Raises what `loads` raises, except that errors for damaged data are not converted."""
     return read_value(pickled, classes)
 
 
@@ -114,7 +99,7 @@ def dumps_data(value: Any, classes: ProgramClasses = NO_CLASSES) -> bytes:
     """The inverse of `loads_data`. Raises what `dumps` raises."""
     stream = io.BytesIO()
     try:
-        _Pickler(stream, classes).dump(value)
+        Pickler(stream, classes).dump(value)
     except RecursionError:
         raise StoredClassError(
             f"a {type(value).__qualname__} is nested too deeply to be stored",
@@ -138,7 +123,7 @@ def dumps_all(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> li
 def dumps_joined(values: Iterable[Any], classes: ProgramClasses = NO_CLASSES) -> tuple[bytes, list[int]]:
     """The results of `dumps_all` concatenated, and the offset at which each of them ends."""
     stream = io.BytesIO()
-    pickler = _Pickler(stream, classes)
+    pickler = Pickler(stream, classes)
     # without a memo, so that one unpickler can read the concatenated pickles; this is also four times as fast
     pickler.fast = True
     dump, tell = pickler.dump, stream.tell
@@ -214,7 +199,7 @@ def dumps_groups(
 
 def _dumped_alone(value: Any, classes: ProgramClasses) -> bytes:
     stream = io.BytesIO()
-    pickler = _Pickler(stream, classes)
+    pickler = Pickler(stream, classes)
     pickler.fast = True
     try:
         pickler.dump(value)
@@ -229,7 +214,7 @@ def loads_all(
     """Decode the results of `dumps_all`; raises what `loads` raises."""
     if any(data[:1] == _ALONE for data in stored):
         return [_loaded_alone(data, what, where, classes) for data in stored]
-    load = _Unpickler(io.BytesIO(b"".join(stored)), classes).load
+    load = Unpickler(io.BytesIO(b"".join(stored)), classes).load
     with _reading(what, where):
         try:
             return [load() for _ in stored]
@@ -267,14 +252,18 @@ def _reading(what: str, where: str) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- writing
 
 
-class _Pickler(pickle.Pickler):
+class Pickler(pickle.Pickler):
     """A pickler that reduces all objects but numbers, texts and containers to calls of constructors, in which classes
     are names. Plain values stay as fast as in plain pickle."""
 
-    def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
+    def __init__(self, stream: Any, classes: ProgramClasses) -> None:
         super().__init__(stream, protocol=5)
-        self.constructors = Constructors(classes)
-        self._reducers = _Reducers(self.constructors)
+        self.constructors = constructors_of(classes)
+        reducers = _last[0] if _last else None
+        if reducers is None or reducers.constructors is not self.constructors:
+            reducers = _Reducers(self.constructors)
+            _last[:] = [reducers]
+        self._reducers = reducers
         #: the class or function of data that the next name stands for
         self.called: Any = None
 
@@ -284,18 +273,22 @@ class _Pickler(pickle.Pickler):
         return NotImplemented if reducer is None else reducer(obj, self)
 
 
-_Reducer = Callable[[Any, _Pickler], Any]
+_Reducer = Callable[[Any, Pickler], Any]
 
 
 class _Reducers(dict[type, "_Reducer | None"]):
     """A cache of type -> function that reduces its instances, or None if pickle's own reduction is used."""
 
     def __init__(self, constructors: Constructors) -> None:
-        self._constructors = constructors
+        self.constructors = constructors
 
     def __missing__(self, cls: type) -> _Reducer | None:
-        reducer = self[cls] = _reducer_of(cls, self._constructors)
+        reducer = self[cls] = _reducer_of(cls, self.constructors)
         return reducer
+
+
+#: The reducers of the last program for which something was written: columns hold one value after the other.
+_last: list[_Reducers] = []
 
 
 def _reducer_of(cls: type, constructors: Constructors) -> _Reducer | None:
@@ -336,7 +329,7 @@ _WITHOUT_CLASSES = frozenset(
 )
 
 
-def _reduce_data(obj: Any, pickler: _Pickler) -> Any:
+def _reduce_data(obj: Any, pickler: Pickler) -> Any:
     reduced = obj.__reduce_ex__(5)
     if not pickler.fast:
         return _by_names(obj, reduced, pickler)
@@ -345,15 +338,15 @@ def _reduce_data(obj: Any, pickler: _Pickler) -> Any:
     return reduced
 
 
-def _reduce(obj: Any, pickler: _Pickler) -> Any:
+def _reduce(obj: Any, pickler: Pickler) -> Any:
     return _by_names(obj, obj.__reduce_ex__(5), pickler)
 
 
-def _reduce_by_table(obj: Any, pickler: _Pickler) -> Any:
+def _reduce_by_table(obj: Any, pickler: Pickler) -> Any:
     return _by_names(obj, copyreg.dispatch_table[type(obj)](obj), pickler)
 
 
-def _by_names(obj: Any, reduced: Any, pickler: _Pickler) -> Any:
+def _by_names(obj: Any, reduced: Any, pickler: Pickler) -> Any:
     """The reduced form of an object with a constructor in place of what makes it, and names in place of classes."""
     if not isinstance(reduced, tuple) or len(reduced) > 5:
         raise StoredClassError(
@@ -361,16 +354,21 @@ def _by_names(obj: Any, reduced: Any, pickler: _Pickler) -> Any:
             expected="a class, its arguments and the state of the object",
         )
     function, arguments, *rest = reduced
+    if not _are_of_python(type(obj), *rest[1:]):
+        raise StoredClassError(
+            f"a {type(obj).__qualname__} cannot be stored: its __reduce__ returns items, but it is no list and no dict",
+            hint="return them among the arguments, or in the state that its __setstate__ gets",
+        )
     constructors = pickler.constructors
     if function is _NEW_OBJECT:
         cls, *arguments = arguments
-        return (make, (constructors.name_of(cls), *arguments), *rest)
+        return (stored_names.make, (constructors.name_of(cls), *arguments), *rest)
     if function is _NEW_OBJECT_EX:
         cls, arguments, named = arguments
-        return (make_with_names, (constructors.name_of(cls), arguments, named), *rest)
+        return (stored_names.make_with_names, (constructors.name_of(cls), arguments, named), *rest)
     if function is _RECONSTRUCTOR:
         cls, base, value = arguments
-        return (reconstruct, (constructors.name_of(cls), constructors.name_of(base), value), *rest)
+        return (stored_names.reconstruct, (constructors.name_of(cls), constructors.name_of(base), value), *rest)
     name = data_name(function)
     at = tuple(index for index, argument in enumerate(arguments) if isinstance(argument, type))
     if name is None:
@@ -381,11 +379,16 @@ def _by_names(obj: Any, reduced: Any, pickler: _Pickler) -> Any:
         pickler.called = function
         return reduced
     if not at:
-        return (call, (name, *arguments), *rest)
+        return (stored_names.call, (name, *arguments), *rest)
     named_arguments = [
         constructors.name_of(argument) if index in at else argument for index, argument in enumerate(arguments)
     ]
-    return (call_with_classes, (name, at, *named_arguments), *rest)
+    return (stored_names.call_with_classes, (name, at, *named_arguments), *rest)
+
+
+def _are_of_python(cls: type, items: Any = None, pairs: Any = None) -> bool:
+    """Whether items of an object are those of the list or dictionary that it is; readers call no methods of others."""
+    return (items is None or issubclass(cls, (list, deque))) and (pairs is None or issubclass(cls, dict))
 
 
 _NEW_OBJECT: Any = vars(copyreg)["__newobj__"]
@@ -393,7 +396,7 @@ _NEW_OBJECT_EX: Any = vars(copyreg)["__newobj_ex__"]
 _RECONSTRUCTOR: Any = vars(copyreg)["_reconstructor"]
 
 
-def _reduce_class(cls: type, pickler: _Pickler) -> Any:
+def _reduce_class(cls: type, pickler: Pickler) -> Any:
     called, pickler.called = pickler.called, None
     if cls is called:
         return NotImplemented
@@ -405,12 +408,12 @@ def _reduce_class(cls: type, pickler: _Pickler) -> Any:
     )
 
 
-def _reduce_function(function: Any, pickler: _Pickler) -> Any:
+def _reduce_function(function: Any, pickler: Pickler) -> Any:
     called, pickler.called = pickler.called, None
     return NotImplemented if function is called or function in CONSTRUCTORS else _refuse_function(function, pickler)
 
 
-def _refuse_function(function: Any, _: _Pickler) -> Any:
+def _refuse_function(function: Any, _: Pickler) -> Any:
     raise StoredClassError(
         f"the function {getattr(function, '__module__', None)}.{getattr(function, '__qualname__', function)} cannot "
         "be stored: stored values hold no code",
@@ -421,71 +424,35 @@ def _refuse_function(function: Any, _: _Pickler) -> Any:
     )
 
 
-def _reduce_member(name: str, found: enum.Enum, _: _Pickler) -> Any:
-    return member, (name, found.name)
+def _reduce_member(name: str, found: enum.Enum, _: Pickler) -> Any:
+    return stored_names.member, (name, found.name)
 
 
-def _reduce_flag(name: str, flags: enum.Flag, _: _Pickler) -> Any:
-    return member, (name, flags.value)
+def _reduce_flag(name: str, flags: enum.Flag, _: Pickler) -> Any:
+    return stored_names.member, (name, flags.value)
 
 
-def _reduce_zone(found: zoneinfo.ZoneInfo, _: _Pickler) -> Any:
+def _reduce_zone(found: zoneinfo.ZoneInfo, _: Pickler) -> Any:
     if found.key is None:
         raise StoredClassError("a time zone without a name cannot be stored", hint="use ZoneInfo('Area/City')")
-    return zone, (found.key,)
+    return stored_names.zone, (found.key,)
 
 
-def _reduce_array(found: Any, _: _Pickler) -> Any:
+def _reduce_array(found: Any, _: Pickler) -> Any:
     if found.dtype.hasobject:
         if found.dtype.names is not None:
             raise StoredClassError(
                 "a structured numpy array of objects cannot be stored", hint="store a list of tuples"
             )
-        return objects, (found.shape, found.ravel().tolist())
-    return array, (_layout(found.dtype), found.shape, found.tobytes())
+        return stored_names.objects, (found.shape, found.ravel().tolist())
+    return stored_names.array, (_layout(found.dtype), found.shape, found.tobytes())
 
 
-def _reduce_scalar(found: Any, _: _Pickler) -> Any:
+def _reduce_scalar(found: Any, _: Pickler) -> Any:
     if found.dtype.hasobject:
         raise StoredClassError("a numpy scalar of objects cannot be stored", hint="store a tuple")
-    return scalar, (_layout(found.dtype), found.tobytes())
+    return stored_names.scalar, (_layout(found.dtype), found.tobytes())
 
 
 def _layout(dtype: Any) -> Any:
     return dtype.str if dtype.names is None else dtype.descr
-
-
-# ---------------------------------------------------------------------------------------------------- reading
-
-
-class _Unpickler(pickle.Unpickler):
-    """An unpickler that knows only the constructors of `stored_names`, for what the job itself has stored."""
-
-    def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
-        super().__init__(stream)
-        self._constructors = Constructors(classes)
-        self._found: dict[tuple[str, str], Any] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        """What is on the stack for a name: an object without attributes that could be set, which makes data.
-
-        Raises:
-            OldFormError: the name is one of data, or `program_class`, and no constructor.
-            UnsafeStateError: the name is not in the list of data.
-        """
-        found = self._found.get((module, name))
-        if found is None:
-            text = f"{module}:{name}"
-            function: Any = self._constructors.named(text)
-            if function is None:
-                if text in DATA_NAMES or module in (__name__, "copyreg"):
-                    raise OldFormError(text)
-                raise refused_name(module, name)
-            # a wrapper of C without a __dict__: pickle would set attributes of a class or a function
-            found = self._found[module, name] = (
-                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__  # noqa: B004
-            )
-        return found
-
-
-_CALL_OF_A_CLASS: Any = vars(type)["__call__"].__get__

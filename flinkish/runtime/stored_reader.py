@@ -1,52 +1,61 @@
 """Reads the pickles of stored values without an unpickler: texts of savepoints, which anybody may have edited.
 
-It knows the opcodes that pickle writes in protocol 5, and no others. Names are no values: a name is called, or is the
-class of a new object, through `Constructors`; nowhere else may it appear. Attributes are set only on objects that this
-reader has just made. What a text of some bytes can cost is bounded: sizes are those of the text, nesting is limited
-(comparing and hashing values that are nested deeply ends the process), and so is how often one object may occur
-(stored state has no shared objects, so each occurrence is written there). It takes about a microsecond per opcode.
+There are three steps. `stored_opcodes` *parses* a text into nodes, of which nothing exists yet. Then the graph of
+nodes, as it is after the last opcode, is *judged*: it has no cycles, is not nested deeply (hashing values that are
+nested deeply ends the process), and its weight is bounded by the size of the text even if each node and each text
+counts as often as it occurs, since it is stored again like this. At last each node is *built*, after all that it holds,
+so that nothing changes once it is part of something else.
 
-It also reads the form of former versions, which named the classes of objects by `program_class`.
+Items and attributes are given only to objects that the build has just made, by the methods of Python's own containers.
 """
 
 from __future__ import annotations
 
-import gc
 import io
 import pickle
-import struct
-from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any, NamedTuple
+import sys
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from types import MemberDescriptorType, NoneType
+from typing import Any
+from uuid import UUID
 
-from flinkish.errors import UnsafeStateError
-from flinkish.runtime import stored_names
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.stored_names import Constructors
+from flinkish.runtime.stored_calls import (
+    Constructors,
+    attribute_types,
+    check_arguments,
+    check_keys,
+    constructors_of,
+    defining,
+    keeps_attributes,
+)
+from flinkish.runtime.stored_names import CALLABLE, DATA_NAMES, OldFormError, refused_name
+from flinkish.runtime.stored_opcodes import (
+    FORMER,
+    NEW,
+    NODES,
+    OPEN,
+    PLAIN,
+    BytearrayNode,
+    DictNode,
+    FrozenSetNode,
+    ListNode,
+    NameNode,
+    Node,
+    ObjectNode,
+    Parser,
+    SetNode,
+    TupleNode,
+    refused,
+)
 
 #: The depth of nesting at which reading stops; pickle itself writes about 950 levels.
 DEPTH_MAX = 1_000
-#: How many objects a value may hold if each is counted as often as it occurs, beyond one per byte of the text.
-OCCURRENCES_MAX = 10_000_000
-
-_FORMER = "flinkish.runtime.stored_pickle"
-_PROGRAM_CLASS = f"{_FORMER}:program_class"
-_OWN = stored_names.__name__
-
-
-class _Name(NamedTuple):
-    """A name on the stack, ``module:Qualified.Name``, and whether it is that of a class of the program."""
-
-    text: str
-    is_program: bool = False
-
-
-#: In place of the depth of a value: a name, and a tuple that holds names, the arguments of a constructor.
-_NAME, _NAMES = -1, -2
-
-
-def _refused(what: str) -> UnsafeStateError:
-    return stored_names.refused(what, "no stored value does")
+#: What a value may weigh: so much, and so much more per byte of its text.
+WEIGHT_MIN, WEIGHT_PER_BYTE = 1 << 14, 64
+#: What an element of a set or a key of a dictionary may weigh, and how deeply it may be nested: it is hashed.
+HASHED_WEIGHT_MAX, HASHED_DEPTH_MAX = 1 << 20, 100
 
 
 def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
@@ -57,314 +66,258 @@ def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
         UnsafeStateError: it is nothing that was stored; nothing but data was made of it.
         ValueError, TypeError or another error of a constructor: it is damaged.
     """
-    return _Reader(pickled, Constructors(classes)).read()
+    constructors = constructors_of(classes)
+    root, nodes = _judged(pickled, constructors)
+    for node in nodes:
+        node.value = _BUILDERS[type(node)](node, constructors)
+    return root.value if nodes else root
 
 
-class _Reader:
-    def __init__(self, pickled: bytes, constructors: Constructors) -> None:
-        self._stream = io.BytesIO(pickled)
-        self._length = len(pickled)
-        self._constructors = constructors
-        self._stack: list[Any] = []
-        self._depths: list[int] = []
-        self._marks: list[int] = []
-        self._memo: list[tuple[Any, int]] = []
-        # containers and objects that may still change: id -> (the object, its depth)
-        self._open: dict[int, tuple[Any, int]] = {}
-        self._occurs_again = False
-
-    def read(self) -> Any:
-        step = self._stream.read
-        while (code := step(1)) != pickle.STOP:
-            operation = _OPERATIONS.get(code)
-            if operation is None:
-                raise _refused(f"has the opcode {code!r}" if code else "ends too early")
-            operation(self)
-        if len(self._stack) != 1 or self._depths[0] < 0 or self._marks:
-            raise _refused("is not exactly one value")
-        (value,) = self._stack
-        if self._occurs_again:
-            _check_occurrences(value, OCCURRENCES_MAX + self._length)
-        return value
-
-    # ------------------------------------------------------------------------------------------------ stack
-
-    def _bytes(self, count: int) -> bytes:
-        data = self._stream.read(count)
-        if len(data) != count:
-            raise _refused("ends too early")
-        return data
-
-    def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
-
-    def _push(self, value: Any, depth: int = 0) -> None:
-        if depth > DEPTH_MAX:
-            raise _refused(f"is nested more than {DEPTH_MAX} levels deep")
-        self._stack.append(value)
-        self._depths.append(depth)
-
-    def _pop(self) -> tuple[Any, int]:
-        if len(self._stack) <= (self._marks[-1] if self._marks else 0):
-            raise _refused("takes a value that is not there")
-        return self._stack.pop(), self._depths.pop()
-
-    def _pop_values(self, count: int | None = None) -> tuple[list[Any], list[int]]:
-        """The topmost values and their depths: this many, or those above the last mark."""
-        if count is None:
-            if not self._marks:
-                raise _refused("goes back to a mark that is not there")
-            begin = self._marks.pop()
-        else:
-            begin = len(self._stack) - count
-            if begin < (self._marks[-1] if self._marks else 0):
-                raise _refused("takes a value that is not there")
-        values, depths = self._stack[begin:], self._depths[begin:]
-        del self._stack[begin:], self._depths[begin:]
-        return values, depths
-
-    def _push_open(self, value: Any, depth: int = 1) -> None:
-        self._push(value, depth)
-        self._open[id(value)] = value, depth
-
-    def _grow(self, depths: list[int]) -> Any:
-        """The topmost value, which gets parts of these depths."""
-        if min(depths, default=0) < 0:
-            raise _refused("has a name among its values")
-        value, _ = self._pop()
-        found = self._open.get(id(value))
-        if found is None:
-            raise _refused(f"changes a {type(value).__name__} that it has not made")
-        self._push_open(value, max(found[1], 1 + max(depths, default=0)))
-        return value
-
-    # ------------------------------------------------------------------------------------------- containers
-
-    def tuple_of(self, count: int | None) -> None:
-        values, depths = self._pop_values(count)
-        lowest = min(depths, default=0)
-        if lowest == _NAMES:
-            raise _refused("has a name inside of a value")
-        self._push(tuple(values), _NAMES if lowest == _NAME else 1 + max(depths, default=0))
-
-    def frozenset_of(self) -> None:
-        values, depths = self._pop_values()
-        if min(depths, default=0) < 0:
-            raise _refused("has a name among its values")
-        self._push(frozenset(values), 1 + max(depths, default=0))
-
-    def append(self, count: int | None) -> None:
-        values, depths = self._pop_values(count)
-        grown = self._grow(depths)
-        if hasattr(grown, "extend"):
-            grown.extend(values)
-        else:
-            for value in values:
-                grown.append(value)
-
-    def set_items(self, count: int | None) -> None:
-        values, depths = self._pop_values(count)
-        grown = self._grow(depths)
-        for key, value in zip(values[::2], values[1::2], strict=True):
-            grown[key] = value
-
-    def add_items(self) -> None:
-        values, depths = self._pop_values()
-        grown = self._grow(depths)
-        if type(grown) is not set:
-            raise _refused(f"adds to a {type(grown).__name__} as to a set")
-        grown.update(values)
-
-    # --------------------------------------------------------------------------------------- names, objects
-
-    def global_name(self) -> None:
-        (module, name), _ = self._pop_values(2)
-        if type(module) is not str or type(name) is not str:
-            raise _refused("has a name that is no text")
-        text = f"{module}:{name}"
-        if module == _FORMER:
-            text = text if text == _PROGRAM_CLASS else f"{_OWN}:{name.removeprefix('_')}"
-        known = text in stored_names.DATA_NAMES or text in (_PROGRAM_CLASS, "copyreg:_reconstructor")
-        if not known and self._constructors.named(text) is None:
-            raise stored_names.refused_name(module, name)
-        self._push(_Name(text), _NAME)
-
-    def _callee(self, what: str) -> tuple[_Name, list[Any], list[int]]:
-        """The name and the arguments on top of the stack."""
-        (name, arguments), (kind, depth) = self._pop_values(2)
-        if kind != _NAME or type(arguments) is not tuple or depth == _NAME:
-            raise _refused(f"{what} something that is no name")
-        return name, list(arguments), [max(depth, 1)]
-
-    def reduce(self) -> None:
-        name, arguments, depths = self._callee("calls")
-        if name.text == _PROGRAM_CLASS:
-            if len(arguments) != 1 or type(arguments[0]) is not str:
-                raise _refused("names a class by something that is no text")
-            self._constructors.class_of(arguments[0])
-            self._push(_Name(arguments[0], True), _NAME)
-            return
-        if name.text == "copyreg:_reconstructor":
-            name, by_name = _Name(f"{_OWN}:reconstruct"), True
-        else:
-            by_name = name.text.startswith(f"{_OWN}:")
-        arguments = [self._argument(argument, by_name) for argument in arguments]
-        found = None if name.is_program else self._constructors.named(name.text)
-        made = found(*arguments) if found else self._constructors.call(name.text, *arguments)
-        self._push_made(name.text, made, depths)
-
-    def _argument(self, argument: Any, by_name: bool) -> Any:
-        if type(argument) is not _Name:
-            return argument
-        return argument.text if by_name else self._constructors.class_of(argument.text)
-
-    def _push_made(self, name: str, made: Any, depths: list[int]) -> None:
-        if self._constructors.is_fresh(name):
-            self._push_open(made, 1 + max(depths))
-        else:
-            self._push(made, 1)
-
-    def new_object(self) -> None:
-        name, arguments, depths = self._callee("makes an object of")
-        if any(type(argument) is _Name for argument in arguments):
-            raise _refused("has a name inside of a value")
-        self._push_made(name.text, self._constructors.make(name.text, *arguments), depths)
-
-    def new_object_with_names(self) -> None:
-        named, depth = self._pop()
-        name, arguments, depths = self._callee("makes an object of")
-        if type(named) is not dict or any(type(argument) is _Name for argument in arguments):
-            raise _refused("has a name inside of a value")
-        made = self._constructors.make_with_names(name.text, tuple(arguments), named)
-        self._push_made(name.text, made, [*depths, depth])
-
-    def build(self) -> None:
-        state, depth = self._pop()
-        grown = self._grow([depth])
-        if hasattr(type(grown), "__setstate__"):
-            grown.__setstate__(state)
-            return
-        attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
-        for part in (attributes, slots):
-            if part is not None and (type(part) is not dict or not set(map(type, part)) <= {str}):
-                raise _refused("has attributes that are no names")
-        if attributes:
-            vars(grown).update(attributes)
-        for attribute, value in (slots or {}).items():
-            if type(getattr(type(grown), attribute, None)) is not MemberDescriptorType:
-                raise _refused(f"sets {attribute} of a {type(grown).__name__}, which is no slot")
-            object.__setattr__(grown, attribute, value)
-
-    # ------------------------------------------------------------------------------------------------- memo
-
-    def memoize(self) -> None:
-        value, depth = self._pop()
-        self._push(value, depth)
-        self._memo.append((value, depth))
-
-    def get(self, index: int) -> None:
-        if index >= len(self._memo):
-            raise _refused(f"refers to the value {index}, which is not there")
-        value, depth = self._memo[index]
-        if depth != 0:
-            self._occurs_again = True
-        found = self._open.get(id(value))
-        self._push(value, depth if found is None else found[1])
-
-    def mark(self) -> None:
-        self._marks.append(len(self._stack))
-
-    def skip(self, count: int) -> None:
-        self._bytes(count)
-
-    def pop(self) -> None:
-        self._pop()
-
-    def pop_to_mark(self) -> None:
-        self._pop_values()
-
-    def text(self, form: str) -> None:
-        self._push(str(self._bytes(self._number(form)), "utf-8", "surrogatepass"))
-
-    def integer(self, form: str) -> None:
-        self._push(int.from_bytes(self._bytes(self._number(form)), "little", signed=True))
+def check_value(pickled: bytes, classes: ProgramClasses) -> None:
+    """Refuse a pickle that `read_value` would refuse before it builds anything."""
+    _judged(pickled, constructors_of(classes))
 
 
-def _check_occurrences(value: Any, at_most: int) -> None:
-    """Refuse a value of more objects than this, where an object is counted as often as it occurs."""
-    sizes: dict[int, int] = {}
-    # (object, its children once they are counted); the objects themselves keep their ids in use
-    todo: list[tuple[Any, list[Any] | None]] = [(value, None)]
+def weight_max(size: int) -> int:
+    """What the value of a text of this many bytes may weigh."""
+    return WEIGHT_MIN + WEIGHT_PER_BYTE * size
+
+
+# ------------------------------------------------------------------------------------------------------------ judge
+
+
+def _judged(pickled: bytes, constructors: Constructors) -> tuple[Any, list[Node]]:
+    """The root of a value, and its nodes, each of them after its parts; none if the value has no parts.
+
+    Raises:
+        UnsafeStateError: it is nothing that was stored, or takes more than its size explains.
+    """
+    parser = Parser(pickled, constructors)
+    root = parser.parse()
+    nodes: list[Node] = []
+    todo: list[Node] = [root] if type(root) in NODES else []
+    at_most = weight_max(len(pickled)) if parser.shares else None
     while todo:
-        found, children = todo.pop()
-        if children is not None:
-            sizes[id(found)] = 1 + sum(sizes[id(child)] for child in children)
-            if sizes[id(found)] > at_most:
-                raise _refused(f"has objects that together occur more than {at_most:,} times")
-        elif id(found) not in sizes:
-            sizes[id(found)] = 1
-            children = [child for child in gc.get_referents(found) if not isinstance(child, _NO_PARTS)]
-            todo.append((found, children))
-            todo.extend((child, None) for child in children)
+        node = todo[-1]
+        if node.depth == NEW:
+            node.depth = OPEN
+            if type(node) is NameNode:
+                raise refused("has a name among its values")
+            for part in _parts_of(node):
+                if type(part) in NODES and part.depth <= NEW:
+                    if part.depth == OPEN:
+                        raise refused("holds itself")
+                    todo.append(part)
+            continue
+        todo.pop()
+        if node.depth == OPEN:
+            _measure(node, at_most)
+            nodes.append(node)
+    return root, nodes
 
 
-#: What values refer to without holding it.
-_NO_PARTS = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
+def _measure(node: Node, at_most: int | None) -> None:
+    """Measure a node whose parts are measured. Without a limit its weight is not needed: no part occurs twice."""
+    parts = _parts_of(node)
+    inner = [part for part in parts if type(part) in NODES]
+    node.depth = depth = 1 + max([part.depth for part in inner], default=0)
+    if depth > DEPTH_MAX:
+        raise refused(f"is nested more than {DEPTH_MAX} levels deep")
+    node.weight = 0
+    if at_most is not None:
+        node.weight = len(parts) + sum([part.weight for part in inner]) + sum(map(_size, parts))
+        if node.weight > at_most:
+            raise refused(f"has parts that together occur as {at_most:,} and more would")
+    for part in _hashed(node) if inner else ():
+        if type(part) in NODES and (part.depth > HASHED_DEPTH_MAX or part.weight > HASHED_WEIGHT_MAX):
+            raise refused(f"has a key of more than {HASHED_DEPTH_MAX} levels or {HASHED_WEIGHT_MAX:,} parts")
 
 
-def _sized_bytes(kind: Callable[[bytes], Any], form: str) -> Callable[[_Reader], None]:
-    def operation(reader: _Reader) -> None:
-        value = kind(reader._bytes(reader._number(form)))
-        if kind is bytes:
-            reader._push(value)
+def _size(part: Any) -> int:
+    """What a part without parts weighs, beyond that it is one."""
+    kind = type(part)
+    if kind is str or kind is bytes:
+        return len(part)
+    return part.bit_length() >> 3 if kind is int else 0
+
+
+def _parts_of(node: Node) -> Sequence[Any]:
+    if type(node) is not ObjectNode:
+        return node.parts
+    arguments = [part for part in node.parts if type(part) is not NameNode]
+    return [*arguments, *node.items, *node.pairs, *node.states]
+
+
+def _hashed(node: Node) -> Sequence[Any]:
+    """The parts whose hash is taken when a node is built."""
+    if type(node) is ObjectNode:
+        return node.pairs[::2]
+    if type(node) is DictNode:
+        return node.parts[::2]
+    return node.parts if type(node) in (SetNode, FrozenSetNode) else ()
+
+
+# ------------------------------------------------------------------------------------------------------------ build
+
+
+def _values(parts: Iterable[Any]) -> list[Any]:
+    return [part.value if type(part) in NODES else part for part in parts]
+
+
+def _dict_of(pairs: Sequence[Any]) -> dict[Any, Any]:
+    keys = _values(pairs[::2])
+    check_keys(keys)
+    return dict(zip(keys, _values(pairs[1::2])))
+
+
+def _set_of(parts: Sequence[Any]) -> set[Any]:
+    values = _values(parts)
+    check_keys(values)
+    return set(values)
+
+
+def _object(node: ObjectNode, constructors: Constructors) -> Any:
+    arguments = _values(constructors.class_of(part.text) if type(part) is NameNode else part for part in node.parts)
+    plain = PLAIN.get(node.how)
+    if plain is not None:
+        check_arguments(node.how, tuple(arguments))
+        return plain(*arguments)
+    if node.how == "call" and node.name in CALLABLE:
+        check_arguments(node.name, tuple(arguments))
+    made = getattr(constructors, node.how)(node.name, *arguments)
+    if node.items or node.pairs or node.states:
+        # one reference is that of this variable, another that of the call: nobody else has what was made
+        if sys.getrefcount(made) > 2:
+            raise refused(f"changes a {type(made).__name__} that it has not made")
+        _grow(made, node)
+    return made
+
+
+def _grow(made: Any, node: ObjectNode) -> None:
+    bases = type(made).__mro__
+    if node.items:
+        if list not in bases and deque not in bases:
+            raise refused(f"appends to a {type(made).__name__}")
+        items = _values(node.items)
+        list.extend(made, items) if list in bases else deque.extend(made, items)
+    if node.pairs:
+        if dict not in bases:
+            raise refused(f"sets items of a {type(made).__name__}")
+        pairs = _dict_of(node.pairs)
+        if OrderedDict in bases:
+            for key, value in pairs.items():
+                OrderedDict.__setitem__(made, key, value)
         else:
-            reader._push_open(value)
+            dict.update(made, pairs)
+    for state in _values(node.states):
+        _set_state(made, state)
 
-    return operation
+
+def _set_state(made: Any, state: Any) -> None:
+    """Give an object that was just made its state: by its own ``__setstate__``, or as attributes."""
+    cls = type(made)
+    if not keeps_attributes(cls):
+        raise refused(f"changes a {cls.__name__} that has no attributes")
+    setter = defining(cls, "__setstate__")
+    if setter is UUID and not _is_state_of_uuid(state):
+        raise refused("has a UUID that is no number of 128 bits")
+    if setter is not None and setter is not BaseException:
+        vars(setter)["__setstate__"].__get__(made, cls)(state)
+        return
+    attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
+    for part in (attributes, slots):
+        if part is None:
+            continue
+        if type(part) is not dict or not all(map(_is_attribute, part)):
+            raise refused("has attributes that are no names")
+        for attribute, value in part.items():
+            kinds = attribute_types(cls, attribute)
+            if kinds and type(value) not in kinds:
+                raise refused(f"has a {type(value).__name__} as {attribute} of a {cls.__name__}")
+    if attributes:
+        _set_attributes(made, attributes, setter)
+    for attribute, value in (slots or {}).items():
+        _set_slot(made, attribute, value)
 
 
-_OPERATIONS: dict[bytes, Callable[[_Reader], None]] = {
-    pickle.FRAME: lambda reader: reader.skip(8),
-    pickle.NONE: lambda reader: reader._push(None),
-    pickle.NEWTRUE: lambda reader: reader._push(True),
-    pickle.NEWFALSE: lambda reader: reader._push(False),
-    pickle.BININT: lambda reader: reader._push(reader._number("<i")),
-    pickle.BININT1: lambda reader: reader._push(reader._number("<B")),
-    pickle.BININT2: lambda reader: reader._push(reader._number("<H")),
-    pickle.LONG1: lambda reader: reader.integer("<B"),
-    pickle.LONG4: lambda reader: reader.integer("<I"),
-    pickle.BINFLOAT: lambda reader: reader._push(reader._number(">d")),
-    pickle.SHORT_BINUNICODE: lambda reader: reader.text("<B"),
-    pickle.BINUNICODE: lambda reader: reader.text("<I"),
-    pickle.BINUNICODE8: lambda reader: reader.text("<Q"),
-    pickle.SHORT_BINBYTES: _sized_bytes(bytes, "<B"),
-    pickle.BINBYTES: _sized_bytes(bytes, "<I"),
-    pickle.BINBYTES8: _sized_bytes(bytes, "<Q"),
-    pickle.BYTEARRAY8: _sized_bytes(bytearray, "<Q"),
-    pickle.EMPTY_TUPLE: lambda reader: reader._push((), 1),
-    pickle.TUPLE1: lambda reader: reader.tuple_of(1),
-    pickle.TUPLE2: lambda reader: reader.tuple_of(2),
-    pickle.TUPLE3: lambda reader: reader.tuple_of(3),
-    pickle.TUPLE: lambda reader: reader.tuple_of(None),
-    pickle.EMPTY_LIST: lambda reader: reader._push_open([]),
-    pickle.APPEND: lambda reader: reader.append(1),
-    pickle.APPENDS: lambda reader: reader.append(None),
-    pickle.EMPTY_DICT: lambda reader: reader._push_open({}),
-    pickle.SETITEM: lambda reader: reader.set_items(2),
-    pickle.SETITEMS: lambda reader: reader.set_items(None),
-    pickle.EMPTY_SET: lambda reader: reader._push_open(set()),
-    pickle.ADDITEMS: lambda reader: reader.add_items(),
-    pickle.FROZENSET: lambda reader: reader.frozenset_of(),
-    pickle.MARK: lambda reader: reader.mark(),
-    pickle.POP: lambda reader: reader.pop(),
-    pickle.POP_MARK: lambda reader: reader.pop_to_mark(),
-    pickle.MEMOIZE: lambda reader: reader.memoize(),
-    pickle.BINGET: lambda reader: reader.get(reader._number("<B")),
-    pickle.LONG_BINGET: lambda reader: reader.get(reader._number("<I")),
-    pickle.STACK_GLOBAL: lambda reader: reader.global_name(),
-    pickle.REDUCE: lambda reader: reader.reduce(),
-    pickle.NEWOBJ: lambda reader: reader.new_object(),
-    pickle.NEWOBJ_EX: lambda reader: reader.new_object_with_names(),
-    pickle.BUILD: lambda reader: reader.build(),
-    pickle.PROTO: lambda reader: reader.skip(1),
+def _is_state_of_uuid(state: Any) -> bool:
+    if type(state) is not dict or not {"int"} <= set(state) <= {"int", "is_safe"}:
+        return False
+    return (
+        type(state["int"]) is int and 0 <= state["int"] < 1 << 128 and type(state.get("is_safe", 0)) in (int, NoneType)
+    )
+
+
+def _is_attribute(name: Any) -> bool:
+    # methods of Python's protocols are looked up on some objects, too, such as `__reduce_ex__` and `__deepcopy__`
+    return type(name) is str and (not name.startswith("__") or not name.endswith("__") or name == "__notes__")
+
+
+def _set_attributes(made: Any, attributes: dict[str, Any], setter: type | None) -> None:
+    if setter is BaseException:
+        # what an error of Python keeps outside of its dictionary
+        for name in ("name", "path"):
+            if type(attributes.get(name)) is str and defining(type(made), name) is not None:
+                object.__setattr__(made, name, attributes[name])
+                attributes = {other: value for other, value in attributes.items() if other != name}
+    object.__getattribute__(made, "__dict__").update(attributes)
+
+
+def _set_slot(made: Any, attribute: str, value: Any) -> None:
+    owner = defining(type(made), attribute)
+    descriptor = None if owner is None else vars(owner)[attribute]
+    if (
+        owner is None
+        or type(descriptor) is not MemberDescriptorType
+        or "__slots__" not in vars(owner)
+        or owner.__module__.partition(".")[0] in sys.stdlib_module_names
+    ):
+        raise refused(f"sets {attribute} of a {type(made).__name__}, which is no slot")
+    descriptor.__set__(made, value)
+
+
+_BUILDERS: dict[type, Callable[[Any, Constructors], Any]] = {
+    TupleNode: lambda node, _: tuple(_values(node.parts)),
+    ListNode: lambda node, _: _values(node.parts),
+    DictNode: lambda node, _: _dict_of(node.parts),
+    SetNode: lambda node, _: _set_of(node.parts),
+    FrozenSetNode: lambda node, _: frozenset(_set_of(node.parts)),
+    BytearrayNode: lambda node, _: bytearray(node.parts[0]),
+    ObjectNode: _object,
 }
+
+
+# -------------------------------------------------------------------------------------------- the state of the job
+
+
+class Unpickler(pickle.Unpickler):
+    """An unpickler that knows only constructors, for what the job itself has stored."""
+
+    def __init__(self, stream: io.BytesIO, classes: ProgramClasses) -> None:
+        super().__init__(stream)
+        self._constructors = constructors_of(classes)
+        self._found: dict[tuple[str, str], Any] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What is on the stack for a name: an object without attributes that could be set, which makes data.
+
+        Raises:
+            OldFormError: the name is one of data, or `program_class`, and no constructor.
+            UnsafeStateError: the name is not in the list of data.
+        """
+        found = self._found.get((module, name))
+        if found is None:
+            text = f"{module}:{name}"
+            function: Any = self._constructors.named(text)
+            if function is None:
+                if text in DATA_NAMES or module in (FORMER, "copyreg"):
+                    raise OldFormError(text)
+                raise refused_name(module, name)
+            # a wrapper of C without a __dict__: pickle would set attributes of a class or a function
+            found = self._found[module, name] = (
+                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__  # noqa: B004
+            )
+        return found
+
+
+_CALL_OF_A_CLASS: Any = vars(type)["__call__"].__get__

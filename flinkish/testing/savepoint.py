@@ -21,7 +21,7 @@ from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.state.restored_buffers import state_buffers
 from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow, from_text
+from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow, watermark_of
 from flinkish.runtime.state.stored_values import RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
 
@@ -80,7 +80,7 @@ def restore_savepoint(
     for saved in savepoint.columns:
         if saved.kind == WATERMARK:
             for text in saved.values:
-                watermark_ms = int(from_text(text, _WHERE))
+                watermark_ms = watermark_of(text, _WHERE)
                 watermarks[saved.uid] = min(watermark_ms, watermarks.get(saved.uid, watermark_ms))
         else:
             store.restored.extend(state_buffers(job, saved.uid, reader.read_columns(saved)))

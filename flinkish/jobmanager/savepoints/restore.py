@@ -32,7 +32,7 @@ from flinkish.jobmanager.savepoints.uids import stateful_without_uid
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.state.savepoint_rows import WATERMARK, from_text
+from flinkish.runtime.state.savepoint_rows import WATERMARK, watermark_of
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.plan import PlanOptions
 from flinkish.spark.settings import described_jobs
@@ -225,7 +225,7 @@ def _watermarks(found: FoundRows) -> dict[str, int]:
     """The uid of each vertex's head -> the lowest watermark of its subtasks."""
     lowest: dict[str, int] = {}
     for uid, text in sorted(found.watermarks):
-        watermark_ms = int(from_text(text, f"savepoint row of uid {uid}, {WATERMARK}"))
+        watermark_ms = watermark_of(text, f"savepoint row of uid {uid}, {WATERMARK}")
         lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
     return lowest
 

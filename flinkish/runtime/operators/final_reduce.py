@@ -16,7 +16,7 @@ from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.reduce import REDUCE_STATE, ReduceFactory, ReduceOperator
 from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory, RollingAggregationOperator
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 #: Name of the timer service.
 TIMER_SERVICE = "final-results"

@@ -28,8 +28,8 @@ from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter, emit
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.map_table import MapTable
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 #: Names of the map states that buffer records: timestamp -> records. Also the namespaces of the timers that empty them.
 BUFFERS = ("left-buffer", "right-buffer")

@@ -17,7 +17,7 @@ from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 #: Name of the reducing state that holds the reduced values.
 REDUCE_STATE = "_reduce_state"

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescriptor, State, StateDescriptor
 from flinkish.errors import StateAccessError
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.savepoint_rows import WATERMARK
@@ -22,7 +21,7 @@ from flinkish.runtime.state.state_handles import (
     ReducingHandle,
     ValueHandle,
 )
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, VOID_NAMESPACE
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.ttl import (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.common.detach import SHARED, copies_attributes, detached, handed_over
 from flinkish.common.types import Row
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

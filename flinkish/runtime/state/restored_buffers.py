@@ -10,9 +10,13 @@ import numpy as np
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.key_groups import subtasks_of_keys
+from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.restore import subtasks_of_row
-from flinkish.runtime.state.restored_rows import encode_columns
 from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, StateColumns
+from flinkish.runtime.stored_pickle import dumps, loads
+
+#: Version of the encoded form of rows.
+_FORMAT_VERSION = 3
 
 
 def places_of(job: JobDescriptor) -> dict[str, int]:
@@ -52,3 +56,15 @@ def _by_subtask(columns: StateColumns, parallelism: int, max_parallelism: int) -
         return numbers
     owners = subtasks_of_keys(columns.keys, parallelism, max_parallelism)
     return {int(subtask): np.flatnonzero(owners == subtask).tolist() for subtask in np.unique(owners)}
+
+
+def encode_columns(uid: str, columns: StateColumns, classes: ProgramClasses = NO_CLASSES) -> bytes:
+    """Encode rows of one state of an operator, as the tuple (uid, state, kind, namespaces, keys, values): the payload
+    of a STATE buffer, for the subtask that restores them."""
+    return dumps((uid, *columns), _FORMAT_VERSION, classes)
+
+
+def decode_columns(payload: bytes, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateColumns]:
+    """The inverse of `encode_columns`: (uid, rows). See `loads` for errors."""
+    uid, *columns = loads(payload, _FORMAT_VERSION, "the rows of a savepoint", "", classes)
+    return uid, StateColumns(*columns)

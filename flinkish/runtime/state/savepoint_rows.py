@@ -12,9 +12,10 @@ that SQL can compare and change: JSON for what JSON expresses exactly, else a ta
     {"$row": [["id"], [1]]}             a Row of kind INSERT: its field names (or []) and its values
     {"$pickle": "gASV..."}              anything else
 
-Rule: every value has a text, and every text is UTF-8. So a text that holds half of a surrogate pair, which Python
-allows and UTF-8 does not, is pickled. So is a number with more digits than every Python process reads, and a value that
-holds itself or is nested so deeply that JSON could not be read back.
+Rule: every value has a text, unless it holds itself, or becomes too large where each of its parts counts as often as it
+occurs; and every text is UTF-8. So a text that holds half of a surrogate pair, which Python allows and UTF-8 does not,
+is pickled. So is a number with more digits than every Python process reads, and a value that is nested so deeply that
+JSON could not be read back.
 """
 
 from __future__ import annotations
@@ -22,15 +23,24 @@ from __future__ import annotations
 import base64
 import json
 import sys
+import types
+import uuid
 from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
+from flinkish.common.arguments import abbreviated
 from flinkish.common.types import Row
-from flinkish.errors import FlinkishError, SavepointError
+from flinkish.core.window.window import TimeWindow
+from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
-from flinkish.runtime.stored_pickle import dumps_data, loads_data
+from flinkish.runtime.stored_calls import check_keys, defining
+from flinkish.runtime.stored_names import CONSTRUCTORS
+from flinkish.runtime.stored_pickle import Pickler, dumps_data, loads_data
+from flinkish.runtime.stored_reader import check_value, weight_max
 
 #: State name and kind of rows that hold a watermark.
 WATERMARK = "__watermark__"
@@ -110,7 +120,7 @@ def from_text(text: str, where: str = "", classes: ProgramClasses = NO_CLASSES) 
         raise
     except Exception as error:
         raise SavepointError(
-            f"the text {text[:200]!r} is not a value: {error}",
+            f"the text {text[:200]!r} is not a value: {str(error)[:300]}",
             where=where,
             expected='JSON, with {"$tuple": [...]} for tuples',
             hint="mend the row in the savepoint's table",
@@ -139,7 +149,76 @@ def _encode(value: Any, classes: ProgramClasses, depth: int) -> Any:
 
 
 def _pickled(value: Any, classes: ProgramClasses) -> dict[str, str]:
-    return {"$pickle": base64.b64encode(dumps_data(value, classes)).decode()}
+    return {"$pickle": base64.b64encode(_dumps_readable(value, classes)).decode()}
+
+
+def _dumps_readable(value: Any, classes: ProgramClasses) -> bytes:
+    """`dumps_data` for texts, of which `loads_data` takes only what is bounded.
+
+    Raises:
+        StoredClassError: the value holds itself, or is too large if each of its objects counts as often as it occurs.
+    """
+    data = dumps_data(value, classes)
+    if not _is_flat(value):
+        pickler = _Measuring(_Bounded(weight_max(len(data))), classes)
+        pickler.fast = True  # without a memo, so that each object is written as often as it occurs
+        try:
+            pickler.dump(value)
+        except (ValueError, RecursionError):
+            try:
+                check_value(data, classes)
+            except UnsafeStateError as error:
+                raise StoredClassError(
+                    f"a {type(value).__qualname__} cannot be a text of a savepoint: {error.what}",
+                    expected="values that do not hold themselves, and hold little more than once",
+                    hint="leave a reference back out in __getstate__, and set it in __setstate__ of what it leads to",
+                ) from None
+    return data
+
+
+class _Bounded:
+    """A stream that takes at most so many bytes, and keeps none."""
+
+    def __init__(self, at_most: int) -> None:
+        self._left = at_most
+
+    def write(self, data: Any) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise ValueError("too many bytes")
+
+
+#: Types whose values hold no others.
+_SIMPLE = frozenset(
+    {bool, bytes, bytearray, complex, date, datetime, Decimal, float, int, str, TimeWindow, type(None), uuid.UUID}
+)
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether a value holds only such as hold no others, as it is plain to see; most objects do."""
+    cls = type(value)
+    if cls in _SIMPLE:
+        return True
+    if cls in (set, frozenset):
+        return set(map(type, value)) <= _SIMPLE
+    if defining(cls, "__reduce__", "__reduce_ex__", "__getstate__") or any(
+        vars(c).get("__slots__") for c in cls.__mro__
+    ):
+        return False
+    parts = list(vars(value).values()) if hasattr(value, "__dict__") else []
+    if isinstance(value, dict):
+        parts += [*value.keys(), *value.values()]
+    elif isinstance(value, (list, tuple)):
+        parts += value
+    return set(map(type, parts)) <= _SIMPLE
+
+
+class _Measuring(Pickler):
+    """A pickler for what nobody reads: it does not look up the names of constructors."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        """What stands for a constructor."""
+        return 0 if type(obj) is types.FunctionType and obj in CONSTRUCTORS else None
 
 
 def decode_json(value: Any, classes: ProgramClasses) -> Any:
@@ -157,10 +236,18 @@ def decode_json(value: Any, classes: ProgramClasses) -> Any:
 
 def _decode_row(content: Any, classes: ProgramClasses) -> Row:
     names, values = content
+    if type(names) is not list or not set(map(type, names)) <= {str}:
+        raise ValueError("the names of the fields of a Row are no texts")
     row = Row(*[decode_json(item, classes) for item in values])
     if names:
         row.set_field_names(names)
     return row
+
+
+def _decode_dict(content: Any, classes: ProgramClasses) -> dict[Any, Any]:
+    pairs = [(decode_json(key, classes), decode_json(item, classes)) for key, item in content]
+    check_keys([key for key, _ in pairs])
+    return dict(pairs)
 
 
 def _field_names(row: Row) -> list[str]:
@@ -173,15 +260,19 @@ def _has_kind(row: Row) -> bool:
 
 _DECODERS: dict[str, Callable[[Any, ProgramClasses], Any]] = {
     "$tuple": lambda content, classes: tuple(decode_json(item, classes) for item in content),
-    "$dict": lambda content, classes: {decode_json(key, classes): decode_json(item, classes) for key, item in content},
+    "$dict": _decode_dict,
     "$row": _decode_row,
     "$pickle": lambda content, classes: loads_data(base64.b64decode(content), classes),
 }
 
 
 def to_savepoint_row(uid: str, row: StateRow, classes: ProgramClasses = NO_CLASSES) -> SavepointRow:
-    """An entry of state as a row of texts."""
-    key, namespace, value = (to_text(part, classes) for part in (thawed(row.key), row.namespace, row.value))
+    """An entry of state as a row of texts. Raises StoredClassError if a part of it has no text ."""
+    try:
+        key, namespace, value = (to_text(part, classes) for part in (thawed(row.key), row.namespace, row.value))
+    except StoredClassError as error:
+        error.where = error.where or f"uid {uid}, state {row.state}, key {abbreviated(thawed(row.key))}"
+        raise
     return SavepointRow(uid, row.state, row.kind, key, namespace, value)
 
 
@@ -191,10 +282,24 @@ def watermark_row(uid: str, subtask: int, watermark_ms: int) -> SavepointRow:
     return SavepointRow(uid, WATERMARK, WATERMARK, to_text(subtask), to_text(None), to_text(watermark_ms))
 
 
+def watermark_of(text: str, where: str) -> int:
+    """The watermark in a row of `watermark_row`. Raises what `from_text` raises."""
+    watermark_ms = from_text(text, where)
+    if type(watermark_ms) is not int:
+        raise SavepointError(f"the text {text[:200]!r} is no watermark", where=where, expected="whole milliseconds")
+    return watermark_ms
+
+
 def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) -> tuple[str, StateRow]:
-    """The inverse of :func:`to_savepoint_row`."""
+    """The inverse of :func:`to_savepoint_row`. Raises what `from_text` raises."""
     where = f"savepoint row of uid {row.uid}, state {row.state}, key {row.key[:100]}"
     key, namespace, value = (from_text(text, where, classes) for text in (row.key, row.namespace, row.value))
     if row.kind in MAP_KINDS and isinstance(value, list):
         value = tuple(value)
-    return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)
+    try:
+        key = frozen(key)
+    except RecursionError:
+        raise SavepointError(
+            "the key is nested too deeply", where=where, expected="a few levels", hint="mend the row in the table"
+        ) from None
+    return row.uid, StateRow(row.state, row.kind, namespace, key, value)

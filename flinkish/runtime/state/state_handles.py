@@ -26,8 +26,8 @@ from flinkish.core.state import (
     ValueState,
 )
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.loans import EntryLoan, Loan
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.table_keys import NONE_MARKED
 

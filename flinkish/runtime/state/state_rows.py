@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Any, NamedTuple
 
+#: The namespace of state that belongs to no window (Flink's ``VoidNamespace``).
+VOID_NAMESPACE: None = None
+
 #: State name of timers in rows, followed by the name of the timer service.
 TIMERS_PREFIX = "__timers__/"
 

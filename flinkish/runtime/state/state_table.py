@@ -27,7 +27,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.stored_state import DECODED_FACTOR, ENTRY_BYTES, MISSING, StoredState
 from flinkish.runtime.state.table_keys import Marks, present, spread
 

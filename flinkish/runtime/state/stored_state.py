@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_groups, dumps_joined, loads_all
 
 if TYPE_CHECKING:

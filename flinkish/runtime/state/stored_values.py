@@ -7,7 +7,6 @@ migration if there is one, and converted by the type that the program declares.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +25,7 @@ from flinkish.errors import (
 )
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.savepoint_rows import PLAIN, SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     KINDS_WITHOUT_KEY,
@@ -38,6 +37,7 @@ from flinkish.runtime.state.state_rows import (
     StateRow,
 )
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
+from flinkish.runtime.stored_calls import SAME_HASH_MAX, check_key_numbers, check_keys, crowded
 
 #: A function that migrates a stored value: old value -> new value.
 Migration = Callable[[Any], Any]
@@ -86,6 +86,11 @@ class StoredState:
     #: what is wrong with the first bad row
     problem: str = ""
 
+    def add_bad(self, key: object, problem: str) -> None:
+        """Count a bad row, given the text of its key and what is wrong with it."""
+        self.bad_rows += 1
+        self.problem = self.problem or f"the row of key {str(key)[:100]}: {problem}"
+
     def add(self, other: StoredState) -> None:
         """Add the result of another task for the same state."""
         self.rows += other.rows
@@ -125,10 +130,12 @@ class RowReader:
         try:
             return self._read(saved)
         except FlinkishError as error:
-            found.bad_rows += 1
             hint = f"; {error.hint}" if isinstance(error, StoredClassError) else ""
-            found.problem = found.problem or f"the row of key {str(saved.key)[:100]}: {error.what}{hint}"
-            return None
+            found.add_bad(saved.key, f"{error.what}{hint}")
+        except Exception as error:
+            # whatever a row of anybody does, it is this row that is bad
+            found.add_bad(saved.key, f"{type(error).__name__}: {str(error)[:200]}")
+        return None
 
     def read_columns(self, saved: SavepointColumns) -> StateColumns:
         """The rows of one state that the program can restore, in their order."""
@@ -139,9 +146,26 @@ class RowReader:
                 # some row is bad: `read` finds out which one, and why
                 columns = None
             if columns is not None:
-                self._found(saved).rows += len(columns.keys)
+                self._found(saved).rows += len(saved.keys)
                 return columns
-        return in_columns(saved, [row for row in map(self.read, saved.rows()) if row is not None])
+        rows = [row for row in map(self.read, saved.rows()) if row is not None]
+        return self._without_crowds(saved, in_columns(saved, rows))
+
+    def _without_crowds(self, saved: SavepointColumns, columns: StateColumns) -> StateColumns:
+        """The columns without the rows whose keys, or keys of maps, have the hash of many others: each of them would be
+        compared with all others."""
+        of_maps = columns.kind in MAP_KINDS
+        crowds = crowded(columns.keys)
+        crowds_of_maps = crowded([value[0] for value in columns.values]) if of_maps else set()
+        if not crowds and not crowds_of_maps:
+            return columns
+        kept = []
+        for row in columns.rows():
+            if hash(row.key) in crowds or (of_maps and hash(row.value[0]) in crowds_of_maps):
+                self._found(saved).add_bad(abbreviated(thawed(row.key)), f"over {SAME_HASH_MAX} keys have one hash")
+            else:
+                kept.append(row)
+        return in_columns(saved, kept)
 
     def _found(self, saved: SavepointRow | SavepointColumns) -> StoredState:
         key = (str(saved.uid), str(saved.state), str(saved.kind))
@@ -155,10 +179,12 @@ class RowReader:
         state = self._program.of(saved.uid, saved.state)
         unchecked = state is None or state.kind != saved.kind or state.value_type is None
         if not self._convert and unchecked and saved.kind in _ONE_VALUE and not saved.state.startswith(TIMERS_PREFIX):
-            # for these kinds `check_shape` asks nothing but that each key has a hash
-            deque(map(hash, columns.keys), maxlen=0)
+            # for these kinds `check_shape` asks nothing but that keys and namespaces have a hash
+            check_keys(columns.keys)
+            check_keys(columns.namespaces)
             return columns
-        return in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
+        columns = in_columns(saved, [self._checked(saved.uid, row) for row in columns.rows()])
+        return self._without_crowds(saved, columns)
 
     def _read(self, saved: SavepointRow) -> StateRow:
         if saved.namespace is None:  # left out by an INSERT
@@ -195,27 +221,39 @@ def check_shape(row: StateRow) -> None:
     """
     if row.state.startswith(TIMERS_PREFIX):
         if row.kind not in TimeDomain.__members__ or type(row.value) is not int:
-            raise SavepointError(f"{abbreviated(row.value)} is no timestamp of a timer ({row.kind})")
+            raise SavepointError(f"{_shown(row.value)} is no timestamp of a timer ({row.kind})")
     elif row.kind not in KINDS:
         raise SavepointError(f"{row.kind!r} is no kind of state", expected=", ".join(KINDS))
     elif row.kind in MAP_KINDS and not (type(row.value) is tuple and len(row.value) == 2):
-        raise SavepointError(f"{abbreviated(row.value)} is no entry of a map", expected='{"$tuple": [map key, value]}')
+        raise SavepointError(f"{_shown(row.value)} is no entry of a map", expected='{"$tuple": [map key, value]}')
     elif row.kind == "list" and type(row.value) is not list:
-        raise SavepointError(f"{abbreviated(row.value)} is no list", expected="[...]")
+        raise SavepointError(f"{_shown(row.value)} is no list", expected="[...]")
     elif row.kind == OPERATOR_STATE_KIND and type(row.key) is not int:
-        raise SavepointError(f"{abbreviated(row.key)} is no number of a subtask")
+        raise SavepointError(f"{_shown(row.key)} is no number of a subtask")
     elif row.kind in SHARED_KINDS and not _is_copy(row):
         what = "copy of a broadcast state" if row.kind == BROADCAST_STATE_KIND else "list of operator state"
         raise SavepointError(
-            f"{abbreviated(row.key)} of {abbreviated(row.namespace)} is no {what}",
+            f"{_shown(row.key)} of {_shown(row.namespace)} is no {what}",
             expected="as key the number of a subtask and as namespace the number of subtasks, or null for both",
         )
-    try:
-        hash(row.key)
-    except TypeError as error:
-        raise SavepointError(
-            f"{abbreviated(row.key)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
-        ) from error
+    hashed = [row.key, row.namespace]
+    if row.kind in MAP_KINDS:
+        hashed.append(row.value[0])
+    for found in hashed:
+        try:
+            check_key_numbers([found])
+            hash(found)
+        except FlinkishError:
+            raise
+        except Exception as error:
+            raise SavepointError(
+                f"{_shown(found)} cannot be a key: {error}", expected='{"$tuple": [...]} for tuples'
+            ) from error
+
+
+def _shown(value: Any) -> str:
+    """A value in an error about a row, whose key is named anyway; no method of a program's class runs."""
+    return abbreviated(value) if type(value) in PLAIN else f"a {type(value).__name__}"
 
 
 def _is_copy(row: StateRow) -> bool:

@@ -14,6 +14,7 @@ from itertools import chain, groupby, repeat
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
+from flinkish.errors import StoredClassError
 from flinkish.runtime.list_keys import SEQUENCES, frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import (
@@ -23,6 +24,7 @@ from flinkish.runtime.state.savepoint_rows import (
     decode_json,
     has_json,
     is_unicode,
+    to_savepoint_row,
     to_text,
 )
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateColumns
@@ -134,9 +136,15 @@ def _tuples(values: list[dict[str, Any]]) -> list[tuple[Any, ...]] | None:
 
 def to_savepoint_columns(uid: str, found: StateColumns, classes: ProgramClasses = NO_CLASSES) -> SavepointColumns:
     """`to_savepoint_row` for the entries of one state."""
-    keys = to_texts(list(map(thawed, found.keys)), classes)
-    namespaces = to_repeated_texts(found.namespaces, classes)
-    return SavepointColumns(uid, found.state, found.kind, keys, namespaces, to_texts(found.values, classes))
+    try:
+        keys = to_texts(list(map(thawed, found.keys)), classes)
+        namespaces = to_repeated_texts(found.namespaces, classes)
+        values = to_texts(found.values, classes)
+    except StoredClassError:
+        for row in found.rows():
+            to_savepoint_row(uid, row, classes)  # raises the error that names the row
+        raise
+    return SavepointColumns(uid, found.state, found.kind, keys, namespaces, values)
 
 
 def from_savepoint_columns(saved: SavepointColumns, classes: ProgramClasses = NO_CLASSES) -> StateColumns:

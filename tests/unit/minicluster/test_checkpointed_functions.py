@@ -29,7 +29,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.state.restore import operator_state_rows, subtasks_of_row
-from flinkish.runtime.state.restored_rows import encode_columns
+from flinkish.runtime.state.restored_buffers import encode_columns
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.state.stored_operator_states import decode_operator_states

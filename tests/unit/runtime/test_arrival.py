@@ -18,7 +18,7 @@ from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, whole_source
 from flinkish.runtime.partitioners import Sender
 from flinkish.runtime.record_writer import RecordWriter
-from flinkish.runtime.state.restored_rows import encode_columns
+from flinkish.runtime.state.restored_buffers import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.steps import Step
 from flinkish.runtime.stored_pickle import dumps

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +12,12 @@ import pytest
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_text
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
+from flinkish.runtime.state.text_columns import SavepointColumns
+from tests.support.written_opcodes import Opcodes, called, got, pushed, remembered, savepoint_text, with_elements
+
+DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 200_000)
+LISTS = Opcodes(pickle.EMPTY_LIST * 990 + pickle.APPEND * 989)
+CYCLE = with_elements(remembered(pushed([])), got(0))
 
 
 def reader(
@@ -118,3 +126,57 @@ def test_edited_rows_need_keys_of_the_declared_type() -> None:
         checked = RowReader(numbers, {}, convert=True)
         assert checked.read(row(5, key=other)) is None
         assert "does not fit the declared type TupleTypeInfo(Integer, Float)" in problem(checked)
+
+
+#: Texts in place of a key, a value or a namespace with which a row is bad, and what is said about it.
+BAD_TEXTS: dict[str, tuple[dict[str, str], str]] = {
+    "a key that is nested deeply": ({"key": "[" * 480 + "]" * 480}, "nested too deeply|RecursionError|is not a value"),
+    "a list of a pickle as a key, nested deeply": ({"key": savepoint_text(LISTS)}, "nested too deeply"),
+    "a key that JSON cannot read": ({"key": "[" * 100_000}, "is not a value"),
+    "a key without a hash": ({"key": '{"a": 1}'}, "cannot be a key: unhashable"),
+    "a key that is a long integer": ({"key": savepoint_text(1 << 200_000)}, "200,001 bits in a key"),
+    "a namespace without a hash": ({"namespace": "[1]"}, "cannot be a key: unhashable"),
+    "a value that needs more memory than there is": ({"value": savepoint_text(DEEP)}, "nested more than 1000 levels"),
+    "a value that holds itself": ({"value": savepoint_text(CYCLE)}, "holds itself"),
+    "a value of no known opcode": ({"value": '{"$pickle": "gAUB"}'}, "opcode"),
+    "a value whose making fails": ({"value": savepoint_text(called("datetime:date", b"1"))}, "is not a value"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_TEXTS)
+def test_a_bad_row_is_counted_and_named_and_the_others_are_read(case: str) -> None:
+    bad, message = BAD_TEXTS[case]
+    for changed in (False, True):
+        checked = RowReader(ProgramStates({}), {}, convert=changed)
+        rows = [row(number, key=f"k{number}") for number in range(3)]
+        rows[1] = rows[1]._replace(**bad)
+        columns = SavepointColumns("a", "s", "value", *map(list, zip(*(each[3:] for each in rows))))
+        assert checked.read_columns(columns).values == [0, 2]
+        (found,) = checked.found.values()
+        assert (found.rows, found.bad_rows) == (3, 1)
+        assert found.problem.startswith(f"the row of key {rows[1].key[:100]}: ")
+        assert re.search(message, found.problem)
+
+
+@pytest.mark.parametrize("kind", ["value", "map"])
+def test_rows_whose_keys_have_one_hash_are_bad_if_there_are_many(kind: str) -> None:
+    """Each of them would be compared with all others: 100,000 such rows took minutes."""
+    crowd = [(2**61 - 1) * factor for factor in range(1, 3_000)]
+    plain = [3, "a", (1, 2)]
+    if kind == "value":
+        rows = [row(1, key=key) for key in (*crowd, *plain)]
+    else:
+        rows = [row((key, 1), "map") for key in (*crowd, *plain)]
+    columns = SavepointColumns("a", "s", kind, *map(list, zip(*(each[3:] for each in rows))))
+    checked = RowReader(ProgramStates({}), {}, convert=False)
+    read = checked.read_columns(columns)
+    assert len(read.keys) == len(plain)
+    (found,) = checked.found.values()
+    assert (found.rows, found.bad_rows) == (len(rows), len(crowd))
+    assert "over 256 keys have one hash" in found.problem
+
+
+def test_many_rows_of_one_key_are_no_crowd() -> None:
+    rows = [row((number, 1), "map", key=(1, 2)) for number in range(1_000)]
+    columns = SavepointColumns("a", "s", "map", *map(list, zip(*(each[3:] for each in rows))))
+    assert len(RowReader(ProgramStates({}), {}, convert=False).read_columns(columns).keys) == 1_000

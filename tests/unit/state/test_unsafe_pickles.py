@@ -32,7 +32,7 @@ from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.restored_rows import decode_columns
+from flinkish.runtime.state.restored_buffers import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.stored_operator_states import decode_operator_states

@@ -18,8 +18,8 @@ from flinkish.errors import ProgramError
 from flinkish.runtime.operator import OperatorContext, Output
 from flinkish.runtime.operators.window.trigger_context import ScopedOnMergeContext
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.merge_namespaces import merge_namespaces
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.windowing.merging_window_set import MergingWindowSet
 from flinkish.runtime.windowing.window_namespace import namespace_of, window_of

@@ -20,7 +20,7 @@ from flinkish.core.state import (
     ValueStateDescriptor,
 )
 from flinkish.runtime.operators.window.window_scope import WindowScope
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 
 class ScopedStateStore(KeyedStateStore):

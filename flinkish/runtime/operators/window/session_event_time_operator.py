@@ -22,8 +22,8 @@ from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.list_keys import keys_of
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
-from flinkish.runtime.state.keyed_state_kinds import VOID_NAMESPACE
 from flinkish.runtime.state.merge_namespaces import merge_namespaces
+from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 if TYPE_CHECKING:
     from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
