@@ -6,7 +6,7 @@ import html
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_client import JobClient
@@ -16,12 +16,9 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, InternalError, OperationError
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.description import JobDescription
-from flinkish.jobmanager.job_run import JobRun, MiniClusterRun
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
-
-if TYPE_CHECKING:
-    from flinkish.jobmanager.spark_run import SparkRun
 
 
 class RunClient(JobClient):
@@ -94,13 +91,13 @@ class RunClient(JobClient):
         in the directory, nothing is read or written for it.
 
         Raises:
-            OperationError: the job runs in the minicluster, which has no savepoints.
+            OperationError: the job does not run.
         """
-        run = self._spark_run()
+        run = self._kept_run()
         try:
             directory = savepoint_directory or run.savepoint_directory()
             check_target(directory, f"job '{run.name}'")
-            return CompletableFuture.completed(take_savepoint(run, directory))
+            return CompletableFuture.completed(run.take_savepoint(directory))
         except FlinkishError as error:
             return CompletableFuture.failed(error)
 
@@ -120,7 +117,7 @@ class RunClient(JobClient):
             savepoint_directory: the directory in which the savepoint is made; None: the job's savepoint directory.
 
         Raises:
-            OperationError: the job runs in the minicluster, which has no savepoints.
+            OperationError: the job does not run, or is to be drained in the minicluster.
         """
         return self._stop(savepoint_directory, drain=advance_to_end_of_event_time)
 
@@ -140,7 +137,7 @@ class RunClient(JobClient):
     def _stop(
         self, directory: str | None, until_ended: Callable[[], Any] | None = None, **how: Any
     ) -> CompletableFuture[str]:
-        run = self._spark_run()
+        run = self._kept_run()
         try:
             stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
             run.stop_with_savepoint(stop)
@@ -163,12 +160,10 @@ class RunClient(JobClient):
         """The result of the job: the future is done when the job has ended, and fails with the job's failure."""
         return self.run.result
 
-    def _spark_run(self) -> SparkRun:
-        if type(self.run) in (JobRun, MiniClusterRun):
-            raise OperationError(
-                "the minicluster has no savepoints", where=f"job '{self.run.name}'", hint="run the job on Spark"
-            )
-        return cast("SparkRun", self.run)
+    def _kept_run(self) -> KeptRun:
+        if not isinstance(self.run, KeptRun):
+            raise OperationError("the job does not run: another epoch is replayed", where=f"job '{self.run.name}'")
+        return self.run
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:

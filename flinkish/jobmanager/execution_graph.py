@@ -20,9 +20,9 @@ from flinkish.jobmanager.description import (
     SubtaskDescription,
     VertexDescription,
 )
-from flinkish.jobmanager.lifecycle.execution import EXECUTION_TRANSITIONS, ExecutionState
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Story, shortened
+from flinkish.jobmanager.lifecycle.transitions import EXECUTION_TRANSITIONS, ExecutionState
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import NO_BACKLOG, Backlog, EpochReport

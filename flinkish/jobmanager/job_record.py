@@ -58,7 +58,8 @@ def where_state_lies(settings: JobSettings, directory: str | None) -> str:
     """
     configuration = Configuration.from_dict(settings.configuration)
     if configuration.get(execution.TARGET) == "minicluster":
-        return "the memory of the driver's process"
+        kept = "" if directory is None else f", and after each epoch files below {directory}/minicluster"
+        return f"the memory of the driver's process{kept}"
     backend = configuration.get(state.BACKEND)
     store = "RocksDB" if backend == "rocksdb" else "the heap"
     return (

@@ -21,20 +21,19 @@ from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeE
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
-from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.lifecycle.transitions import JOB_TRANSITIONS
 from flinkish.jobmanager.restart.decision import Restarts, one_line
 from flinkish.jobmanager.restart.strategy import NoRestart
 from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.task_progress import EpochProgress, WorkerProgress
+from flinkish.runtime.task_progress import EpochProgress
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord
-    from flinkish.minicluster import MiniCluster
 
 
 _LOG = logging.getLogger("flinkish.JobManager")
@@ -414,77 +413,3 @@ class JobRun:
         subject = f"task '{failure.task}'" if failure.task else "a task"
         self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
         self._notify(lambda observer: observer.task_failed(failure))
-
-
-class MiniClusterRun(JobRun):
-    """A run in the minicluster, in this process and without Spark."""
-
-    #: The pause after the first epoch that has read nothing.
-    FIRST_PAUSE_S = 0.001
-
-    #: The pause between two looks at whether the epoch that is given up has ended.
-    _LOOK_S = 0.01
-
-    def __init__(
-        self,
-        job_id: JobID,
-        name: str,
-        make_cluster: Callable[[Callable[[WorkerProgress], None]], MiniCluster],
-        restarts: Restarts | None = None,
-        heartbeat_interval_ms: int = 200,
-        available_now: bool = False,
-    ) -> None:
-        """``make_cluster`` is given what must be called with the progress of the tasks. While epochs read nothing, the
-        pauses between them grow up to ``heartbeat_interval_ms``. ``available_now``: the job finishes once it has read
-        what there was when it began."""
-        super().__init__(job_id, name, restarts=restarts)
-        self._make_cluster = make_cluster
-        self._heartbeat_interval_s = heartbeat_interval_ms / 1000
-        self._available_now = available_now
-        self._cluster: MiniCluster | None = None
-
-    def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
-        """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
-        up at once, any other one after half of ``flinkish.shutdown.timeout``."""
-        super().request_stop(end, cause)
-        patience_s = 0.0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
-        # a thread of its own: this one may be that of the job, or in a signal handler
-        threading.Thread(target=self._give_up, args=(patience_s,), name="flinkish-give-up", daemon=True).start()
-
-    def _give_up(self, patience_s: float) -> None:
-        """Give up the epoch that has not ended by then."""
-        if not self.over.wait(patience_s):
-            while not self.over.wait(self._LOOK_S):
-                if self._cluster is not None:
-                    self._cluster.give_up()
-
-    def _work(self) -> None:
-        # all attempts use one cluster: it keeps the state of the last epoch, and opens functions anew after a failure
-        cluster = self._make_cluster(lambda worker: self.epoch_running(EpochProgress.of(cluster.job, [worker])))
-        self._cluster = cluster
-        if self._available_now:
-            cluster.freeze()
-
-        def run_attempt(again: bool) -> None:
-            if again:
-                self._attempt_started()
-            self.query_started()
-            pause_s = 0.0
-            while not cluster.store.finished and not self._stop.wait(pause_s):
-                if self._available_now and not cluster.has_more():
-                    return
-                try:
-                    report = cluster.run_epoch()
-                except Exception:
-                    if self._stop.is_set() and cluster.has_given_up:
-                        return
-                    raise
-                self.epoch_done(report)
-                self.epoch_committed(report.epoch)
-                longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
-                pause_s = 0.0 if report.records_in or cluster.store.finished else longer_s
-
-        try:
-            self._run_attempts(run_attempt)
-        finally:
-            cluster.dispose()

@@ -7,15 +7,16 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
 from flinkish.common.options import execution, flinkish
+from flinkish.errors import ConfigurationError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph
@@ -23,11 +24,11 @@ from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.path_check import may_be_directory_of
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import JobRecord, this_driver
-from flinkish.jobmanager.job_run import JobRun, MiniClusterRun, new_life
+from flinkish.jobmanager.job_run import JobRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
-from flinkish.jobmanager.submitted_program import SubmittedProgram, offer, sent_to_minicluster
+from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.shipped_files import files_here
@@ -86,18 +87,12 @@ def submit(
     needed = dependencies_of(configuration)
     if needed.jars_of_flink:
         note_not_needed(", ".join(needed.jars_of_flink), "flinkish has connectors and formats of its own, in Python")
-    if in_minicluster:
-        # it keeps no directory, so that nothing follows from one
-        configuration = Configuration(configuration)
-        configuration.remove_config(flinkish.JOB_DIR.key)
-    else:
+    if not in_minicluster:
         configuration = Configuration(configuration)
         configuration.remove_config(flinkish.MINICLUSTER_SHARE_FUNCTIONS.key)
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
-        from flinkish.jobmanager.savepoints.dry_run import end_with_report
-
-        end_with_report(graph, configuration, chaining, session, job_name)
+        _end_with_report(graph, configuration, chaining, session, job_name)
     if in_minicluster:
         run = _minicluster_run(generator, configuration, job_name, plan)
     else:
@@ -113,31 +108,83 @@ def _client_of_job_that_does_not_run(job_name: str) -> RunClient:
     return RunClient(run)
 
 
+def _end_with_report(
+    graph: StreamGraph, configuration: Configuration, chaining: bool, session: Any, job_name: str
+) -> NoReturn:
+    """Carry out ``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if it can
+    be started from the savepoint, and otherwise 1.
+
+    Raises:
+        ConfigurationError: the configuration names no savepoint.
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
+    savepoint = driver_settings(configuration).savepoint
+    if savepoint is None:
+        raise ConfigurationError(
+            "a dry run needs a savepoint",
+            expected="execution.state-recovery.path, or -s / --fromSavepoint",
+            hint="name the savepoint, or leave out execution.state-recovery.dry-run",
+        )
+    if configuration.get(execution.TARGET) == _MINICLUSTER:
+        from flinkish.jobmanager.minicluster_run import report_of
+
+        report = report_of(JobGraphGenerator(graph, job_settings(configuration), chaining), configuration, job_name)
+    else:
+        from flinkish.jobmanager.savepoints.restore import compatibility_report
+
+        report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name)
+    sys.stdout.write(report.text() + "\n")
+    sys.stdout.flush()
+    raise SystemExit(0 if report.compatible else 1)
+
+
+#: Keys whose settings mean something on Spark only, where they are set.
+_SPARKS_KEYS = (
+    flinkish.EPOCH_INTERVAL,
+    flinkish.EPOCH_TIMEOUT,
+    flinkish.HISTORY_ENABLED,
+    flinkish.NUM_STANDBY_REPLICAS,
+    flinkish.RECOVERY_FALLBACK,
+)
+
+
 def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
+    from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.requests import RequestDesk
+    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
+    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
     from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls
-    from flinkish.minicluster import MiniCluster
-    from flinkish.runtime.task_progress import ProgressReporter, WorkerProgress
 
     needed = dependencies_of(configuration)
     if needed.jars:
         warn_without_effect(f"adding {', '.join(needed.jars)}", "the minicluster has no JVM")
+    unused = [option.key for option in _SPARKS_KEYS if configuration.contains(option)]
+    if unused:
+        warn_without_effect(f"setting {', '.join(unused)}", "the minicluster has nothing of the kind")
     generator.with_shipped_files(files_here(needed))
-    job_id = JobID()
-    job = sent_to_minicluster(generator.generate(job_id.to_hex_string(), name))
+    generator.without_changelog()
     restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
-
-    def make_cluster(publish: Callable[[WorkerProgress], None]) -> MiniCluster:
-        return MiniCluster(job, progress=ProgressReporter(job, publish), sized=True)
-
-    interval_ms = settings.heartbeat_interval_ms
-    run = MiniClusterRun(job_id, name, make_cluster, restarts, interval_ms, settings.available_now)
-    run.shutdown_timeout_s = settings.shutdown_timeout_s
-    run.record = JobRecord(run, job, plan, None, this_driver(), lambda: run.attempts)
+    life = new_life(name)
+    directory, temporary = claim_directory(settings, name)
+    with _given_back_on_failure(directory, temporary):
+        prepared = prepare(generator, name, settings, directory, temporary)
+        job = prepared.job
+        run = MiniClusterRun(prepared, settings, directory, temporary, restarts, life)
+    place = None if temporary else directory.path
+    run.record = JobRecord(run, job, plan, place, this_driver(directory.token), lambda: run.attempts + job.attempt)
+    run.record.accumulators = prepared.store.accumulators
+    look = None if temporary else lambda: f"job directory {directory.path} (the minicluster keeps no history)"
+    progress = progress_for(settings.progress, job, look, lambda: run.checkpoints.describe())
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    run.observers += [run.record, *watches, progress_for(settings.progress, job)]
+    run.observers += [run.record, *watches, progress, StateCatalog(directory)]
+    if not temporary or settings.savepoint is not None:
+        warn_of_missing_uids(job)
+    if not temporary:
+        run.observers.append(RequestDesk(RunClient(run), directory))
+        atexit.register(directory.release)
     return run
 
 

@@ -1,6 +1,5 @@
 """The whole engine in one process, without Spark, for tests and for trying things out (Flink's MiniCluster)."""
 
 from flinkish.minicluster.mini_cluster import MiniCluster, StateStore
-from flinkish.minicluster.recorder import Passage, Passed, Recorder
 
-__all__ = ["MiniCluster", "Passage", "Passed", "Recorder", "StateStore"]
+__all__ = ["MiniCluster", "StateStore"]

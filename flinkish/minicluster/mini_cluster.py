@@ -1,13 +1,15 @@
 """Runs a job graph epoch by epoch in memory, with the same runtime as under Spark and with any clock.
 
 In the place of Spark's shuffles and state stores there are lists of rows and a dict of tasks, which takes an epoch's
-changes only when the whole epoch has succeeded. The steps of an epoch are those on Spark (``runtime/epoch_steps.py``).
+changes only when the whole epoch has succeeded, and which may be kept in files (`StoredEpochs`). The steps of an epoch
+are those on Spark (``runtime/epoch_steps.py``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import posixpath
 import shutil
 import tempfile
 import uuid
@@ -18,9 +20,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
 from flinkish.errors import EpochTimeoutError, ProgramError
+from flinkish.minicluster.stored_epochs import Committed, StoredEpochs, StoredTasks
 from flinkish.runtime.accumulated import merged
 from flinkish.runtime.buffer import Buffer, decode
 from flinkish.runtime.clock import Clock, SystemClock
@@ -35,16 +39,13 @@ from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
-from flinkish.runtime.sources.split_list import SegmentsInMemory, SegmentStore
+from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory, SegmentStore
 from flinkish.runtime.task import EpochStamp, Row, heartbeats
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 from flinkish.runtime.task_progress import ProgressReporter
 
 #: (vertex, subtask)
 _TaskId = tuple[int, int]
-
-#: task -> encoded header and body
-StoredTasks = dict[_TaskId, tuple[bytes, bytes | None]]
 
 
 @dataclass
@@ -76,7 +77,66 @@ class StateStore:
     restored: list[Row] = field(default_factory=list)
     #: uid of a source -> its position in that savepoint
     positions: dict[str, SourceProgress] = field(default_factory=dict)
+    #: the files from which another process goes on with the job; None: the state lives as long as this process
+    epochs: StoredEpochs | None = None
     _sources: str = ""
+
+    @staticmethod
+    def kept_in(job_dir: str, fence: Fence, keyed_state: str) -> StateStore:
+        """The stored state of the job in a directory; empty for a job that has not run there. ``keyed_state``: the
+        directory of its files of keyed state.
+
+        Raises:
+            CorruptStateError: a file is missing or damaged.
+        """
+        epochs = StoredEpochs(job_dir, fence)
+        epochs.sweep()
+        store = StateStore(segments=SegmentFiles(job_dir, fence), keyed_state=keyed_state, epochs=epochs)
+        store._sources = posixpath.join(job_dir, "sources")
+        committed = epochs.committed()
+        if committed is not None:
+            end = epochs.epoch(committed.epoch)
+            store.tasks, store.offset, store.reached = end.stored_tasks(), end.offset, end.reached
+            store.finished, store.accumulators = committed.finished, committed.accumulators
+            store.next_epoch = committed.epoch + 1
+        prepared = epochs.prepared(store.next_epoch - 1)
+        if prepared is not None:
+            end = epochs.epoch(prepared.epoch)
+            store.planned, store.reached, store.next_epoch = end.offset, end.reached, prepared.epoch
+            store.prepared = prepared, end.stored_tasks()
+        return store
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job has run an epoch, or prepared one."""
+        return self.next_epoch > 0 or self.prepared is not None
+
+    @property
+    def committed_epoch(self) -> int | None:
+        """The last committed epoch; None: there is none."""
+        return None if self.offset == NOTHING_READ else self.next_epoch - 1
+
+    def keep(self, epoch: int, planned: dict[str, Any], written: StoredTasks) -> None:
+        """Write what the epoch leaves to its file, if the state is kept: it counts once the epoch is prepared or
+        committed."""
+        if self.epochs is not None:
+            self.epochs.write(epoch, planned, self.reached, {**self.tasks, **written})
+
+    def commit(self, report: EpochReport, planned: dict[str, Any], written: StoredTasks) -> None:
+        """Make the end of an epoch, whose sinks have committed it, the one to go on from."""
+        accumulators = report.accumulators or self.accumulators
+        # of an epoch in which nothing has happened nobody needs to know
+        if self.epochs is not None and (self.prepared or written or report.records_in or report.end_of_input):
+            if self.prepared is None:
+                self.keep(report.epoch, planned, written)
+            self.epochs.commit(Committed(report.epoch, report.end_of_input, accumulators))
+        self.tasks.update(written)
+        self.accumulators = accumulators
+        self.next_epoch = report.epoch + 1
+        self.offset = planned
+        self.planned = self.prepared = None
+        self.restored = []
+        self.finished = report.end_of_input
 
     def source_directories(self) -> str:
         """Path below which sources keep files of their own: a temporary directory that is deleted with this object."""
@@ -139,7 +199,7 @@ class MiniCluster:
         self.store = store if store is not None else StateStore()
         self._clock = clock or SystemClock()
         #: the sinks of a job that begins have nothing of it
-        self._sinks_checked = self.store.next_epoch == 0 and self.store.prepared is None
+        self._sinks_checked = not self.store.has_begun
         most = max_records_per_epoch or job.settings.max_records_per_epoch
         target_ms = job.settings.epoch_target_ms if sized and any(one.clocked for one in job.vertices) else 0
         settings = replace(job.settings, max_records_per_epoch=most, epoch_target_ms=target_ms)
@@ -257,13 +317,7 @@ class MiniCluster:
             check_sinks(self.job, store.next_epoch if store.prepared else store.next_epoch - 1)
             self._sinks_checked = True
         report = steps.run(store.next_epoch)
-        store.tasks.update(steps.written)
-        store.accumulators = report.accumulators or store.accumulators
-        store.next_epoch += 1
-        store.offset = planned
-        store.planned = store.prepared = None
-        store.restored = []
-        store.finished = report.end_of_input
+        store.commit(report, planned, steps.written)
         end_epoch(report.epoch, _nothing_to_delete, self._acknowledgements, lambda: json.dumps(planned))
         return report
 
@@ -377,20 +431,24 @@ class _MiniEpoch(EpochSteps):
         """The minicluster calls all tasks in each epoch, and has epochs without data in any case."""
 
     def _list_changes(self, epoch: int, changes: list[bytes]) -> None:
-        """The minicluster takes no checkpoints."""
+        """The checkpoints of the minicluster are full ones."""
 
     def _keep_reached(self, epoch: int, reached: Reached) -> None:
         # an epoch that runs again has the same plan, so it reads the same splits
         self._store.reached = reached.behind(self._store.reached)
 
     def _keep_prepared(self, prepared: PreparedEpoch) -> None:
+        self._store.keep(prepared.epoch, self._planned, self.written)
+        if self._store.epochs is not None:
+            self._store.epochs.prepare(prepared)
         self._store.prepared = prepared, self.written
 
     def _request_next(self, epoch: int) -> None:
         """The minicluster plans the next epoch at once in any case."""
 
     def _commit_sinks(self, prepared: PreparedEpoch) -> list[CommitReport]:
-        commit = commit_of(self.job, prepared)
+        epochs = self._store.epochs
+        commit = commit_of(self.job, prepared, NO_FENCE if epochs is None else epochs.fence)
         return [commit.commit(*target) for target in prepared.by_target(self.job)]
 
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:

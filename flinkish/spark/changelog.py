@@ -51,6 +51,8 @@ _CHANGED_ARROW = pa.schema(
     + [(name, pa.string()) for name in ("uid", "state", "kind", "key", "namespace", "value", "slot")]
     + [("marker", pa.bool_())]
 )
+#: Names of the columns of a table of changes.
+CHANGES_COLUMNS: list[str] = _CHANGED_ARROW.names
 _BATCH_ROWS = 10_000
 #: How many times as long as it works the driver's process rests while it converts changes.
 _RESTS = 5

@@ -11,6 +11,7 @@ import pyarrow as pa
 from flinkish.common.storage import for_spark
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
@@ -19,7 +20,8 @@ from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 #: Columns of a savepoint's table, in Spark's DDL.
 SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"
 
-_ARROW_SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
+#: The same as a schema of Arrow.
+SAVEPOINT_ARROW = pa.schema([(name, pa.string()) for name in SavepointRow._fields])
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,14 @@ class BodyToRows:
         classes = self.deployed.classes()
         for batch in batches:
             for header, body in zip(batch.column("header").to_pylist(), batch.column("body").to_pylist()):
-                for saved in rows_of_task(header, body, self.state, classes):
-                    same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
-                    texts = [pa.array(column, pa.string()) for column in saved[3:]]
-                    yield pa.RecordBatch.from_arrays(same + texts, schema=_ARROW_SCHEMA)
+                yield from map(batch_of, rows_of_task(header, body, self.state, classes))
+
+
+def batch_of(saved: SavepointColumns) -> pa.RecordBatch:
+    """The rows of one state as a batch of `SAVEPOINT_ARROW`."""
+    same = [pa.repeat(pa.scalar(text, pa.string()), len(saved.keys)) for text in saved[:3]]
+    texts = [pa.array(column, pa.string()) for column in saved[3:]]
+    return pa.RecordBatch.from_arrays(same + texts, schema=SAVEPOINT_ARROW)
 
 
 def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str) -> Any:
@@ -63,7 +69,7 @@ def write_state(
     spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str, *, table: str
 ) -> list[DataFile]:
     """Write the rows of `read_state` to files in the directory of a table. ``table``: a path without a scheme."""
-    convert = RowsToFiles(BodyToRows(deployed, state), _ARROW_SCHEMA, table, deployed.secret)
+    convert = RowsToFiles(BodyToRows(deployed, state), SAVEPOINT_ARROW, table, deployed.secret)
     files = _converted(spark, checkpoint, epoch, levels, convert, FILE_SCHEMA)
     return [] if files is None else [DataFile(*file) for file in files.collect()]
 

@@ -31,7 +31,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_worker, captured
-from flinkish.minicluster import MiniCluster, Passage, Passed, Recorder, StateStore
+from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
@@ -40,7 +40,7 @@ from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.shipped_files import files_here
 from flinkish.table import StreamTableEnvironment
 from flinkish.testing.crash import SimulatedCrash
-from flinkish.testing.output import StreamRecord, stream_records, tag_id
+from flinkish.testing.output import Passage, Passed, Recorder, StreamRecord, stream_records, tag_id
 from flinkish.testing.savepoint import ProgramSavepoint, restore_savepoint, take_savepoint
 
 __all__ = [

@@ -11,18 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.compatibility import ProgramOutline, compare
-from flinkish.jobmanager.savepoints.uids import stateful_without_uid
+from flinkish.jobmanager.savepoints.compatibility import incompatible
+from flinkish.jobmanager.savepoints.plain_tables import positions_in, rows_in, take_in
 from flinkish.minicluster import StateStore
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
-from flinkish.runtime.sources.positions import decode_position, encode_position
-from flinkish.runtime.sources.progress import SourceProgress
-from flinkish.runtime.state.restored_buffers import state_buffers
-from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow, watermark_of
-from flinkish.runtime.state.stored_values import RowReader
+from flinkish.runtime.sources.positions import decode_position
+from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.runtime.state.text_columns import SavepointColumns
 
 _WHERE = "a savepoint in memory"
@@ -48,18 +43,7 @@ def take_savepoint(job: JobDescriptor, store: StateStore) -> ProgramSavepoint:
     """
     if store.offset == NOTHING_READ:
         raise SavepointError("no epoch has been committed yet", where=f"job '{job.name}'", hint="run an epoch first")
-    columns = tuple(
-        rows
-        for header, body in store.tasks.values()
-        for rows in rows_of_task(header, body, store.keyed_state, job.classes)
-    )
-    positions = {
-        one.uid: encode_position(
-            SourceProgress.decode(store.offset["sources"][one.uid], f"source uid {one.uid}"), store.segments
-        )
-        for one in coordinated_sources(job)
-    }
-    return ProgramSavepoint(columns, positions)
+    return ProgramSavepoint(tuple(rows_in(job, store)), positions_in(job, store))
 
 
 def restore_savepoint(
@@ -74,38 +58,21 @@ def restore_savepoint(
     Raises:
         SavepointError: the program cannot take in all of the savepoint; the message says what is left over, and why.
     """
-    states = states_of_program(job)
-    reader = RowReader(states, migrations, False, job.classes)
-    watermarks: dict[str, int] = {}
-    for saved in savepoint.columns:
-        if saved.kind == WATERMARK:
-            for text in saved.values:
-                watermark_ms = watermark_of(text, _WHERE)
-                watermarks[saved.uid] = min(watermark_ms, watermarks.get(saved.uid, watermark_ms))
-        else:
-            store.restored.extend(state_buffers(job, saved.uid, reader.read_columns(saved)))
-    sources = {one.uid for one in coordinated_sources(job)}
-    operators = frozenset(descriptor.uid for vertex in job.vertices for descriptor in vertex.operators)
-    outline = ProgramOutline(job.name, operators, frozenset(sources), stateful_without_uid(job))
-    report = compare(
-        _WHERE, False, reader.found.values(), savepoint.positions, outline, states, allow_non_restored_state
-    )
-    if not report.compatible:
-        refused = SavepointError(
-            "; ".join(report.problems),
-            where=f"job '{job.name}'",
-            expected="a program that can take in all of the savepoint",
-            hint="; ".join(report.hints),
-        )
-        refused.details = report.table()
-        raise refused
+    taken = take_in(_WHERE, savepoint.columns, savepoint.positions, job, migrations, allow_non_restored_state)
+    if not taken.report.compatible:
+        raise incompatible(taken.report, job)
+    store.restored.extend(taken.rows)
     store.positions = {
-        uid: decode_position(text, uid, store.segments) for uid, text in savepoint.positions.items() if uid in sources
+        one.uid: decode_position(savepoint.positions[one.uid], one.uid, store.segments)
+        for one in coordinated_sources(job)
+        if one.uid in savepoint.positions
     }
     return replace(
         job,
         restored=True,
         restored_watermarks={
-            vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks
+            vertex.id: taken.watermarks[vertex.head.uid]
+            for vertex in job.vertices
+            if vertex.head.uid in taken.watermarks
         },
     )

@@ -15,12 +15,8 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.recovery.fallback import QueryFallback
-from flinkish.jobmanager.savepoints.restore import (
-    RestoredProgram,
-    prepare_restore,
-    read_restored,
-    restored_watermarks,
-)
+from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
+from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
@@ -59,8 +55,9 @@ class Preparation:
         # only now, so that a start which fails during its restore is a first run again when it is repeated
         directory.remember_structure(job, partitions_of(job))
         job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
-        watermarks, restored = restored_watermarks(job, directory), read_restored(directory) is not None
-        job = replace(job, restored_watermarks=watermarks, restored=restored)
+        remembered = read_restored(directory)
+        watermarks = restored_watermarks(job, remembered)
+        job = replace(job, restored_watermarks=watermarks, restored=remembered is not None)
         return AttemptPlan(job, sources, base)
 
     def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:

@@ -5,10 +5,9 @@ sources and sinks can go on from there.
 partitions Spark packs the files of a source that it reads itself. With another packing, a replayed epoch would have its
 records in another order and in other subtasks.
 
-Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
-something else of the same name, an error says so before anything is read. ``<job dir>/sources.json`` remembers what was
-read. And it goes on behind the last epoch that its sinks have: in a directory that was put back from an older copy,
-sinks would take new records for those that they have.
+Rule: a job goes on with the input that it has read before (``directory/known_sources.py``), and behind the last epoch
+that its sinks have: in a directory that was put back from an older copy, sinks would take new records for those that
+they have.
 """
 
 from __future__ import annotations
@@ -24,22 +23,21 @@ from typing import Any
 from flinkish.common.storage import is_local
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
-from flinkish.errors import FlinkishError
 from flinkish.jobmanager.directory.damaged_files import missing_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import read_traces
 from flinkish.runtime.committing import check_sinks
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import Backlog, EpochReport
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
-from flinkish.runtime.sources.positions import StoreIds, encode_position, known_in
+from flinkish.runtime.sources.positions import StoreIds, encode_position
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
 from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.plan import PlanOptions, frame_sources
 
 _FILE = "query.json"
-_SOURCES = "sources.json"
 
 #: Spark's settings for packing files into partitions, with the values that a new job directory begins with.
 _PACKING = {
@@ -208,34 +206,11 @@ def _typed_errors(job: JobDescriptor) -> Iterator[None]:
         raise translate(error, f"job '{job.name}', a sink's destination") from error
 
 
-def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
-    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
-    from others of the same name."""
-    found: dict[str, dict[str, str]] = (directory.read(_SOURCES) or {}).get("sources", {})
-    return found
-
-
 def check_sources(
     job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, base: PlanOptions
 ) -> None:
-    """Ask each source whether it can go on from the position at which the query will, and remember what it reads.
-
-    Raises:
-        FinalOperationError: a source cannot go on, and waiting does not help.
-        ConnectionFailedError: the external system of a source does not answer.
-    """
+    """Ask each source whether it can go on from the position at which the query will (`continue_sources`)."""
     ends = QueryLog(directory.query_location().path).committed_positions()
     before = known_sources(directory)
     positions = {**base.positions, **source_positions(job, sources, ends, SegmentFiles(directory.path), before)}
-    now: dict[str, Any] = {}
-    for vertex, source in sorted(sources.items()):
-        uid = job.vertex(vertex).head.uid
-        try:
-            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
-        except FlinkishError as error:
-            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
-            raise
-        if known:
-            now[uid] = known
-    if now != before:
-        directory.write(_SOURCES, {"sources": now})
+    continue_sources(job, sources, directory, positions)

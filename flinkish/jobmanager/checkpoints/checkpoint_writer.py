@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import posixpath
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_chan
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
+from flinkish.jobmanager.savepoints.savepoint import manifest_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
@@ -205,14 +205,10 @@ class CheckpointWriter:
         written: _Written,
         accumulators: bytes,
     ) -> Manifest:
-        job = attempt.job
-        return Manifest(
-            job_id=job.job_id,
-            job_name=job.name,
-            epoch=description.epoch,
-            time_ms=time.time_ns() // 1_000_000,
-            operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
-            sources=positions,
+        return manifest_of(
+            attempt.job,
+            description.epoch,
+            positions,
             watermarks=description.watermarks,
             states=read_states(attempt.directory),
             state=written.state,

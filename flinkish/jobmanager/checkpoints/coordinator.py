@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from flinkish.errors import CheckpointError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.lifecycle.checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
+from flinkish.jobmanager.lifecycle.transitions import CHECKPOINT_TRANSITIONS, CheckpointState
 from flinkish.runtime.clock import Clock, SystemClock
 
 #: Number of checkpoints whose descriptions are kept.

@@ -38,7 +38,8 @@ _NO_DELTA = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find.{0,20}data source:
 
 
 def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
-    """Claim a job directory, which fences off all earlier drivers; returns the fence of this driver.
+    """Claim a job directory, which fences off all earlier drivers; returns the fence of this driver. ``spark``: None in
+    the minicluster.
 
     Raises:
         FencedError: another driver claimed the directory right after this one did.
@@ -49,6 +50,8 @@ def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
     where = f"job '{mine.job}', directory {job_dir}"
     # a Spark server has to write the claim itself, which shows that it sees the directory
     version = None if is_remote(spark) else _commit_here(log, mine, where)
+    if version is None and spark is None:
+        raise _cannot_claim("the file system has no hard links", where, log)
     if version is None:
         version = _append_by_spark(spark, log, mine, where)
     fence = DeltaFence(log, version, mine.owner, mine.job)

@@ -320,6 +320,7 @@ class JobDirectory:
                 expected=f"format version {STATE_FORMAT_VERSION}",
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
+        self._check_engine(job, before["structure"]["partitions"], partitions)
         differences = _differences(before["structure"], now)
         lost, taken = self._lost(before["structure"], now)
         texts = list(lost.values())
@@ -337,6 +338,20 @@ class JobDirectory:
                 "or undo the change" + (_GIVE_UP if lost else ""),
             )
         return False
+
+    def _check_engine(self, job: JobDescriptor, before: int, now: int) -> None:
+        """Check that the job does not change between Spark and the minicluster, which has 0 partitions: neither can
+        read what the other one keeps between checkpoints."""
+        if bool(before) != bool(now):
+            theirs, ours = ("Spark", "the minicluster") if before else ("the minicluster", "Spark")
+            raise IncompatibleJobError(
+                f"the job in this directory has run {'on Spark' if before else 'in the minicluster'}, so {ours} cannot "
+                "go on with it here",
+                where=f"job '{job.name}', directory {self.path}",
+                expected=f"{theirs}, or a directory of its own",
+                hint=f"start it in a new directory (flinkish.job.dir) from a savepoint, or from the last checkpoint of "
+                f"this one: -s {self.path}/checkpoints/chk-<number>",
+            )
 
     def _lost(self, before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
         """What `lost_operators` returns, given what tasks have reported."""
@@ -405,7 +420,7 @@ class JobDirectory:
 
 def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
     """The properties of a program that must stay the same for Spark's state, and what sinks know of the job, to be
-    found again."""
+    found again. ``partitions``: of Spark; 0 in the minicluster."""
     return {
         "sinks": sorted(sink.uid for sink in job.sinks if sink.uid_given),
         "partitions": partitions,

@@ -36,7 +36,7 @@ def take_ownership(
     """Claim the directory, and renew the claim in the background until the directory is released.
 
     Args:
-        spark: the session that writes the claim.
+        spark: the session that writes the claim where this process cannot; None in the minicluster.
         directory: the directory to claim; gets the fence of the claim.
         job_name: name of the job, for messages.
         takeover: ``refuse``: claim it only if no living driver owns it; ``newest``: claim it whoever owns it.

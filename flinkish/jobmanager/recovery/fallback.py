@@ -23,8 +23,9 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.recovery.decision import Candidate, Decision, Traces, decide
 from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobmanager.savepoints.claim import read_restored, restored_file
 from flinkish.jobmanager.savepoints.manifest import read_manifest
-from flinkish.jobmanager.savepoints.restore import RestoredProgram, read_restored, restored_file, take_over
+from flinkish.jobmanager.savepoints.restore import RestoredProgram, take_over
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed

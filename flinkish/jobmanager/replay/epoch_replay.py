@@ -25,7 +25,7 @@ from flinkish.jobmanager.replay.retained_epoch import (
     retained_epoch,
     state_before,
 )
-from flinkish.jobmanager.savepoints.restore import read_restored, restored_watermarks
+from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram
 from flinkish.launch.replay import ReplayRequest
@@ -98,7 +98,7 @@ class EpochReplay:
             sinks=(),
             settings=settings,
             attempt=attempts - 1,
-            restored_watermarks=restored_watermarks(job, directory),
+            restored_watermarks=restored_watermarks(job, read_restored(directory)),
         )
 
     def run(self) -> None:

@@ -7,8 +7,7 @@ driver can recover from. The error of a job that is not restarted says why.
 from __future__ import annotations
 
 from flinkish.errors import FlinkishError, escaped
-from flinkish.jobmanager.restart.durations import seconds
-from flinkish.jobmanager.restart.strategy import RestartStrategy
+from flinkish.jobmanager.restart.strategy import RestartStrategy, seconds
 
 #: The most characters of a failure that is shown in one line.
 _LINE = 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from flinkish.errors import ConfigurationError, FlinkishError
-from flinkish.jobmanager.restart.durations import seconds
+from flinkish.jobmanager.restart.strategy import seconds
 from flinkish.runtime.clock import Clock
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.errors import ConfigurationError, FlinkishError
-from flinkish.jobmanager.restart.durations import seconds
+from flinkish.jobmanager.restart.strategy import seconds
 
 
 class FixedDelay:

@@ -1,4 +1,4 @@
-"""The contract of restart strategies, and the strategy that never restarts."""
+"""The contract of restart strategies, the strategy that never restarts, and durations as text for people."""
 
 from __future__ import annotations
 
@@ -34,3 +34,12 @@ class NoRestart:
     def describe(self) -> str:
         """The strategy, as text for people."""
         return "none"
+
+
+def seconds(duration_ms: int) -> str:
+    """A duration in seconds, without trailing zeros.
+
+    >>> seconds(1500), seconds(60_000), seconds(7)
+    ('1.5 s', '60 s', '0.007 s')
+    """
+    return f"{duration_ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"

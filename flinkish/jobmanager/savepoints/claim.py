@@ -1,4 +1,5 @@
-"""Deletes a savepoint that the job has claimed (``execution.state-recovery.claim-mode: CLAIM``) once it is subsumed.
+"""What a job directory remembers of the savepoint that its job has begun with (``restored.json``); and the deletion of
+one that the job has claimed (``execution.state-recovery.claim-mode: CLAIM``), once it is subsumed.
 
 Rule: a claimed savepoint counts as the job's first checkpoint. It is deleted when it is subsumed, that is when the job
 has completed as many checkpoints of its own as are retained; never before, and never without checkpoints. In the modes
@@ -10,15 +11,95 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from flinkish.common.storage import absolute, joined
+from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, read_manifest
+from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, Manifest, read_manifest
+from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
+from flinkish.jobmanager.settings import DriverSettings
+from flinkish.runtime.deployment import JobDescriptor
 
-_FILE = "restored.json"
+#: The file that says with which savepoint the job has begun.
+RESTORED_FILE = "restored.json"
 _CHECKPOINT = re.compile(r"chk-\d+")
+
+
+def restored_file(first_epoch: int) -> str:
+    """Name of the file that says with which savepoint or checkpoint a query begins.
+
+    A query that takes the place of a damaged one has a file of its own, so that the query and its file are exchanged in
+    one step: when the new query becomes the job's query.
+    """
+    return RESTORED_FILE if first_epoch == 0 else f"restored-{first_epoch}.json"
+
+
+def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
+    """The record of the savepoint or checkpoint that the job's query has begun with; None: it began with none."""
+    own = restored_file(directory.query_location().first_epoch)
+    return directory.read(own) or directory.read(RESTORED_FILE)
+
+
+def check_same_savepoint(
+    job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
+) -> None:
+    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is
+    written: the same command line again is a restart."""
+    began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
+    if settings.savepoint is None or settings.savepoint == began_with:
+        return
+    if path is not None and absolute(settings.savepoint) == absolute(path):
+        return
+    beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
+    raise SavepointError(
+        f"the job in this directory has begun {beginning} and has state of its own by now: it cannot be started "
+        f"from {settings.savepoint}",
+        where=f"job '{job.name}', directory {directory.path}",
+        expected="a new job directory for each start from a savepoint",
+        hint="name another flinkish.job.dir, or leave out -s / --fromSavepoint to go on from the job's own state",
+    )
+
+
+def remember_restored(
+    directory: JobDirectory,
+    job: JobDescriptor,
+    claim_mode: str,
+    savepoint: str,
+    manifest: Manifest,
+    watermarks: dict[str, int],
+    rows: str,
+) -> dict[str, Any]:
+    """Remember that a job begins with a savepoint, and the states that the savepoint declares; returns what
+    `read_restored` will return.
+
+    Args:
+        watermarks: uid of a vertex' head operator -> the watermark that the vertex begins with.
+        rows: the name of the directory of the rows for the first epoch.
+    """
+    uids = {descriptor.uid for vertex in job.vertices for descriptor in vertex.operators}
+    known = {(state.uid, state.name): state for state in (*manifest.states, *read_states(directory))}
+    write_states(directory, tuple(state for state in known.values() if state.uid in uids))
+    remembered = {
+        "savepoint": savepoint,
+        "path": absolute(savepoint),
+        "rows": rows,
+        "claim_mode": claim_mode,
+        "sources": manifest.sources,
+        "watermarks": watermarks,
+    }
+    directory.write(RESTORED_FILE, remembered)
+    return remembered
+
+
+def restored_watermarks(job: JobDescriptor, remembered: Mapping[str, Any] | None) -> dict[int, int]:
+    """Vertex id -> the watermark that its subtasks begin with, if the job's query has begun with a savepoint or
+    checkpoint. ``remembered``: what `read_restored` returns."""
+    watermarks = (remembered or {}).get("watermarks", {})
+    return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
 
 
 def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> str | None:
@@ -34,15 +115,15 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     """
     if completed < retained:
         return None
-    remembered = directory.read(_FILE)
+    remembered = directory.read(RESTORED_FILE)
     if remembered is None or remembered.get("claim_mode") != "CLAIM" or remembered.get("subsumed"):
         return None
     if remembered.get("path") is None:
-        raise damaged_file(directory.path, _FILE, "it does not say which savepoint was claimed")
+        raise damaged_file(directory.path, RESTORED_FILE, "it does not say which savepoint was claimed")
     path = absolute(str(remembered["path"]))
     directory.fence.check()
     _delete(path)
-    directory.write(_FILE, {**remembered, "subsumed": True})
+    directory.write(RESTORED_FILE, {**remembered, "subsumed": True})
     return path
 
 

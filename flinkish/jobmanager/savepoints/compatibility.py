@@ -16,6 +16,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from flinkish.errors import SavepointError
+from flinkish.jobmanager.savepoints.uids import stateful_without_uid
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.state.stored_values import ProgramStates, StoredState
@@ -150,6 +153,24 @@ class ProgramOutline:
     operators: frozenset[str]
     sources: frozenset[str]
     without_uid: tuple[str, ...] = ()
+
+
+def outline_of(job: JobDescriptor, sources: Iterable[str]) -> ProgramOutline:
+    """The uids of a program, for the comparison with a savepoint. ``sources``: those of its sources with positions."""
+    operators = frozenset(descriptor.uid for vertex in job.vertices for descriptor in vertex.operators)
+    return ProgramOutline(job.name, operators, frozenset(sources), stateful_without_uid(job))
+
+
+def incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointError:
+    """The error for a program that cannot be started from a savepoint, with the whole report."""
+    refused = SavepointError(
+        "; ".join(report.problems),
+        where=f"job '{job.name}', savepoint {report.savepoint}",
+        expected="a program that can take in all of the savepoint",
+        hint="; ".join(report.hints),
+    )
+    refused.details = report.table()
+    return refused
 
 
 def compare(

@@ -11,16 +11,24 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.common.configuration import Configuration
+from flinkish.common.job_id import JobID
 from flinkish.common.storage import NameForm, absolute
 from flinkish.core.source import Source
-from flinkish.errors import SavepointError
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, ProgramOutline, compare
+from flinkish.jobmanager.savepoints.claim import (
+    RESTORED_FILE,
+    check_same_savepoint,
+    read_restored,
+    remember_restored,
+)
+from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, incompatible, outline_of
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.program_states import find_program_states, with_changes
-from flinkish.jobmanager.savepoints.restore_rows import FoundRows, Migrations, RowsToBuffers, looked_at, written_to
-from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
+from flinkish.jobmanager.savepoints.restore_rows import Migrations, RowsToBuffers, looked_at, written_to
 from flinkish.jobmanager.savepoints.state_table import (
     check_contents,
     check_unique,
@@ -28,17 +36,15 @@ from flinkish.jobmanager.savepoints.state_table import (
     open_table,
     reading,
 )
-from flinkish.jobmanager.savepoints.uids import stateful_without_uid
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.state.savepoint_rows import WATERMARK, watermark_of
 from flinkish.spark.addressing import partitions_of
+from flinkish.spark.dependencies import ship
 from flinkish.spark.plan import PlanOptions
+from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import deploy
-
-_FILE = "restored.json"
 
 #: The names of the directories of restored rows.
 _ROWS = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")
@@ -67,49 +73,14 @@ def prepare_restore(
     """
     remembered = read_restored(directory)
     if not first_run:
-        _check_same_savepoint(program.job, settings, directory, remembered)
+        check_same_savepoint(program.job, settings, directory, remembered)
     elif settings.savepoint is not None:
         # also if an earlier start has already restored it and got no further: it may have had another parallelism
         remembered = _restore(spark, program, settings, settings.savepoint, directory)
     elif remembered is not None:
-        directory.delete(_FILE)
+        directory.delete(RESTORED_FILE)
         remembered = None
     return PlanOptions() if remembered is None else _options(program, directory, remembered)
-
-
-def restored_file(first_epoch: int) -> str:
-    """Name of the file that says with which savepoint or checkpoint a query begins.
-
-    A query that takes the place of a damaged one has a file of its own, so that the query and its file are exchanged in
-    one step: when the new query becomes the job's query.
-    """
-    return _FILE if first_epoch == 0 else f"restored-{first_epoch}.json"
-
-
-def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
-    """The record of the savepoint or checkpoint that the job's query has begun with; None: it began with none."""
-    own = restored_file(directory.query_location().first_epoch)
-    return directory.read(own) or directory.read(_FILE)
-
-
-def _check_same_savepoint(
-    job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
-) -> None:
-    """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is
-    written: the same command line again is a restart."""
-    began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
-    if settings.savepoint is None or settings.savepoint == began_with:
-        return
-    if path is not None and absolute(settings.savepoint) == absolute(path):
-        return
-    beginning = "without a savepoint" if began_with is None else f"with the savepoint {began_with}"
-    raise SavepointError(
-        f"the job in this directory has begun {beginning} and has state of its own by now: it cannot be started "
-        f"from {settings.savepoint}",
-        where=f"job '{job.name}', directory {directory.path}",
-        expected="a new job directory for each start from a savepoint",
-        hint="name another flinkish.job.dir, or leave out -s / --fromSavepoint to go on from the job's own state",
-    )
 
 
 def _restore(
@@ -120,20 +91,10 @@ def _restore(
         report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
-        raise _incompatible(report, program.job)
+        raise incompatible(report, program.job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
-    uids = {descriptor.uid for vertex in program.job.vertices for descriptor in vertex.operators}
-    known = {(state.uid, state.name): state for state in (*manifest.states, *read_states(directory))}
-    write_states(directory, tuple(state for state in known.values() if state.uid in uids))
-    remembered = {
-        "savepoint": savepoint,
-        "path": absolute(savepoint),
-        "rows": posixpath.basename(directory.restore_rows),
-        "claim_mode": settings.claim_mode,
-        "sources": manifest.sources,
-        "watermarks": watermarks,
-    }
-    directory.write(_FILE, remembered)
+    rows = posixpath.basename(directory.restore_rows)
+    remembered = remember_restored(directory, program.job, settings.claim_mode, savepoint, manifest, watermarks, rows)
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return remembered
 
@@ -169,8 +130,8 @@ def take_over(
         found = looked_at(table, convert) if target is None else written_to(target, spark, table, convert)
         if counted:
             check_contents(manifest, savepoint, found.state_contents())
-        watermarks = _watermarks(found)
-    outline = outline_of(program)
+        watermarks = found.lowest_watermarks()
+    outline = outline_of(job, (job.vertex(vertex).head.uid for vertex in program.sources))
     allowed = settings.ignore_unclaimed_state
     return compare(savepoint, edited, found.states, manifest.sources, outline, states, allowed), watermarks
 
@@ -180,28 +141,6 @@ def compatibility_of(
 ) -> CompatibilityReport:
     """The report of what a start from the savepoint would take over; nothing is written."""
     return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
-
-
-def outline_of(program: RestoredProgram) -> ProgramOutline:
-    """The uids of a program, for the comparison with a savepoint."""
-    job = program.job
-    return ProgramOutline(
-        job.name,
-        frozenset(descriptor.uid for vertex in job.vertices for descriptor in vertex.operators),
-        frozenset(job.vertex(vertex).head.uid for vertex in program.sources),
-        stateful_without_uid(job),
-    )
-
-
-def _incompatible(report: CompatibilityReport, job: JobDescriptor) -> SavepointError:
-    refused = SavepointError(
-        "; ".join(report.problems),
-        where=f"job '{job.name}', savepoint {report.savepoint}",
-        expected="a program that can take in all of the savepoint",
-        hint="; ".join(report.hints),
-    )
-    refused.details = report.table()
-    return refused
 
 
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
@@ -218,20 +157,27 @@ def rows_of(directory: JobDirectory, remembered: dict[str, Any]) -> str:
     Raises:
         FinalOperationError: it names a directory of another form.
     """
-    return directory.path_of(_ROWS, remembered.get("rows", "restore"), _FILE)
+    return directory.path_of(_ROWS, remembered.get("rows", "restore"), RESTORED_FILE)
 
 
-def _watermarks(found: FoundRows) -> dict[str, int]:
-    """The uid of each vertex's head -> the lowest watermark of its subtasks."""
-    lowest: dict[str, int] = {}
-    for uid, text in sorted(found.watermarks):
-        watermark_ms = watermark_of(text, f"savepoint row of uid {uid}, {WATERMARK}")
-        lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
-    return lowest
+def compatibility_report(
+    graph: StreamGraph,
+    configuration: Configuration,
+    savepoint: str,
+    chaining: bool,
+    session: Any = None,
+    job_name: str = "dry run",
+) -> CompatibilityReport:
+    """Compare a program with a savepoint. Nothing is written, but a worker opens and closes the program's keyed
+    operators once, to find out which states they declare.
 
-
-def restored_watermarks(job: JobDescriptor, directory: JobDirectory) -> dict[int, int]:
-    """Vertex id -> the watermark that its subtasks begin with, if the job's query has begun with a savepoint or
-    checkpoint."""
-    watermarks = (read_restored(directory) or {}).get("watermarks", {})
-    return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
+    Raises:
+        ProgramError: the program is wrong.
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
+    generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
+    spark = session if session is not None else get_session(configuration, job_name)
+    generator.with_shipped_files(ship(spark, configuration))
+    job = generator.generate(JobID().to_hex_string(), job_name)
+    program = RestoredProgram(job, generator.sources(), generator.migrations())
+    return compatibility_of(spark, program, driver_settings(configuration), savepoint)

@@ -15,7 +15,7 @@ from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.state.restored_buffers import state_buffers
-from flinkish.runtime.state.savepoint_rows import WATERMARK
+from flinkish.runtime.state.savepoint_rows import WATERMARK, watermark_of
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -72,6 +72,14 @@ class FoundRows:
         return tuple(
             sorted(StateContents(*entry, rows, str(digest)) for entry, (rows, digest) in self.contents.items())
         )
+
+    def lowest_watermarks(self) -> dict[str, int]:
+        """The uid of each vertex's head -> the lowest watermark of its subtasks."""
+        lowest: dict[str, int] = {}
+        for uid, text in sorted(self.watermarks):
+            watermark_ms = watermark_of(text, f"savepoint row of uid {uid}, {WATERMARK}")
+            lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
+        return lowest
 
     def encode(self) -> bytes:
         """The findings as bytes, for the row in which they leave the task."""

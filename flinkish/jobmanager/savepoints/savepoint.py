@@ -7,8 +7,7 @@ import contextlib
 import posixpath
 import time
 import uuid
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flinkish.common.storage import absolute, for_spark, local_path
 from flinkish.errors import SavepointError
@@ -16,6 +15,7 @@ from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.failures import translate
@@ -25,6 +25,7 @@ from flinkish.spark.worker import DeployedClasses, secret_of
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+    from flinkish.jobmanager.kept_run import KeptRun
     from flinkish.jobmanager.spark_run import SparkRun
 
 
@@ -33,7 +34,7 @@ def state_table(savepoint: str) -> str:
     return posixpath.join(savepoint, "state")
 
 
-def take_savepoint(run: SparkRun, directory: str | None) -> str:
+def take_savepoint(run: KeptRun, directory: str | None) -> str:
     """Write a savepoint of the last committed epoch of a run; returns its path. The job may go on meanwhile.
 
     Args:
@@ -44,22 +45,21 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
         SavepointError: no epoch has been committed yet, or there is no directory for the savepoint.
         FlinkishError: the savepoint could not be written; the part that was written is deleted.
     """
-    attempt = run.attempt
-    job = attempt.job
-    epoch = attempt.committed_epoch()
+    epoch = run.committed_epoch()
     if epoch is None:
         raise SavepointError(
             "no epoch has been committed yet", where=f"job '{run.name}'", hint="try again after the first epoch"
         )
     parent = directory or run.savepoint_directory()
-    path = posixpath.join(absolute(parent), f"savepoint-{job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
+    path = posixpath.join(absolute(parent), f"savepoint-{run.job.job_id[:6]}-{uuid.uuid4().hex[:12]}")
     with run.savepoints.taking(epoch, path) as learned:
         try:
-            manifest = _write(run, attempt, epoch, path)
+            manifest = run.write_savepoint(epoch, path)
         except Exception as error:
             with contextlib.suppress(Exception):
                 delete_directory(path)
-            raise translate(error, f"job '{run.name}', savepoint {path}", secret_of(job.job_id, job.attempt)) from error
+            secret = secret_of(run.job.job_id, run.job.attempt)
+            raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
         learned(offsets=shown, rows_written=rows)
@@ -67,13 +67,14 @@ def take_savepoint(run: SparkRun, directory: str | None) -> str:
     return path
 
 
-def _write(run: SparkRun, attempt: QueryAttempt, epoch: int, path: str) -> Manifest:
-    """Write the savepoint's table and, last, its manifest; returns the manifest."""
+def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
+    """Write a savepoint's table and, last, its manifest; returns the manifest."""
+    attempt = run.attempt
     positions = attempt.positions(epoch)
     passed(Phase.SAVEPOINT_READ, epoch=epoch)
     with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
         contents = _write_table(run, attempt, epoch, state_table(path))
-    manifest = replace(_manifest(run, epoch, positions), contents=contents, states=read_states(run.directory))
+    manifest = manifest_of(run.job, epoch, positions, contents=contents, states=read_states(run.directory))
     write_manifest(path, manifest)
     return manifest
 
@@ -100,13 +101,14 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
     return written_contents(run.spark, table)
 
 
-def _manifest(run: SparkRun, epoch: int, positions: dict[str, str]) -> Manifest:
-    job = run.attempt.job
+def manifest_of(job: JobDescriptor, epoch: int, positions: dict[str, str], **more: Any) -> Manifest:
+    """The manifest of a savepoint or checkpoint that is taken now. ``more``: further fields."""
     return Manifest(
         job_id=job.job_id,
-        job_name=run.name,
+        job_name=job.name,
         epoch=epoch,
         time_ms=time.time_ns() // 1_000_000,
         operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
         sources=positions,
+        **more,
     )

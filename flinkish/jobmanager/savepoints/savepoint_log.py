@@ -15,7 +15,7 @@ from typing import Any
 from flinkish.errors import message_of
 from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.lifecycle.checkpoint import CheckpointState
+from flinkish.jobmanager.lifecycle.transitions import CheckpointState
 from flinkish.runtime.clock import Clock, SystemClock
 
 

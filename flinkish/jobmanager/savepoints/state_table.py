@@ -58,12 +58,17 @@ def reading(spark: Any, where: str, secret: bytes | None = None) -> Iterator[Non
         damaged = isinstance(typed, CorruptStateError) or type(typed) is OperationError and tells_of_bad_table(error)
         if not damaged:
             raise typed from error
-        raise SavepointError(
-            f"the state of the savepoint cannot be read: {typed.what}",
-            where=where,
-            expected="an undamaged Delta table with the columns " + ", ".join(COLUMNS),
-            hint="copy the table from a backup, or use another savepoint or checkpoint",
-        ) from error
+        raise unreadable(typed.what, where) from error
+
+
+def unreadable(why: str, where: str) -> SavepointError:
+    """The error for a savepoint whose table cannot be read."""
+    return SavepointError(
+        f"the state of the savepoint cannot be read: {why}",
+        where=where,
+        expected="an undamaged Delta table with the columns " + ", ".join(COLUMNS),
+        hint="copy the table from a backup, or use another savepoint or checkpoint",
+    )
 
 
 def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
@@ -73,7 +78,7 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
         SavepointError: the log of a table is damaged.
     """
     path = manifest.table_path(directory)
-    check_log(path, _needed_version(manifest, path))
+    check_log(path, needed_version(manifest, path))
     rows = _rows_of(spark, path, manifest.state.version).select(*COLUMNS)
     changes = manifest.changes_path(directory)
     if manifest.changes is None or changes is None:
@@ -99,7 +104,7 @@ def _version(spark: Any, path: str, version: int | None) -> Any:
     return (reader if version is None else reader.option("versionAsOf", version)).load(for_spark(path))
 
 
-def _needed_version(manifest: Manifest, table: str) -> int | None:
+def needed_version(manifest: Manifest, table: str) -> int | None:
     """The version of the table that will be read; None: it is not known which one."""
     if manifest.state.version is not None or manifest.contents is None:
         return manifest.state.version
@@ -217,14 +222,19 @@ def check_unique(table: Any, where: str) -> None:
         "coalesce(namespace, 'null') AS namespace",
         f"CASE WHEN kind IN ({_MAP_KINDS}) THEN {_MAP_KEY} END AS entry",
     )
-    doubled = rows.groupBy(*rows.columns).count().where("count > 1").take(1)
-    if doubled:
-        row = doubled[0]
-        entry_text = "" if row["entry"] is None else f", map key {row['entry'][2:]}"
-        raise SavepointError(
-            f"there are {row['count']} rows for uid {row['uid']}, state {row['state']}, key {row['key']}, "
-            f"namespace {row['namespace']}{entry_text}",
-            where=where,
-            expected="one row per entry of state",
-            hint="delete all but one of them in the savepoint's table",
-        )
+    found = rows.groupBy(*rows.columns).count().where("count > 1").take(1)
+    if found:
+        row = found[0]
+        entry = row["entry"][2:] if row["entry"] else ""
+        raise doubled(row["count"], row["uid"], row["state"], row["key"], row["namespace"], entry, where)
+
+
+def doubled(count: int, uid: str, state: str, key: str, namespace: str, map_key: str, where: str) -> SavepointError:
+    """The error for an entry of state that occurs more than once. ``map_key``: "" for other kinds of state."""
+    entry = f", map key {map_key}" if map_key else ""
+    return SavepointError(
+        f"there are {count} rows for uid {uid}, state {state}, key {key}, namespace {namespace}{entry}",
+        where=where,
+        expected="one row per entry of state",
+        hint="delete all but one of them in the savepoint's table",
+    )

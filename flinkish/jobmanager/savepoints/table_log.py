@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
-from flinkish.common.delta_commit import AddedFile, actions_of, added_by, checkpoint_batches
+from flinkish.common.delta_commit import AddedFile, actions_of, added_by, checkpoint_batches, described_table
 from flinkish.common.sealed_json import json_as, typed
 from flinkish.common.storage import FileKind, check_below, local_path
 from flinkish.common.storage_errors import storage_errors
@@ -30,6 +30,8 @@ _CLASSIC = re.compile(r"\d{20}\.checkpoint\.(\d{10}\.\d{10}\.)?parquet")
 #: What is said of a file whose actions have another shape than Delta's, or name files elsewhere.
 _NOT_BELOW = "not what Delta writes below the table"
 
+#: The columns of a checkpoint of the log that name files.
+_ADDED = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv"]
 #: A deletion vector beside the data files: a random prefix, which is a folder, and a UUID as 20 characters.
 _VECTOR = re.compile(r"[A-Za-z0-9]*[!-~]{20}", re.ASCII)
 
@@ -153,9 +155,8 @@ def decoding(path: str) -> Iterator[None]:
 def _check_checkpoint(table: str, path: str) -> None:
     if _CLASSIC.fullmatch(posixpath.basename(path)) is None:
         raise _names_further_files(path)
-    columns = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv", "sidecar"]
     with decoding(path):
-        for batch in checkpoint_batches(read_checkpoint(path), columns):
+        for batch in checkpoint_batches(read_checkpoint(path), [*_ADDED, "sidecar"]):
             if "sidecar" in batch.schema.names and batch.column("sidecar").null_count < len(batch):
                 raise _names_further_files(path)
             if "add" in batch.schema.names:
@@ -186,6 +187,46 @@ def files_of_first_commit(table: str) -> list[str]:
         return [_data_file(table, added.path) for added in added_by(actions)]
     except ValueError as error:
         raise damaged_log(path, f"not what Delta writes below the table ({error})") from error
+
+
+def files_of_version(table: str, version: int | None) -> list[str]:
+    """The Parquet files that make up a version of a table; None: the newest version.
+
+    Raises:
+        SavepointError: only Delta can read that version; or a file of the log is damaged.
+    """
+    log = posixpath.join(table, "_delta_log")
+    names = child_names(log)
+    commits, sums = _numbers(_COMMIT, names), _numbers(_SUMMED_UP, names)
+    last = max([*commits, *sums], default=0) if version is None else version
+    summed_up = max((number for number in sums if number <= last), default=-1)
+    files: dict[str, AddedFile] = {}
+    for name in names:
+        path, found = posixpath.join(log, name), _SUMMED_UP.fullmatch(name)
+        if found is not None and int(found.group(1)) == summed_up:
+            with decoding(path):
+                for batch in checkpoint_batches(read_checkpoint(path), _ADDED):
+                    rows = batch.column("add").drop_null().to_pylist() if "add" in batch.schema.names else []
+                    files.update((added.path, added) for added in (typed(AddedFile, row) for row in rows))
+    for number in range(summed_up + 1, last + 1):
+        path = posixpath.join(log, f"{number:020d}.json")
+        with decoding(path):
+            actions = actions_of(_read(path, FileKind.LOG_COMMIT))
+            # the order within a commit says nothing: a file with new deletion vectors is removed and added by one
+            for removed in (action["remove"] for action in actions if "remove" in action):
+                files.pop(removed["path"], None)
+            files.update((added.path, added) for added in added_by(actions))
+    described = described_table(table) or {}
+    mapped = dict(described.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
+    vectors = any(one.deletionVector is not None for one in files.values())
+    if mapped or vectors or described.get("partitionColumns"):
+        raise SavepointError(
+            "only Delta itself can read the table of state: it has deletion vectors, partitions or mapped columns",
+            where=table,
+            expected="a table of plain Parquet files, as each savepoint of flinkish has it",
+            hint="restore it on Spark; in place of a checkpoint, take a savepoint there (flinkish savepoint JOB_DIR)",
+        )
+    return [_data_file(table, path) for path in files]
 
 
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:

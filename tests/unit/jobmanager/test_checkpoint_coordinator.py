@@ -128,7 +128,7 @@ def test_a_checkpoint_ends_once() -> None:
     c.take()
     machine = c.coordinator._pending.machine  # type: ignore[union-attr]
     c.coordinator.complete()
-    from flinkish.jobmanager.lifecycle.checkpoint import CheckpointState
+    from flinkish.jobmanager.lifecycle.transitions import CheckpointState
 
     with pytest.raises(IllegalTransitionError):
         machine.to(CheckpointState.FAILED)

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import IllegalTransitionError, InternalError
-from flinkish.jobmanager.lifecycle.checkpoint import CHECKPOINT_TRANSITIONS, CheckpointState
-from flinkish.jobmanager.lifecycle.execution import EXECUTION_TRANSITIONS, ExecutionState
-from flinkish.jobmanager.lifecycle.job import JOB_TRANSITIONS
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine, Transitions
 from flinkish.jobmanager.lifecycle.story import Event, Story
+from flinkish.jobmanager.lifecycle.transitions import (
+    CHECKPOINT_TRANSITIONS,
+    EXECUTION_TRANSITIONS,
+    JOB_TRANSITIONS,
+    CheckpointState,
+    ExecutionState,
+)
 from flinkish.runtime.clock import ManualClock
 from tests.support.rows import hold
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,12 +85,13 @@ def test_without_checkpoints_a_job_is_not_restarted() -> None:
     assert "started again" not in str(caught.value)
 
 
-def test_a_directory_that_the_minicluster_does_not_use_changes_nothing() -> None:
+def test_with_a_directory_it_has_checkpoints_and_so_it_is(tmp_path: Path) -> None:
     FAILURES[:] = [4]
-    env = environment(**{"flinkish.job.dir": "/data/job"})
-    sums(env).print()
-    with pytest.raises(UserCodeError):
-        env.execute()
+    env = environment(
+        **{"flinkish.job.dir": str(tmp_path / "job"), "restart-strategy.exponential-delay.initial-backoff": "1 ms"}
+    )
+    with sums(env).execute_and_collect() as results:
+        assert list(results) == [1, 3, 6, 10, 15, 21]
 
 
 def test_with_checkpoints_it_is() -> None:
@@ -110,7 +112,7 @@ def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
     assert len(OPENED) == 1
 
 
-def test_a_stop_during_the_delay_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_during_the_delay_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # of the whole process, in which other tests may have asked from outside
     monkeypatch.setattr(live_jobs, "_stopped", False)
     FAILURES[:] = [4]
@@ -121,8 +123,8 @@ def test_a_stop_during_the_delay_ends_the_job(monkeypatch: pytest.MonkeyPatch) -
     restarting = threading.Event()
     while client.get_job_status().result() is not JobStatus.RESTARTING:
         restarting.wait(0.01)
-    with pytest.raises(OperationError, match="the minicluster has no savepoints"):
-        client.stop_with_savepoint(False).result()
+    with pytest.raises(OperationError, match="waits for its restart"):
+        client.stop_with_savepoint(False, str(tmp_path)).result()
     assert client.get_job_status().result() is JobStatus.RESTARTING
     client.cancel().result()
     client.get_job_execution_result().result()

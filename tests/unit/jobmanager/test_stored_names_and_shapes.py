@@ -41,9 +41,9 @@ from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_move import finish_move
 from flinkish.jobmanager.drain.marker import DrainMarker
-from flinkish.jobmanager.savepoints.claim import subsume_claimed
+from flinkish.jobmanager.savepoints.claim import read_restored, subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
-from flinkish.jobmanager.savepoints.restore import read_restored, rows_of
+from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.table_log import check_log
 from flinkish.launch.replay import requested_replay

@@ -1,4 +1,5 @@
-"""Hashes of many keys at once, with numpy: `stable_hashes`, and the 64-bit hashes that order rows of state in files.
+"""Hashes of many values at once, with numpy: `stable_hashes`, the 64-bit hashes that order rows of state in files, and
+those by which a savepoint's table is recognized, which Spark computes as well (`row_hashes`).
 
 Rule: equal values have equal hashes in every process, even when their encodings differ (``1 == True == 1.0``). Unequal
 values may share a hash: a caller that finds a row by its hash compares the value itself.
@@ -10,6 +11,7 @@ namespace, so that the groups of a subtask are spread evenly over the range of 6
 from __future__ import annotations
 
 import zlib
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -105,3 +107,69 @@ def _any_raw(value: Any) -> int:
         return raw_hash(value) & _MASK
     except InvalidKeyError:
         return _NO_HASH
+
+
+#: The constants of xxHash's XXH64.
+_P1, _P2, _P3, _P4, _P5 = (
+    np.uint64(prime)
+    for prime in (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
+)
+#: The seed of Spark's ``xxhash64``.
+_SEED = 42
+
+
+def row_hashes(columns: Sequence[Sequence[str | None]]) -> list[int]:
+    """The hash of each row of text columns, as Spark's ``xxhash64`` computes it: the hash of one column is the seed of
+    the next one, and null changes nothing."""
+    hashes: Hashes = np.full(len(columns[0]) if columns else 0, _SEED, np.uint64)
+    for column in columns:
+        numbers: dict[int, list[int]] = defaultdict(list)
+        data = [None if text is None else text.encode() for text in column]
+        for number, value in enumerate(data):
+            if value is not None:
+                numbers[len(value)].append(number)
+        for size, some in numbers.items():
+            together = b"".join(value for number in some if (value := data[number]) is not None)
+            hashes[some] = _xxh64(np.frombuffer(together, np.uint8).reshape(len(some), size), hashes[some])
+    return hashes.view(np.int64).tolist()
+
+
+def _xxh64(data: npt.NDArray[np.uint8], seeds: Hashes) -> Hashes:
+    """XXH64 of rows of bytes that have the same length, each with a seed of its own."""
+    size = data.shape[1]
+    striped = size // 32 * 32
+    if striped:
+        lanes = [seeds + _P1 + _P2, seeds + _P2, seeds, seeds - _P1]
+        for at in range(0, striped, 32):
+            lanes = [_round(lane, _words(data, at + 8 * n, 8)) for n, lane in enumerate(lanes)]
+        hashes = sum((_rotated(lane, turn) for lane, turn in zip(lanes, (1, 7, 12, 18))), np.zeros_like(seeds))
+        for lane in lanes:
+            hashes = (hashes ^ _round(np.zeros_like(lane), lane)) * _P1 + _P4
+    else:
+        hashes = seeds + _P5
+    hashes = hashes + np.uint64(size)
+    for at in range(striped, size - 7, 8):
+        hashes = _rotated(hashes ^ _round(np.zeros_like(hashes), _words(data, at, 8)), 27) * _P1 + _P4
+    if size % 8 >= 4:
+        hashes = _rotated(hashes ^ _words(data, size // 8 * 8, 4) * _P1, 23) * _P2 + _P3
+    for at in range(size // 4 * 4, size):
+        hashes = _rotated(hashes ^ data[:, at].astype(np.uint64) * _P5, 11) * _P1
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    mixed: Hashes = hashes ^ (hashes >> np.uint64(32))
+    return mixed
+
+
+def _words(data: npt.NDArray[np.uint8], at: int, size: int) -> Hashes:
+    """The number that the bytes from ``at`` on stand for, in each row."""
+    words: Hashes = np.ascontiguousarray(data[:, at : at + size]).view(f"<u{size}")[:, 0].astype(np.uint64)
+    return words
+
+
+def _round(lane: Hashes, words: Hashes) -> Hashes:
+    return _rotated(lane + words * _P2, 31) * _P1
+
+
+def _rotated(values: Hashes, turn: int) -> Hashes:
+    rotated: Hashes = (values << np.uint64(turn)) | (values >> np.uint64(64 - turn))
+    return rotated

@@ -1,0 +1,424 @@
+"""The run of a job in the minicluster: in this process and without Spark, with the job directory, savepoints,
+checkpoints and restarts that it has on Spark.
+
+Rule: the directory holds the state of the last committed epoch, so that a process that was killed goes on there.
+Checkpoints, and savepoints, are those of Spark: full ones, each with a table of its own, written between two epochs.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkish.common.configuration import Configuration
+from flinkish.common.dependencies import dependencies_of
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.core.source import Source
+from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
+from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobmanager.checkpoints.barriers import Barriers
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
+from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
+from flinkish.jobmanager.directory.ownership import take_ownership
+from flinkish.jobmanager.directory.path_check import directory_of_job
+from flinkish.jobmanager.kept_run import KeptRun
+from flinkish.jobmanager.lifecycle.state_machine import StateMachine
+from flinkish.jobmanager.restart.decision import Restarts
+from flinkish.jobmanager.savepoints.claim import (
+    RESTORED_FILE,
+    check_same_savepoint,
+    read_restored,
+    remember_restored,
+    restored_watermarks,
+    subsume_claimed,
+)
+from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, incompatible
+from flinkish.jobmanager.savepoints.manifest import Manifest
+from flinkish.jobmanager.savepoints.plain_tables import TakenIn, positions_in, take_in_savepoint, write_plainly
+from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoints.state_catalog import read_states
+from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
+from flinkish.jobmanager.settings import DriverSettings, checkpoints_path, driver_settings
+from flinkish.jobmanager.submitted_program import sent_to_minicluster
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.shipped_files import files_here
+from flinkish.runtime.sources.job_enumerator import coordinated_sources
+from flinkish.runtime.sources.positions import decode_position, shown_position
+from flinkish.runtime.task_progress import EpochProgress, ProgressReporter
+from flinkish.spark.failures import translate
+
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+#: The number of Spark partitions that the job directory remembers of a job in the minicluster.
+NO_SPARK = 0
+
+
+def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
+    """The job's directory, claimed by this process; and whether it is a temporary one.
+
+    Raises:
+        ConfigurationError: the directory is not on a local file system.
+        FencedError: another process runs a job there.
+    """
+    given = settings.job_dir
+    directory = JobDirectory(tempfile.mkdtemp(prefix="flinkish-") if given is None else directory_of_job(given, name))
+    if given is None:
+        return directory, True
+    if not directory.is_local:
+        raise ConfigurationError(
+            "the minicluster keeps a job on a local file system only",
+            where=f"job '{name}', flinkish.job.dir = '{given}'",
+            expected="a local directory",
+            hint="name one, or run the job on Spark",
+        )
+    directory.check_private()
+    take_ownership(None, directory, name, settings.takeover)
+    return directory, False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that is ready to run: its graph, its stored state, and the positions at which its sources go on."""
+
+    job: JobDescriptor
+    store: StateStore
+    positions: dict[str, str]
+
+
+def prepare(
+    generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory, temporary: bool
+) -> Prepared:
+    """Make the job ready: it goes on from its directory, or begins, with a savepoint if the settings name one.
+
+    Raises:
+        FinalOperationError: the program does not fit the directory, or the savepoint cannot be restored.
+    """
+    job = sent_to_minicluster(generator.generate(directory.job_id() or JobID().to_hex_string(), name))
+    directory.check_finished_by(job)
+    directory.check_compatible(job, NO_SPARK)
+    attempts = (directory.read("attempts.json") or {"attempts": 0})["attempts"]
+    store = StateStore()
+    if not temporary:
+        directory.write("attempts.json", {"attempts": attempts + 1})
+        store = StateStore.kept_in(directory.path, directory.fence, directory.keyed_state)
+    job = replace(job, attempt=attempts)
+    remembered = read_restored(directory)
+    if store.has_begun:
+        check_same_savepoint(job, settings, directory, remembered)
+    elif settings.savepoint is not None:
+        remembered = _restore(generator, job, settings, settings.savepoint, directory, store)
+    elif remembered is not None:
+        directory.delete(RESTORED_FILE)
+        remembered = None
+    # only now, so that a start which fails during its restore is a first run again when it is repeated
+    directory.remember_structure(job, NO_SPARK)
+    uids = [one.uid for one in coordinated_sources(job)]
+    began: dict[str, str] = {} if remembered is None else remembered["sources"]
+    store.positions = {uid: decode_position(began[uid], uid, store.segments) for uid in uids if uid in began}
+    job = replace(
+        job,
+        restored=remembered is not None,
+        restored_watermarks=restored_watermarks(job, remembered),
+        settings=replace(job.settings, given_up=directory.given_up()),
+    )
+    now = {} if store.committed_epoch is None else positions_in(job, store, known_sources(directory))
+    return Prepared(job, store, {**began, **now})
+
+
+def _restore(
+    generator: JobGraphGenerator,
+    job: JobDescriptor,
+    settings: DriverSettings,
+    savepoint: str,
+    directory: JobDirectory,
+    store: StateStore,
+) -> dict[str, Any]:
+    manifest, taken = _taken_in(generator, job, settings, savepoint)
+    if not taken.report.compatible:
+        raise incompatible(taken.report, job)
+    passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
+    store.restored = taken.rows
+    # the rows are only in memory: until the first epoch is prepared, the next start restores the savepoint again
+    found = remember_restored(
+        directory, job, settings.claim_mode, savepoint, manifest, taken.watermarks, rows="restore"
+    )
+    passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
+    return found
+
+
+def report_of(generator: JobGraphGenerator, configuration: Configuration, name: str) -> CompatibilityReport:
+    """The report of what a start from the savepoint that is configured would take over; nothing is written.
+
+    Raises:
+        SavepointError: there is no such savepoint, or it is damaged.
+    """
+    settings = driver_settings(configuration)
+    assert settings.savepoint is not None
+    generator.with_shipped_files(files_here(dependencies_of(configuration)))
+    job = sent_to_minicluster(generator.generate(JobID().to_hex_string(), name))
+    return _taken_in(generator, job, settings, settings.savepoint)[1].report
+
+
+def _taken_in(
+    generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str
+) -> tuple[Manifest, TakenIn]:
+    job.settings.shipped.install("")
+    with job.settings.shipped.entered_here():
+        return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state)
+
+
+class MiniClusterRun(KeptRun):
+    """A run in the minicluster, in this process and without Spark.
+
+    While epochs read nothing, the pauses between them grow up to ``flinkish.heartbeat.interval``.
+    """
+
+    #: The pause after the first epoch that has read nothing.
+    FIRST_PAUSE_S = 0.001
+
+    #: The pause between two looks at whether the epoch that is given up has ended, and the longest pause before.
+    _LOOK_S, _LONG_LOOK_S = 0.01, 1.0
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        settings: DriverSettings,
+        directory: JobDirectory,
+        temporary: bool,
+        restarts: Restarts | None = None,
+        life: StateMachine[JobStatus] | None = None,
+    ) -> None:
+        super().__init__(prepared.job, settings, directory, temporary, restarts, life)
+        self._job = prepared.job
+        self._positions = prepared.positions
+        self.store = prepared.store
+        self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
+        self._cluster: MiniCluster | None = None
+        self._gave_up = False
+        #: held while an epoch runs, and while a savepoint is written; and by whoever is the next to hold it
+        self._at_work, self._next = threading.Lock(), threading.Lock()
+        self._taker: FullCheckpoints | None = None
+        if settings.checkpoints.enabled:
+            path = checkpoints_path(settings, directory, self.job_id.to_hex_string())
+            self.checkpoints = self._taker = FullCheckpoints(self, CheckpointDirectory(path))
+
+    @property
+    def job(self) -> JobDescriptor:
+        return self._job
+
+    def committed_epoch(self) -> int | None:
+        return self.store.committed_epoch
+
+    def take_savepoint(self, directory: str) -> str:
+        with self._next, self._at_work:
+            return take_savepoint(self, directory)
+
+    def write_savepoint(self, epoch: int, path: str) -> Manifest:
+        states, known = read_states(self.directory), known_sources(self.directory)
+        return write_plainly(self.job, self.store, epoch, path, states, known)
+
+    def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
+        """End the job with a savepoint; see `KeptRun.stop_with_savepoint`.
+
+        Raises:
+            OperationError: the job is to be drained, which only Spark can do.
+        """
+        if stop.drain:
+            raise OperationError(
+                "the minicluster cannot drain a job",
+                where=f"job '{self.name}'",
+                expected="a stop with a savepoint, without a drain",
+                hint="stop the job without a drain; to drain it, start it on Spark from that savepoint",
+            )
+        super().stop_with_savepoint(stop)
+
+    def _has_begun(self) -> bool:
+        return self._cluster is not None
+
+    def _input_has_ended(self) -> bool:
+        return self.store.finished
+
+    def _is_bounded(self) -> bool:
+        return all(one.source.bounded for one in coordinated_sources(self.job))
+
+    def _wake(self) -> None:
+        # a thread of its own: this one may be that of the job, or in a signal handler
+        threading.Thread(target=self._give_up, name="flinkish-give-up", daemon=True).start()
+
+    def _give_up(self) -> None:
+        """Give up the epoch that has not ended in time, as long as the job is to stop."""
+        pause_s = 0.0
+        while not self.over.wait(pause_s) and self._stop.is_set():
+            left_s = self.epoch_deadline_s() - time.monotonic()
+            with self._lock:
+                if left_s <= 0 and self._cluster is not None and self._stop.is_set():
+                    self._gave_up = True
+                    self._cluster.give_up()
+            pause_s = min(max(left_s, self._LOOK_S), self._LONG_LOOK_S)
+
+    # ------------------------------------------------------------------ the thread
+
+    def _run_until_it_ends(self) -> None:
+        try:
+            super()._run_until_it_ends()
+        finally:
+            if self._cluster is not None:
+                self._cluster.dispose()
+
+    def _run_attempt(self, again: bool) -> None:
+        try:
+            if again:
+                self._attempt_started()
+            sources: dict[int, Source] = {one.vertex: one.source for one in coordinated_sources(self.job)}
+            if self._positions or not self._temporary:
+                continue_sources(self.job, sources, self.directory, self._positions)
+            self._run_epochs(self._ready_cluster())
+            self._failure = None
+        except FlinkishError as error:
+            self._failure = error
+            raise
+
+    def _ready_cluster(self) -> MiniCluster:
+        """The cluster of all attempts: it opens functions anew after a failure. One whose epoch was given up is
+        replaced by another one with the same stored state."""
+        with self._lock:
+            if self._cluster is None or self._gave_up:
+                job = self.job
+                reporter = ProgressReporter(job, lambda worker: self.epoch_running(EpochProgress.of(job, [worker])))
+                self._cluster, self._gave_up = MiniCluster(job, store=self.store, progress=reporter, sized=True), False
+                if self.settings.available_now:
+                    self._cluster.freeze()
+            return self._cluster
+
+    def _run_epochs(self, cluster: MiniCluster) -> None:
+        self.query_started()
+        pause_s = 0.0
+        while not self.store.finished and not self._stop.wait(pause_s):
+            if self.settings.available_now and not cluster.has_more():
+                return
+            with self._next:
+                pass
+            try:
+                with self._at_work:
+                    report = cluster.run_epoch()
+            except Exception:
+                if self._stop.is_set() and cluster.has_given_up:
+                    return
+                raise
+            self.epoch_done(report)
+            self.epoch_committed(report.epoch)
+            if self._taker is not None:
+                self._taker.after_epoch(report)
+            longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
+            pause_s = 0.0 if report.records_in or self.store.finished else longer_s
+
+
+class FullCheckpoints:
+    """Takes the checkpoints of a run in the minicluster, in the thread that runs epochs."""
+
+    def __init__(self, run: MiniClusterRun, directory: CheckpointDirectory) -> None:
+        self._run = run
+        self._settings = run.settings.checkpoints
+        self.directory = directory
+        self.coordinator = CheckpointCoordinator(
+            self._settings,
+            f"job '{run.name}'",
+            directory.next_id,
+            ended=lambda description: run.history.checkpoint(description),
+        )
+        self._barriers = Barriers()
+        self._barriers.begin(run.store.accumulators)
+        self._taken: int | None = None
+
+    def describe(self) -> tuple[CheckpointDescription, ...]:
+        """The last checkpoints, oldest first."""
+        return self.coordinator.describe()
+
+    def after_epoch(self, report: EpochReport) -> None:
+        """Take a checkpoint of a committed epoch if one is due.
+
+        Raises:
+            CheckpointError: too many checkpoints in a row have failed.
+        """
+        self._barriers.add(self._run.job, report)
+        if self.coordinator.due_in_ms() == 0:
+            self._take(report.epoch)
+
+    def take_last(self, timeout_s: float | None = None) -> str | None:
+        """Take a checkpoint of the last committed epoch, unless there is one; returns its path, None when there is
+        none."""
+        epoch = self._run.committed_epoch()
+        if epoch is not None and epoch != self._taken:
+            try:
+                self._take(epoch)
+            except CheckpointError:
+                return None
+        found = (one.path for one in self.describe() if one.epoch == epoch and one.status == "COMPLETED")
+        return next(found, None)
+
+    def close(self, delete: bool = False) -> None:
+        """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
+        if delete:
+            try:
+                self.directory.delete(self._check)
+            except Exception as error:
+                _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
+
+    def _check(self) -> None:
+        self._run.directory.check_owner(self._run.name)
+
+    def _take(self, epoch: int) -> None:
+        try:
+            # checked first: the number is written to a file of the job, which another process may have taken over
+            self._check()
+            description = self._written(self.coordinator.trigger(epoch, self.directory.checkpoint))
+        except Exception as error:
+            typed = translate(error, f"job '{self._run.name}'")
+            reason = f"{type(typed).__name__}: {typed}"
+            failure = self.coordinator.fail(reason, counts=not isinstance(typed, FencedError))
+            _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)
+            if failure is not None:
+                raise failure from error
+            return
+        self._taken = epoch
+        self.coordinator.update(description)
+        self.coordinator.complete()
+        passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
+        try:
+            left = self.directory.drop_but(self._settings.num_retained, self._check)
+            subsume_claimed(self._run.directory, len(left), self._settings.num_retained)
+        except Exception as error:
+            _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
+
+    def _written(self, pending: CheckpointDescription) -> CheckpointDescription:
+        run, barrier = self._run, self._barriers.of(pending.epoch)
+        manifest = write_plainly(
+            run.job,
+            run.store,
+            pending.epoch,
+            self.directory.checkpoint(pending.id),
+            read_states(run.directory),
+            known_sources(run.directory),
+            watermarks=barrier.watermarks,
+            accumulators=base64.b64encode(run.store.accumulators).decode(),
+        )
+        assert manifest.contents is not None
+        return replace(
+            pending,
+            offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
+            watermarks=barrier.watermarks,
+            state_bytes=barrier.state_bytes,
+            rows_written=sum(state.rows for state in manifest.contents.states),
+        )
