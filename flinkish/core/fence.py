@@ -32,7 +32,7 @@ class FenceOfEpochs:
 
 
 class NoFence:
-    """The fence of jobs that no other driver can know of: those in a temporary directory or without Spark."""
+    """The fence of jobs that no other driver can know of: those in a temporary directory."""
 
     token = 0
 

@@ -54,7 +54,7 @@ def where_state_lies(settings: JobSettings, directory: str | None) -> str:
 
     Args:
         settings: of the tasks.
-        directory: the job directory; None: a temporary one, or none at all (the minicluster).
+        directory: the job directory; None: a temporary one.
     """
     configuration = Configuration.from_dict(settings.configuration)
     if configuration.get(execution.TARGET) == "minicluster":
@@ -86,7 +86,7 @@ class JobRecord(JobObserver):
         run: the run that is recorded; the record must be the first of its observers.
         job: the job graph.
         plan: Flink's plan JSON.
-        directory: the job's directory; None: a temporary one, or none.
+        directory: the job's directory; None: a temporary one.
         driver: the driver that runs the job.
         attempt_number: gives the number of the running attempt, counted over all drivers of the job.
         clock: the clock that gives the times of attempts and exceptions.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import posixpath
 import tempfile
 import threading
 import time
@@ -19,6 +20,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.storage import is_local
 from flinkish.core.source import Source
 from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -26,6 +28,7 @@ from flinkish.jobmanager.checkpoints.barriers import Barriers
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
 from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.directory.damaged_files import check_nothing_missing, missing_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
 from flinkish.jobmanager.directory.ownership import take_ownership
@@ -73,16 +76,16 @@ def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, 
         FencedError: another process runs a job there.
     """
     given = settings.job_dir
-    directory = JobDirectory(tempfile.mkdtemp(prefix="flinkish-") if given is None else directory_of_job(given, name))
     if given is None:
-        return directory, True
-    if not directory.is_local:
+        return JobDirectory(tempfile.mkdtemp(prefix="flinkish-")), True
+    if not is_local(given):
         raise ConfigurationError(
             "the minicluster keeps a job on a local file system only",
             where=f"job '{name}', flinkish.job.dir = '{given}'",
             expected="a local directory",
             hint="name one, or run the job on Spark",
         )
+    directory = JobDirectory(directory_of_job(given, name))
     directory.check_private()
     take_ownership(None, directory, name, settings.takeover)
     return directory, False
@@ -105,6 +108,7 @@ def prepare(
     Raises:
         FinalOperationError: the program does not fit the directory, or the savepoint cannot be restored.
     """
+    check_nothing_missing(directory.path)
     job = sent_to_minicluster(generator.generate(directory.job_id() or JobID().to_hex_string(), name))
     directory.check_finished_by(job)
     directory.check_compatible(job, NO_SPARK)
@@ -112,7 +116,11 @@ def prepare(
     store = StateStore()
     if not temporary:
         directory.write("attempts.json", {"attempts": attempts + 1})
-        store = StateStore.kept_in(directory.path, directory.fence, directory.keyed_state)
+        located = directory.query_file() is not None
+        location = directory.query_location().path if located else posixpath.join(directory.path, "minicluster")
+        store = StateStore.kept_in(directory.path, location, directory.fence, directory.keyed_state)
+        if store.has_begun and directory.job_id() is None:
+            raise missing_file(directory.path, "job.json")
     job = replace(job, attempt=attempts)
     remembered = read_restored(directory)
     if store.has_begun:
@@ -122,8 +130,11 @@ def prepare(
     elif remembered is not None:
         directory.delete(RESTORED_FILE)
         remembered = None
-    # only now, so that a start which fails during its restore is a first run again when it is repeated
-    directory.remember_structure(job, NO_SPARK)
+    if not temporary:
+        # only now, so that a start which fails during its restore is a first run again when it is repeated
+        directory.remember_structure(job, NO_SPARK)
+        if directory.query_file() is None:
+            directory.move_query("minicluster", 0)
     uids = [one.uid for one in coordinated_sources(job)]
     began: dict[str, str] = {} if remembered is None else remembered["sources"]
     store.positions = {uid: decode_position(began[uid], uid, store.segments) for uid in uids if uid in began}

@@ -82,14 +82,19 @@ class StateStore:
     _sources: str = ""
 
     @staticmethod
-    def kept_in(job_dir: str, fence: Fence, keyed_state: str) -> StateStore:
-        """The stored state of the job in a directory; empty for a job that has not run there. ``keyed_state``: the
-        directory of its files of keyed state.
+    def kept_in(job_dir: str, path: str, fence: Fence, keyed_state: str) -> StateStore:
+        """The stored state of the job in a directory; empty for a job that has not run there.
+
+        Args:
+            job_dir: the job directory.
+            path: the directory of the stored epochs, and ``keyed_state`` that of the files of keyed state, both in the
+                job directory.
+            fence: is checked before each write.
 
         Raises:
             CorruptStateError: a file is missing or damaged.
         """
-        epochs = StoredEpochs(job_dir, fence)
+        epochs = StoredEpochs(path, fence)
         epochs.sweep()
         store = StateStore(segments=SegmentFiles(job_dir, fence), keyed_state=keyed_state, epochs=epochs)
         store._sources = posixpath.join(job_dir, "sources")

@@ -4,6 +4,8 @@
     <job dir>/minicluster/committed.json          the last committed epoch, and totals of the accumulators
     <job dir>/minicluster/prepared/<epoch>.json   what the epoch gives to sinks (runtime/prepared_epoch.py)
 
+A process that takes the job over moves that directory away, as it does with the directory of a query on Spark.
+
 Rule: that of ``runtime/prepared_epoch.py``. The state of an epoch is written before the epoch is prepared, so a
 prepared epoch has its state and is never run again. An epoch in which nothing has happened is not written: it runs
 again, and nobody has seen it.
@@ -58,12 +60,12 @@ class StoredEpochs:
     """Reads, writes and deletes the stored epochs of one job.
 
     Args:
-        job_dir: path of the job directory.
+        path: path of the directory.
         fence: is checked before each write.
     """
 
-    def __init__(self, job_dir: str, fence: Fence) -> None:
-        self.path = posixpath.join(job_dir, "minicluster")
+    def __init__(self, path: str, fence: Fence) -> None:
+        self.path = path
         self.fence = fence
         self._storage = storage_of(self.path)
         self._prepared = PreparedEpochs(prepared_directory(self.path))
@@ -118,7 +120,7 @@ class StoredEpochs:
             where=path,
             expected="the file as flinkish wrote it",
             hint="restore the file from a copy, or start the job in a new directory from its last checkpoint "
-            "(-s JOB_DIR) or savepoint",
+            "(-s JOB_DIR/checkpoints/chk-<number>) or savepoint",
         )
 
     # ------------------------------------------------------------------ writing

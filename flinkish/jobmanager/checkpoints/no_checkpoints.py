@@ -22,7 +22,7 @@ class Checkpoints(Protocol):
 
 
 class NoCheckpoints:
-    """Takes no checkpoints: for jobs without a checkpoint interval, and for the minicluster."""
+    """Takes no checkpoints: for jobs without a checkpoint interval."""
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """An empty tuple: there are no checkpoints."""

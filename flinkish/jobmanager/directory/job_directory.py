@@ -3,6 +3,7 @@ directory and which program wrote it.
 
     <job dir>/spark/            checkpoint of the streaming query, and in prepared/ what its epochs give to sinks
     <job dir>/query-location.json  where that checkpoint is instead, once the query has been replaced or moved
+    <job dir>/minicluster/      in its place: the state of a job in the minicluster (minicluster/stored_epochs.py)
     <job dir>/job.json          the stateful structure of the program that wrote the directory
     <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
@@ -60,8 +61,8 @@ _GIVE_UP = (
 FORMAT_VERSION = 2
 
 
-#: The names of the directories of queries.
-QUERY_NAME = NameForm(r"spark(-drain|-[0-9]+)?(-owner-[0-9]+)?")
+#: The names of the directories of queries, and of what the minicluster has in their place.
+QUERY_NAME = NameForm(r"(minicluster|spark(-drain|-[0-9]+)?)(-owner-[0-9]+)?")
 
 T = TypeVar("T")
 

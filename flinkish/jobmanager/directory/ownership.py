@@ -157,8 +157,9 @@ def _left_directories(directory: JobDirectory) -> list[str]:
             found.append(name)
         elif fallback and name not in needed and int(fallback[1]) != location.first_epoch:
             found.append(name)
-        elif name.startswith("spark") and _is_earlier_copy(directory, name, posixpath.basename(location.path)):
-            found.append(name)
+        elif name.startswith(("spark", "minicluster")):
+            if _is_earlier_copy(directory, name, posixpath.basename(location.path)):
+                found.append(name)
     return found
 
 

@@ -169,7 +169,7 @@ def take_in_savepoint(
     counted = manifest.contents is not None and not edited
     found = FoundRows()
     with _reading(where):
-        rows = _rows_of_savepoint(manifest, savepoint)
+        rows = rows_of_savepoint(manifest, savepoint)
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             rows = _without_doubles(rows, where)
         as_written = manifest.epoch is not None and not edited
@@ -249,8 +249,12 @@ def _reading(where: str) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- tables
 
 
-def _rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
-    """The rows of state by batch and state, with the changes applied if the manifest has any."""
+def rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
+    """The rows of state by batch and state, each with its hash; with the changes applied if the manifest has any.
+
+    Raises:
+        SavepointError: the log of a table is damaged, or only Delta itself can read a table.
+    """
     path = manifest.table_path(directory)
     check_log(path, needed_version(manifest, path))
     batches = _batches_of(path, manifest.state.version, COLUMNS)

@@ -22,6 +22,7 @@ from flinkish.jobmanager.checkpoints.incremental import DRIVER_BYTES, Incrementa
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
+from flinkish.jobmanager.savepoints.plain_tables import rows_of_savepoint
 from flinkish.jobmanager.savepoints.state_table import open_table, reading
 from flinkish.runtime.changelog_files import epoch_directory, write_changes, write_parts
 from flinkish.runtime.program_classes import NO_CLASSES
@@ -128,6 +129,11 @@ class Job:
         assert base.state.version is not None and self.state.is_only_change(written, base.state.version)
         return replace(base, state=TableVersion("../state", written.version), changes=None)
 
+    def read_without_spark(self, manifest: Manifest) -> list[tuple[str, ...]]:
+        """The rows of a checkpoint, as the minicluster reads them."""
+        found = rows_of_savepoint(manifest, self.directory.checkpoint(1))
+        return sorted(tuple(row) for columns, _ in found for row in columns.rows())
+
     def read(self, manifest: Manifest) -> list[tuple[str, ...]]:
         """The rows of a checkpoint."""
         return sorted(tuple(row) for row in open_table(self.spark, manifest, self.directory.checkpoint(1)).collect())
@@ -166,8 +172,15 @@ def test_changes_that_are_appended_and_merged_at_any_time_give_the_state_of_each
         assert rows_of_view(spark, job.directory.path) == job.expected()
     assert sum(checkpoint.changes is not None for checkpoint, _ in taken) > 2
     assert {True, False} == {committed_by_flinkish(job.changes, version) for version in job.changes.versions()}
+    read_without_spark = 0
     for checkpoint, expected in taken:
         assert job.read(checkpoint) == expected
+        try:
+            assert job.read_without_spark(checkpoint) == expected
+            read_without_spark += 1
+        except SavepointError as error:
+            assert "only Delta itself can read the table of state" in str(error)
+    assert read_without_spark >= 2, "those before the first merge"
 
 
 @pytest.mark.slow

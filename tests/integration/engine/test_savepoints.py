@@ -34,6 +34,7 @@ from flinkish.datastream.state import (
 )
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import SavepointError
+from flinkish.runtime.phases import Phase, hooked
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.processes import wait_until
@@ -121,8 +122,8 @@ def plain() -> dict[str, list[Any]]:
         return collected.sorted()
 
 
-def stopped_half_way(collected: Collected, folder: Path) -> str:
-    env = environment(folder / "first", **SMALL)
+def stopped_half_way(collected: Collected, folder: Path, **more: Any) -> str:
+    env = environment(folder / "first", **SMALL, **more)
     build(env, collected)
     client = env.execute_async("first")
     wait_until(lambda: len(collected.rows["states"]) >= 60, TIMEOUT_S, "results")
@@ -143,6 +144,27 @@ def test_a_restore_at_another_parallelism_and_max_parallelism_gives_what_one_run
         half = {name: len(rows) for name, rows in collected.rows.items()}
         assert half["states"] < RECORDS
         env = from_savepoint(tmp_path, path, flinkish__epoch__max_records_per_source=1_000)
+        build(env, collected)
+        env.execute("second")
+        assert collected.sorted() == plain()
+
+
+@pytest.mark.parametrize("first", ["spark", "minicluster"])
+def test_a_savepoint_of_spark_is_restored_in_the_minicluster_and_the_other_way_round(
+    first: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    second = {"spark": "minicluster", "minicluster": "spark"}[first]
+    with collecting() as collected:
+        # in the minicluster, epochs that take as long as it takes to ask for a stop
+        with hooked(lambda phase, _: time.sleep(0.1 * (phase is Phase.PLANNED))):
+            path = stopped_half_way(collected, tmp_path, execution__target=first)
+        assert 0 < len(collected.rows["states"]) < RECORDS
+        assert committed_by(path) == "flinkish"
+        renamed = from_savepoint(tmp_path, path, execution__target=second)
+        build(renamed, collected, process_uid="renamed")
+        with pytest.raises(SavepointError, match="operators that the program does not have: everything"):
+            renamed.execute("renamed")
+        env = from_savepoint(tmp_path, path, "third", execution__target=second)
         build(env, collected)
         env.execute("second")
         assert collected.sorted() == plain()

@@ -21,7 +21,16 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from flinkish.errors import FencedError, IncompatibleJobError, OperationError, SavepointError, UserCodeError
+from flinkish.errors import (
+    CheckpointError,
+    ConfigurationError,
+    CorruptStateError,
+    FencedError,
+    IncompatibleJobError,
+    OperationError,
+    SavepointError,
+    UserCodeError,
+)
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.requests import ask
@@ -185,9 +194,9 @@ def overwrite(path: Path) -> None:
     [
         ("manifest.json", delete, "is not complete: manifest.json is missing"),
         ("manifest.json", overwrite, "the manifest of the savepoint is damaged"),
-        ("state/_delta_log/00000000000000000000.json", delete, "the log of the savepoint's table is not complete"),
+        ("state/_delta_log/0*.json", delete, "the log of the savepoint's table is not complete"),
         (
-            "state/_delta_log/00000000000000000000.json",
+            "state/_delta_log/0*.json",
             overwrite,
             "log of the table of state is damaged|cannot be read",
         ),
@@ -342,11 +351,29 @@ def test_a_job_has_one_process_per_directory_which_answers_requests(tmp_path: Pa
     assert read_manifest(path).job_name == "totals"
 
 
+def test_a_process_that_another_one_has_taken_the_job_from_commits_nothing_more(tmp_path: Path) -> None:
+    first = at_gate(kept(tmp_path), 25)
+    Gate.at = None
+    kept(tmp_path, flinkish__job__takeover="newest").execute("totals")
+    assert written(tmp_path) == PLAIN
+    Gate.go.set()
+    first.run.wait(TIMEOUT_S)
+    assert first.get_job_status().result() is JobStatus.SUSPENDED
+    with pytest.raises(FencedError, match="has taken over this job directory"):
+        first.get_job_execution_result().result()
+    assert written(tmp_path) == PLAIN
+
+
+def test_a_directory_that_is_not_local_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="the minicluster keeps a job on a local file system only"):
+        environment(tmp_path, flinkish__job__dir="s3://bucket/job").execute("totals")
+
+
 def test_a_damaged_file_of_an_epoch_is_named(tmp_path: Path) -> None:
     with hooked(crash_at(Phase.PLANNED, 3)), pytest.raises(SimulatedCrash):
         kept(tmp_path, restart_strategy__type="none").execute("totals")
     (tmp_path / "job" / "minicluster" / "2.json").write_text("{}")
-    with pytest.raises(OperationError, match=r"minicluster/2\.json is damaged.*from its last checkpoint"):
+    with pytest.raises(CorruptStateError, match=r"minicluster/2\.json is damaged.*from its last checkpoint"):
         kept(tmp_path).execute("totals")
 
 
@@ -391,6 +418,7 @@ def test_checkpoints_are_taken_retained_and_restored(tmp_path: Path) -> None:
     assert described.latest_completed is not None and described.latest_completed.path == str(newest)
     manifest = read_manifest(str(newest))
     assert manifest.epoch == 3 and manifest.accumulators is not None
+    Gate.at = None
     environment(tmp_path / "other", execution__state_recovery__path=newest).execute("from the checkpoint")
     assert sum(written(tmp_path / "other").values()) == 20
     Gate.go.set()
@@ -407,7 +435,7 @@ def test_checkpoints_that_fail_fail_the_job_as_its_settings_say(tmp_path: Path) 
         execution__checkpointing__dir=tmp_path / "file",
         restart_strategy__type="none",
     )
-    with pytest.raises(OperationError, match="1 checkpoint in a row failed"):
+    with pytest.raises(CheckpointError, match="1 checkpoint in a row failed"):
         env.execute("totals")
 
 
@@ -424,9 +452,8 @@ def test_settings_that_mean_something_on_spark_only_are_named_once(
     for _ in range(2):
         environment(tmp_path, flinkish__epoch__timeout="1 min", flinkish__history__enabled="true").execute()
     found = [one.getMessage() for one in caplog.records if "flinkish.epoch.timeout" in one.getMessage()]
-    assert found == [
-        "setting flinkish.epoch.timeout, flinkish.history.enabled has no effect: the minicluster has nothing of the kind"
-    ]
+    what = "setting flinkish.epoch.timeout, flinkish.history.enabled"
+    assert found == [f"{what} has no effect: the minicluster has nothing of the kind"]
 
 
 def test_a_job_without_a_directory_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
