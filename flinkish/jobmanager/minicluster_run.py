@@ -93,11 +93,12 @@ def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, 
 
 @dataclass(frozen=True)
 class Prepared:
-    """A job that is ready to run: its graph, its stored state, and the positions at which its sources go on."""
+    """A job that is ready to run: its graph, its stored state, and source uid -> the position that the savepoint has
+    with which the job has begun."""
 
     job: JobDescriptor
     store: StateStore
-    positions: dict[str, str]
+    began: dict[str, str]
 
 
 def prepare(
@@ -144,8 +145,7 @@ def prepare(
         restored_watermarks=restored_watermarks(job, remembered),
         settings=replace(job.settings, given_up=directory.given_up()),
     )
-    now = {} if store.committed_epoch is None else positions_in(job, store, known_sources(directory))
-    return Prepared(job, store, {**began, **now})
+    return Prepared(job, store, began)
 
 
 def _restore(
@@ -213,7 +213,7 @@ class MiniClusterRun(KeptRun):
     ) -> None:
         super().__init__(prepared.job, settings, directory, temporary, restarts, life)
         self._job = prepared.job
-        self._positions = prepared.positions
+        self._began = prepared.began
         self.store = prepared.store
         self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
         self._cluster: MiniCluster | None = None
@@ -292,14 +292,20 @@ class MiniClusterRun(KeptRun):
         try:
             if again:
                 self._attempt_started()
-            sources: dict[int, Source] = {one.vertex: one.source for one in coordinated_sources(self.job)}
-            if self._positions or not self._temporary:
-                continue_sources(self.job, sources, self.directory, self._positions)
+            self._continue_sources()
             self._run_epochs(self._ready_cluster())
             self._failure = None
         except FlinkishError as error:
             self._failure = error
             raise
+
+    def _continue_sources(self) -> None:
+        """Ask the sources whether they can go on, unless they begin, and nobody will ever ask them again."""
+        if self._began or not self._temporary:
+            committed = self.committed_epoch() is not None
+            now = positions_in(self.job, self.store, known_sources(self.directory)) if committed else {}
+            sources: dict[int, Source] = {one.vertex: one.source for one in coordinated_sources(self.job)}
+            continue_sources(self.job, sources, self.directory, {**self._began, **now})
 
     def _ready_cluster(self) -> MiniCluster:
         """The cluster of all attempts: it opens functions anew after a failure. One whose epoch was given up is

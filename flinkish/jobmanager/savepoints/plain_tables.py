@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -263,12 +263,14 @@ def rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
         check_log(changes, manifest.changes.version)
         batches = _with_changes(batches, _batches_of(changes, manifest.changes.version, CHANGES_COLUMNS))
     for batch in batches:
+        if not all(pa.types.is_string(kind) for kind in batch.schema.types):
+            raise pa.ArrowTypeError(f"its columns are {batch.schema.to_string(show_schema_metadata=False)}, not texts")
         columns = [*batch.columns, pa.array(_hashes_of(batch), pa.int64())]
         yield from states_of_batch(pa.RecordBatch.from_arrays(columns, names=[*COLUMNS, DIGEST]))
 
 
-def _batches_of(table: str, version: int | None, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a version of a Delta table; None: the newest version."""
+def _batches_of(table: str, version: int | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a version of a Delta table, with these columns; None: the newest version."""
     from pyarrow import parquet
 
     for path in files_of_version(table, version):
@@ -276,7 +278,8 @@ def _batches_of(table: str, version: int | None, columns: Iterable[str]) -> Iter
         if data is None:
             raise FileNotFoundError(f"the file {path} is missing")
         file = parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        yield from file.iter_batches(columns=list(columns))
+        for batch in file.iter_batches(columns=list(columns)):
+            yield batch.select(list(columns))
 
 
 def _with_changes(rows: Iterator[pa.RecordBatch], changes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

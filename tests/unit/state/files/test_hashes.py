@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes, group_hashes_in
+from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes, group_hashes_in, row_hashes
 
 KEYS: list[Any] = [1, -1, 0, 2**70, "a", "", "é", "\ud800", b"a", (1, "a"), None, 1.5, dt.date(2020, 1, 1)]
 
@@ -74,3 +76,23 @@ def test_a_key_that_cannot_be_one_is_refused_but_a_user_key_of_a_map_is_not() ->
         group_hashes("s", None, [object()])
     assert len(entry_hashes([object(), float("nan"), 1])) == 3
     assert entry_hashes([object(), 1])[1] == entry_hashes([1])[0]
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        # the examples of PySpark's documentation
+        (("ABC",), 4105715581806190027),
+        (("ABC", "DEF"), 3233247871021311208),
+        (("ABC", None, "DEF"), 3233247871021311208),
+        ((None,), 42),
+    ],
+)
+def test_the_hash_of_a_row_is_that_of_spark(row: tuple[str | None, ...], expected: int) -> None:
+    assert row_hashes([[value] for value in row]) == [expected]
+
+
+@given(st.lists(st.tuples(st.text(max_size=80), st.none() | st.text(max_size=80)), max_size=12))
+def test_the_hash_of_a_row_does_not_depend_on_the_other_rows(rows: list[tuple[str, str | None]]) -> None:
+    together = row_hashes([[row[number] for row in rows] for number in (0, 1)])
+    assert together == [row_hashes([[text], [other]])[0] for text, other in rows]
