@@ -88,8 +88,9 @@ class KeptRun(JobRun):
         """The last committed epoch; None: there is none yet."""
 
     @abstractmethod
-    def take_savepoint(self, directory: str) -> str:
-        """Write a savepoint of the last committed epoch into a directory of its own below this one; returns its path.
+    def take_savepoint(self, directory: str | None) -> str:
+        """Write a savepoint of the last committed epoch into a directory of its own below this one (None: the job's
+        savepoint directory); returns its path.
         Raises as `savepoints.savepoint.take_savepoint` does."""
 
     @abstractmethod

@@ -232,7 +232,7 @@ class MiniClusterRun(KeptRun):
     def committed_epoch(self) -> int | None:
         return self.store.committed_epoch
 
-    def take_savepoint(self, directory: str) -> str:
+    def take_savepoint(self, directory: str | None) -> str:
         with self._next, self._at_work:
             return take_savepoint(self, directory)
 

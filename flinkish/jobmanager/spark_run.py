@@ -94,7 +94,7 @@ class SparkRun(KeptRun):
     def committed_epoch(self) -> int | None:
         return self.attempt.committed_epoch()
 
-    def take_savepoint(self, directory: str) -> str:
+    def take_savepoint(self, directory: str | None) -> str:
         return take_savepoint(self, directory)
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:

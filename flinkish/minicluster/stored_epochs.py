@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import posixpath
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.common.sealed_json import sealed, unsealed_as
 from flinkish.common.storage_errors import storage_errors
@@ -29,6 +29,8 @@ from flinkish.runtime.sources.alignment import Reached
 #: Version of the files.
 _VERSION = 2
 _COMMITTED = "committed.json"
+
+_Kind = TypeVar("_Kind")
 
 #: (vertex, subtask) -> encoded header and body
 StoredTasks = dict[tuple[int, int], tuple[bytes, bytes | None]]
@@ -101,7 +103,7 @@ class StoredEpochs:
         numbers = [number for number in self._prepared.epochs() if number > after]
         return self._prepared.read(numbers[-1]) if numbers else None
 
-    def _read(self, name: str, kind: Any) -> Any:
+    def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:
         path = posixpath.join(self.path, name)
         with storage_errors("read", path):
             try:

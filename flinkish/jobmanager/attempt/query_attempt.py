@@ -29,7 +29,6 @@ from flinkish.jobmanager.attempt.query_inputs import (
     end_offsets,
     input_has_ended,
     keep_packing,
-    known_sources,
     planned_position,
     prepare_sinks,
     source_positions,
@@ -38,6 +37,7 @@ from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbo
 from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs
 from flinkish.jobmanager.directory.damaged_files import with_free_space
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.directory.known_sources import known_sources
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings

@@ -50,8 +50,6 @@ def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
     where = f"job '{mine.job}', directory {job_dir}"
     # a Spark server has to write the claim itself, which shows that it sees the directory
     version = None if is_remote(spark) else _commit_here(log, mine, where)
-    if version is None and spark is None:
-        raise _cannot_claim("the file system has no hard links", where, log)
     if version is None:
         version = _append_by_spark(spark, log, mine, where)
     fence = DeltaFence(log, version, mine.owner, mine.job)
@@ -95,6 +93,8 @@ def _append_by_spark(spark: Any, log: FencingLog, mine: Claim, where: str) -> in
 
 
 def _append(spark: Any, table: str, mine: Claim) -> None:
+    if spark is None:
+        raise OperationError("only Spark can write it, as it has no hard links, or asks more of writers")
     from pyspark.sql import functions as F
 
     row = spark.range(0, 1, 1, 1).select(*(F.lit(value).alias(name) for name, value in asdict(mine).items()))

@@ -21,7 +21,7 @@ from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.drain.marker import has_moved
 from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
-from flinkish.minicluster.mini_cluster import StoredTasks
+from flinkish.minicluster.stored_epochs import StoredTasks
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of
 from flinkish.runtime.sources.positions import decode_position

@@ -131,7 +131,8 @@ def row_hashes(columns: Sequence[Sequence[str | None]]) -> list[int]:
         for size, some in numbers.items():
             together = b"".join(value for number in some if (value := data[number]) is not None)
             hashes[some] = _xxh64(np.frombuffer(together, np.uint8).reshape(len(some), size), hashes[some])
-    return hashes.view(np.int64).tolist()
+    signed: list[int] = hashes.view(np.int64).tolist()
+    return signed
 
 
 def _xxh64(data: npt.NDArray[np.uint8], seeds: Hashes) -> Hashes:
@@ -167,7 +168,8 @@ def _words(data: npt.NDArray[np.uint8], at: int, size: int) -> Hashes:
 
 
 def _round(lane: Hashes, words: Hashes) -> Hashes:
-    return _rotated(lane + words * _P2, 31) * _P1
+    mixed: Hashes = _rotated(lane + words * _P2, 31) * _P1
+    return mixed
 
 
 def _rotated(values: Hashes, turn: int) -> Hashes:
