@@ -68,14 +68,13 @@ def test_the_last_hundred_savepoints_are_remembered() -> None:
 
 
 def test_a_savepoint_that_cannot_be_written_is_told_with_its_epoch_and_its_reason(tmp_path: Path) -> None:
-    def positions(epoch: int) -> dict[str, str]:
+    def write(epoch: int, path: str) -> Any:
         raise OperationError(f"the log of epoch {epoch} is gone")
 
     told: list[CheckpointDescription] = []
-    job = JobDescriptor("ab" * 16, "clicks", (), ())
     run: Any = JobRun(JobID(), "clicks")
     run.history = SimpleNamespace(checkpoint=told.append)
-    run.attempt = SimpleNamespace(job=job, location=None, committed_epoch=lambda: 7, positions=positions)
+    run.job, run.committed_epoch, run.write_savepoint = JobDescriptor("ab" * 16, "clicks", (), ()), lambda: 7, write
     with pytest.raises(OperationError, match="the log of epoch 7 is gone"):
         take_savepoint(run, str(tmp_path))
     (failed,) = told
