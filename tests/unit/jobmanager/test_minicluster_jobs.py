@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import JobStatus, RestartStrategies, Types, WatermarkStrategy
+from flinkish.common.accumulators import LongCounter
 from flinkish.common.serialization import Encoder
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
@@ -72,11 +73,13 @@ def _open_gate() -> Iterator[None]:
 
 
 class Totals(KeyedProcessFunction):
-    """The sum per key, in one state, and the number of records, in another one."""
+    """The sum per key, in one state, and the number of records, in another one and in an accumulator."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
         self._counts = runtime_context.get_map_state(MapStateDescriptor("counts", Types.STRING(), Types.LONG()))
+        self._seen = LongCounter()
+        runtime_context.add_accumulator("seen", self._seen)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         key, number = value
@@ -86,6 +89,7 @@ class Totals(KeyedProcessFunction):
         if number in Gate.failures:
             Gate.failures.remove(number)
             raise OSError(f"the server is away at {number}")
+        self._seen.add(1)
         self._sum.update((self._sum.value() or 0) + number)
         self._counts.put("all", (self._counts.get("all") or 0) + 1)
         yield f"{key} {self._sum.value()} {self._counts.get('all')}"
@@ -136,6 +140,14 @@ def stopped_half_way(folder: Path) -> str:
     return path
 
 
+def crash_at(phase: Phase, epoch: int) -> Callable[[Phase, dict[str, Any]], None]:
+    def hook(passed: Phase, details: dict[str, Any]) -> None:
+        if passed is phase and details.get("epoch") == epoch:
+            raise SimulatedCrash("as the test wants it")
+
+    return hook
+
+
 # ---------------------------------------------------------------------------------------------------- savepoints
 
 
@@ -177,6 +189,18 @@ def test_a_job_whose_savepoint_cannot_be_written_is_not_stopped(tmp_path: Path) 
     Gate.go.set()
     client.get_job_execution_result().result(TIMEOUT_S)
     assert written(tmp_path) == PLAIN
+
+
+def test_a_job_whose_savepoint_fails_while_it_is_written_goes_on(tmp_path: Path) -> None:
+    client = at_gate(environment(tmp_path), 25)
+    with hooked(crash_at(Phase.SAVEPOINT_WRITTEN, 2)):
+        stop = client.stop_with_savepoint(False, str(tmp_path / "savepoints"))
+        Gate.go.set()
+        with pytest.raises(OperationError, match="as the test wants it"):
+            stop.result(TIMEOUT_S)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    assert written(tmp_path) == PLAIN
+    assert list((tmp_path / "savepoints").iterdir()) == []
 
 
 def delete(path: Path) -> None:
@@ -239,14 +263,6 @@ def test_state_that_nobody_claims_is_refused_unless_it_may_be_dropped(
 # ---------------------------------------------------------------------------------------------------- the directory
 
 
-def crash_at(phase: Phase, epoch: int) -> Callable[[Phase, dict[str, Any]], None]:
-    def hook(passed: Phase, details: dict[str, Any]) -> None:
-        if passed is phase and details.get("epoch") == epoch:
-            raise SimulatedCrash("as the test wants it")
-
-    return hook
-
-
 @pytest.mark.parametrize("in_files", [False, True], ids=["small state", "state in files"])
 @pytest.mark.parametrize(
     "phase",
@@ -270,7 +286,17 @@ def test_the_same_program_goes_on_in_its_directory_wherever_it_was_interrupted(
     for epoch in (0, 3):
         with hooked(crash_at(phase, epoch)), pytest.raises(SimulatedCrash):
             kept(tmp_path, **settings).execute("totals")
-    kept(tmp_path, **settings).execute("totals")
+    result = kept(tmp_path, **settings).execute("totals")
+    assert written(tmp_path) == PLAIN
+    assert result.get_accumulator_result("seen") == RECORDS
+
+
+@pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.STATE_WRITTEN, Phase.SINK_COMMITTED], ids=lambda one: one.name)
+def test_the_first_epoch_behind_a_savepoint_is_run_by_the_same_command_again(phase: Phase, tmp_path: Path) -> None:
+    again = {"execution__state_recovery__path": stopped_half_way(tmp_path), "restart_strategy__type": "none"}
+    with hooked(crash_at(phase, 0)), pytest.raises(SimulatedCrash):
+        kept(tmp_path, **again).execute("totals")
+    kept(tmp_path, **again).execute("totals")
     assert written(tmp_path) == PLAIN
 
 
