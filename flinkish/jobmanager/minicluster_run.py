@@ -109,21 +109,13 @@ def prepare(
     Raises:
         FinalOperationError: the program does not fit the directory, or the savepoint cannot be restored.
     """
-    check_nothing_missing(directory.path)
     job = sent_to_minicluster(generator.generate(directory.job_id() or JobID().to_hex_string(), name))
-    directory.check_finished_by(job)
-    directory.check_compatible(job, NO_SPARK)
-    attempts = (directory.read("attempts.json") or {"attempts": 0})["attempts"]
-    store = StateStore()
+    attempts, store = 0, StateStore()
+    remembered: dict[str, Any] | None = None
     if not temporary:
-        directory.write("attempts.json", {"attempts": attempts + 1})
-        located = directory.query_file() is not None
-        location = directory.query_location().path if located else posixpath.join(directory.path, "minicluster")
-        store = StateStore.kept_in(directory.path, location, directory.fence, directory.keyed_state)
-        if store.has_begun and directory.job_id() is None:
-            raise missing_file(directory.path, "job.json")
+        attempts, store = _opened(directory, job)
+        remembered = read_restored(directory)
     job = replace(job, attempt=attempts)
-    remembered = read_restored(directory)
     if store.has_begun:
         check_same_savepoint(job, settings, directory, remembered)
     elif settings.savepoint is not None:
@@ -146,6 +138,25 @@ def prepare(
         settings=replace(job.settings, given_up=directory.given_up()),
     )
     return Prepared(job, store, began)
+
+
+def _opened(directory: JobDirectory, job: JobDescriptor) -> tuple[int, StateStore]:
+    """How often the job was started in its directory, and the stored state that it has there.
+
+    Raises:
+        FinalOperationError: the program does not fit the directory, or a file is missing or damaged.
+    """
+    check_nothing_missing(directory.path)
+    directory.check_finished_by(job)
+    directory.check_compatible(job, NO_SPARK)
+    attempts = (directory.read("attempts.json") or {"attempts": 0})["attempts"]
+    directory.write("attempts.json", {"attempts": attempts + 1})
+    located = directory.query_file() is not None
+    location = directory.query_location().path if located else posixpath.join(directory.path, "minicluster")
+    store = StateStore.kept_in(directory.path, location, directory.fence, directory.keyed_state)
+    if store.has_begun and directory.job_id() is None:
+        raise missing_file(directory.path, "job.json")
+    return attempts, store
 
 
 def _restore(

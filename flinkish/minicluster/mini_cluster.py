@@ -182,22 +182,7 @@ class MiniCluster:
         progress: ProgressReporter | None = None,
         sized: bool = False,
     ) -> None:
-        for vertex in job.vertices:
-            if vertex.source is not None and not isinstance(vertex.source, SplitSource):
-                raise ProgramError(
-                    f"the source of '{vertex.name}' is read by Spark",
-                    where=f"job '{job.name}'",
-                    expected="a source that Python reads in the minicluster (not Delta, not from_spark)",
-                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
-                )
-        for sink in job.sinks:
-            if not isinstance(sink.sink, WriterSink):
-                raise ProgramError(
-                    f"the sink '{sink.name}' takes Spark DataFrames",
-                    where=f"job '{job.name}'",
-                    expected="a sink with a writer in the minicluster (print, collect, files, JDBC)",
-                    hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
-                )
+        _check_runs_here(job)
         shipped = job.settings.shipped
         shipped.install("")
         job = replace(job, settings=replace(job.settings, cached_files=shipped.cached_files("")))
@@ -465,3 +450,23 @@ class _MiniEpoch(EpochSteps):
 
 def _nothing_to_delete() -> None:
     """What was prepared is forgotten with the commit of the metadata."""
+
+
+def _check_runs_here(job: JobDescriptor) -> None:
+    """Check that no source or sink of the job needs Spark."""
+    for vertex in job.vertices:
+        if vertex.source is not None and not isinstance(vertex.source, SplitSource):
+            raise ProgramError(
+                f"the source of '{vertex.name}' is read by Spark",
+                where=f"job '{job.name}'",
+                expected="a source that Python reads in the minicluster (not Delta, not from_spark)",
+                hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
+            )
+    for sink in job.sinks:
+        if not isinstance(sink.sink, WriterSink):
+            raise ProgramError(
+                f"the sink '{sink.name}' takes Spark DataFrames",
+                where=f"job '{job.name}'",
+                expected="a sink with a writer in the minicluster (print, collect, files, JDBC)",
+                hint="run the job on Spark (execution.target: spark), or put another one in its place in tests",
+            )
