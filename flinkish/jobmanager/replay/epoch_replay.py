@@ -86,6 +86,14 @@ class EpochReplay:
 
     def _job(self, generator: JobGraphGenerator, name: str) -> JobDescriptor:
         directory: JobDirectory = self._directory
+        location = directory.query_file()
+        if location is not None and location.name.startswith("minicluster"):
+            raise FinalOperationError(
+                "an epoch that has run in the minicluster cannot be replayed: its state is not retained",
+                where=f"job '{name}', directory {directory.path}",
+                expected="the directory of a job that runs on Spark",
+                hint="start the job again, under a debugger if need be: it runs the epoch that has failed",
+            )
         job = generator.generate(directory.job_id() or "", name)
         directory.check_compatible(job, partitions_of(job))
         attempts = (directory.read("attempts.json") or {"attempts": 1})["attempts"]

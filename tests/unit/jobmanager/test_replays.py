@@ -229,6 +229,12 @@ class ReadBySpark(DataFrameSource):
         return None
 
 
+def test_an_epoch_of_the_minicluster_is_refused(job_dir: str) -> None:
+    JobDirectory(job_dir).move_query("minicluster", 0)
+    with pytest.raises(FinalOperationError, match="an epoch that has run in the minicluster cannot be replayed"):
+        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 0), no_session)
+
+
 def test_a_source_that_spark_reads_is_refused_by_its_name(job_dir: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(Configuration())
     env.from_source(ReadBySpark(), WatermarkStrategy.no_watermarks(), "table").print()
