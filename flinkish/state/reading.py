@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport
-from flinkish.jobmanager.savepoints.restore import compatibility_report
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
+from flinkish.jobmanager.savepoints.restore import compatibility_report
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.declared_state import DeclaredState
