@@ -61,6 +61,7 @@ from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.positions import decode_position, shown_position
 from flinkish.runtime.task_progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
+from flinkish.spark.worker import secret_of
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
@@ -413,7 +414,8 @@ class FullCheckpoints:
             self._check()
             description = self._written(self.coordinator.trigger(epoch, self.directory.checkpoint))
         except Exception as error:
-            typed = translate(error, f"job '{self._run.name}'")
+            job = self._run.job
+            typed = translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt))
             reason = f"{type(typed).__name__}: {typed}"
             failure = self.coordinator.fail(reason, counts=not isinstance(typed, FencedError))
             _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)

@@ -53,6 +53,7 @@ from flinkish.runtime.task import Row
 from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of
+from flinkish.spark.worker import secret_of
 
 #: Rows of one state, each with the hash of each of its rows.
 _Hashed = Iterable[tuple[SavepointColumns, list[int]]]
@@ -89,7 +90,7 @@ def write_plainly(
         OperationError: the directory cannot be written, or is not on a local file system with hard links.
     """
     positions = positions_in(job, store, known)
-    contents = _write_table(state_table(path), rows_in(job, store))
+    contents = _write_table(state_table(path), rows_in(job, store), secret_of(job.job_id, job.attempt))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     manifest = manifest_of(job, epoch, positions, contents=contents, states=states, **more)
     write_manifest(path, manifest)
@@ -113,7 +114,7 @@ def positions_in(
     }
 
 
-def _write_table(table: str, rows: Iterable[SavepointColumns]) -> TableContents:
+def _write_table(table: str, rows: Iterable[SavepointColumns], secret: bytes) -> TableContents:
     local, found = local_path(table), FoundRows()
     if local is None:
         raise OperationError(
@@ -128,7 +129,7 @@ def _write_table(table: str, rows: Iterable[SavepointColumns]) -> TableContents:
             found.add(saved, _hashes_of(batch))
             yield batch
 
-    files = RowsToFiles(batches, SAVEPOINT_ARROW, local)(iter(()))
+    files = RowsToFiles(batches, SAVEPOINT_ARROW, local, secret)(iter(()))
     if not made_of_files(table, [DataFile(**file) for batch in files for file in batch.to_pylist()]):
         raise OperationError(
             "the minicluster cannot write a Delta table here: the file system has no hard links",
