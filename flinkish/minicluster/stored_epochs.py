@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from flinkish.common.sealed_json import sealed, unsealed_as
+from flinkish.common.storage import FileKind
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
@@ -105,12 +106,12 @@ class StoredEpochs:
 
     def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:
         path = posixpath.join(self.path, name)
-        with storage_errors("read", path):
-            try:
-                data = self._storage.read(path)
-            except (FileNotFoundError, NotADirectoryError):
-                return None
         try:
+            with storage_errors("read", path):
+                try:
+                    data = self._storage.read(path, FileKind.JOB_FILE)
+                except (FileNotFoundError, NotADirectoryError):
+                    return None
             return unsealed_as(kind, data)
         except ValueError as error:
             raise self._damaged(name, f"damaged: {error}") from error

@@ -8,6 +8,7 @@ vectors, column mapping) is refused.
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import absolute, local_path
+from flinkish.common.storage import FileKind, absolute, local_path
 from flinkish.errors import FlinkishError, OperationError
 from flinkish.jobmanager.directory.files import read_bytes
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, outline_of
@@ -243,7 +244,7 @@ def _reading(where: str) -> Iterator[None]:
         yield
     except FlinkishError:
         raise
-    except (OSError, pa.ArrowException, KeyError) as error:
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         raise unreadable(str(error), where) from error
 
 
@@ -275,10 +276,11 @@ def _batches_of(table: str, version: int | None, columns: Sequence[str]) -> Iter
     from pyarrow import parquet
 
     for path in files_of_version(table, version):
-        data = read_bytes(path)
-        if data is None:
+        local = local_path(path)
+        data = read_bytes(path, FileKind.DATA_FILE) if local is None else b""
+        if data is None or local is not None and not os.path.isfile(local):
             raise FileNotFoundError(f"the file {path} is missing")
-        file = parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        file = parquet.ParquetFile(local or pa.BufferReader(data), page_checksum_verification=True)
         for batch in file.iter_batches(columns=list(columns)):
             yield batch.select(list(columns))
 
