@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import atexit
-import math
-import posixpath
-import shutil
-import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import absolute
 from flinkish.core.source import SplitSource
 from flinkish.error_display import with_sources
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
     FlinkishError,
-    OperationError,
-    SavepointError,
     TypeMismatchError,
     UserCodeError,
     redact,
