@@ -16,7 +16,7 @@ from flinkish.errors import ProgramError, UnsupportedOperationError
 
 #: A name, and words of what is to be done instead.
 ABSENT = [
-    ("flinkish.datastream.connectors.kinesis:FlinkKinesisConsumer", "Kinesis has no connector here.*PagedSource"),
+    ("flinkish.datastream.connectors.opensearch:OpenSearchSink", "OpenSearch has no connector here.*PagedSource"),
     ("flinkish.datastream.connectors.rabbitmq:RMQSink", "RabbitMQ.*WriterSink"),
     ("flinkish.datastream.connectors.pulsar:PulsarSource", "Pulsar.*env.from_spark"),
     ("flinkish.datastream.connectors.elasticsearch:Elasticsearch7SinkBuilder", "Elasticsearch.*WriterSink"),
@@ -61,7 +61,7 @@ def test_an_absent_name_is_imported_and_its_use_says_what_to_do(path: str, inste
 
 
 def test_an_absent_name_stands_in_annotations_and_travels_with_functions() -> None:
-    from flinkish.datastream.connectors.kinesis import FlinkKinesisConsumer as Consumer  # type: ignore[import-not-found]
+    from flinkish.datastream.connectors.rabbitmq import RMQSource as Consumer  # type: ignore[import-not-found]
 
     def choose(consumer: Optional[Consumer], other: Consumer | None) -> bool:  # noqa: UP045 - users write both
         return isinstance(consumer, Consumer)

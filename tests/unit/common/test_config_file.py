@@ -74,8 +74,8 @@ def test_an_item_of_a_list_may_hold_what_separates_items():
     assert configuration.get(core.JARS) == ["a;b.jar", "[c].jar"]
 
 
-def test_nested_keys_without_pyyaml_name_the_extra(without_yaml):
-    with pytest.raises(EnvironmentVersionError, match=r"flinkish\[yaml\]"):
+def test_nested_keys_without_pyyaml_name_the_package(without_yaml):
+    with pytest.raises(EnvironmentVersionError, match="pip install pyyaml"):
         parse_yaml(NESTED)
 
 

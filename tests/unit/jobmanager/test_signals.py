@@ -117,13 +117,14 @@ with stop_on_signals(lambda: [Run()]):
 
 
 def test_a_cell_that_is_interrupted_shows_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "ps1", "In: ", raising=False)
-            result = shell.run_cell(CELL)
-    finally:
-        type(shell).clear_instance()
+    shells = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    with pytest.MonkeyPatch.context() as patch:
+        # a shell sets it, too, and leaves it
+        patch.setattr(sys, "ps1", "In: ", raising=False)
+        try:
+            result = shells.instance().run_cell(CELL)
+        finally:
+            shells.clear_instance()
     assert isinstance(result.error_in_exec, KeyboardInterrupt), "`except Exception` in the cell does not swallow it"
     printed = capfd.readouterr()
     assert [line for line in printed.out.splitlines() if line] == [
