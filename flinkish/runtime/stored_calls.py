@@ -50,7 +50,7 @@ from flinkish.runtime.stored_names import (
 #: How many keys of a dictionary, or elements of a set, may have one hash: each of them is compared with all others.
 SAME_HASH_MAX = 256
 #: The bits of an integer that may be hashed and compared: as many as decimal digits that any process reads.
-_KEY_BITS = 1 << 14
+_KEY_BITS = 1 << 15
 
 
 def check_keys(keys: Sequence[Any]) -> None:
