@@ -31,12 +31,13 @@ _CONTEXT = "\nDuring handling of the above exception, another exception occurred
 _ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
 
 #: A frame of a traceback as text, with its line and the marks below it.
-_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+).*\n(?:    .*\n)*', re.MULTILINE)
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?!\d).*\n(?:    .*\n)*', re.MULTILINE)
 
 #: The files of Python and of installed packages.
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib(?:64)?/python3\.\d+/|^<frozen ")
-#: A line from which a secret was taken, with the marks below it, which would mark something else.
-_MARKED_SECRET = re.compile(r"^(    .*\*{6}.*\n)    [ ~^]+\n", re.MULTILINE)
+#: What stands for a secret in a line, and the marks below a line, which then would mark something else.
+_MASKED = "******"
+_MARKS = re.compile(r"    [ ~^]+\Z")
 
 #: whether `show_uncaught` was called
 _shown = False
@@ -85,10 +86,20 @@ def with_sources(trace: str) -> str:
     return _FRAME.sub(with_line, trace)
 
 
+def _without_marks_of_secrets(trace: str) -> str:
+    lines = trace.split("\n")
+    kept = [
+        line
+        for before, line in zip(["", *lines], lines)
+        if not (_MASKED in before and before.startswith("    ") and _MARKS.match(line))
+    ]
+    return "\n".join(kept)
+
+
 def own_frames(trace: str) -> str:
     """A traceback as text, without the frames of Python and of installed packages, unless there are no others or all
     are to be shown. The last line says how many are left out."""
-    trace = _MARKED_SECRET.sub(r"\1", trace)
+    trace = _without_marks_of_secrets(trace)
     frames = list(_FRAME.finditer(trace))
     others = [frame for frame in frames if _LIBRARY.search(frame["file"])]
     if not others or len(others) == len(frames) or _shows_all():

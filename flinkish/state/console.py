@@ -102,6 +102,9 @@ def typed(lines: Iterable[str]) -> Iterator[str]:
 def main(arguments: Sequence[str]) -> int:
     """Run the statements of the command line, or those of standard input; ``arguments``: JOB_DIR or an empty text, then
     the queries. Returns the exit code (`flinkish.exit_codes`)."""
+    if not arguments:
+        print("usage: flinkish sql [-e QUERY] [JOB_DIR]", file=sys.stderr)
+        return 2
     directory, *queries = arguments
     # PySpark logs each error as a line of JSON
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)

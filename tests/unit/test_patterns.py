@@ -47,6 +47,8 @@ MADE_AT_RUN_TIME = {
     "connectors/kafka/settings.py KafkaSourceSettings.names": "the same",
     "connectors/kafka/source_builder.py KafkaSourceBuilder.set_topic_pattern": "the same, which is only compiled",
     "connectors/kafka/properties.py _login": "a name, in the program's own properties",
+    "connectors/jdbc/statement.py insert_pattern": "SQL of the program",
+    "connectors/jdbc/database.py parse_url": "the URL of the program",
     "formats/_csv_dialect.py CsvDialect.text_field": "a set of characters",
     "formats/_csv_dialect.py CsvDialect.records": "tested through the formats, below",
     "formats/_csv_dialect.py _field_pattern": "the same",
@@ -61,6 +63,9 @@ GIVEN_CONSTANTS = {"flinkish.spark.failures _damage.begins"}
 #: Modules and patterns that see no text but that of the program and of its installation -> what they see.
 OF_THE_PROGRAM = {
     "connectors/jdbc/statement.py": "SQL of the program",
+    "connectors/jdbc/mysql.py MysqlDatabase.write": "SQL of the program",
+    "connectors/jdbc/mysql.py MysqlDialect": "SQL of the program",
+    "connectors/jdbc/mysql.py _TOKEN": "SQL of the program",
     "connectors/kafka/properties.py _PROVIDED": "properties of the program",
     "connectors/file_system/sink_options.py": "the pattern of the names of folders",
     "formats/json.py _BEYOND_JSON": "the JSON schema of a format",

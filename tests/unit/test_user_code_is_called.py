@@ -441,20 +441,23 @@ CALLED_BY_THE_PROGRAM = """
     AvroParquetWriters BroadcastConnectedStream BroadcastStream CachedDataStream CloseableIterator CoGroupedStreams
     ConnectedStreams CsvBulkWriters CsvReaderFormat DataStream DataStreamSink FileSourceBuilder FileSourceSplit
     HybridSourceBuilder IntervalJoin IntervalJoined JdbcSink JoinedStreams KafkaRecordSerializationSchemaBuilder
-    KafkaSinkBuilder KafkaSourceBuilder KeyedStream OrcBulkWriters ParquetBulkWriters RestartStrategies
+    KafkaSinkBuilder KafkaSourceBuilder KeyedStream KinesisFirehoseSinkBuilder KinesisStreamsSinkBuilder
+    OrcBulkWriters ParquetBulkWriters RestartStrategies
     StreamExecutionEnvironment Types WindowedStream
 """.split()
 #: Their own methods are refused, or have no effect and say so.
 REFUSED = """
     DefaultRollingPolicy FileCompactStrategy FileCompactor FileEnumeratorProvider FileSplitAssignerProvider
-    KafkaOffsetsInitializer KafkaRecordSerializationSchema OnCheckpointRollingPolicy RollingPolicy
+    KafkaOffsetsInitializer KafkaRecordSerializationSchema KinesisShardAssigner OnCheckpointRollingPolicy RollingPolicy
+    WatermarkTracker
 """.split()
 #: Asked by the engine for all that they do, without a second way: sources, sinks, descriptors, retry strategies.
 WITHOUT_A_FAST_PATH = """
     AggregatingStateDescriptor AvroInputFormat AverageAccumulator BaseBroadcastProcessFunction CheckpointListener
     CountWindowSerializer DeltaSink DeltaSource DoubleCounter ExponentialBackoffDelayRetryStrategy FileSource
     FixedDelayRetryStrategy FlinkKafkaConsumer FlinkKafkaConsumerBase FlinkKafkaProducer Function FunctionSink
-    GlobalWindowSerializer Histogram HybridSource JdbcSource KafkaSource ListAccumulator ListStateDescriptor LongCounter
+    FlinkKinesisConsumer GlobalWindowSerializer Histogram HybridSource JdbcSource KafkaSource KinesisFirehoseSink
+    KinesisStreamsSink ListAccumulator ListStateDescriptor LongCounter PartitionKeyGenerator
     MapStateDescriptor NoRetryStrategy ParquetColumnarRowInputFormat ReducingStateDescriptor RetryPredicate SinkWriter
     OperatorFactory Sink SparkSource StreamingFileSink TimeWindowSerializer ValueStateDescriptor WatermarkContext
 """.split()

@@ -296,10 +296,21 @@ def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) 
     key, namespace, value = (from_text(text, where, classes) for text in (row.key, row.namespace, row.value))
     if row.kind in MAP_KINDS and isinstance(value, list):
         value = tuple(value)
-    try:
-        key = frozen(key)
-    except RecursionError:
+    if type(key) in (list, tuple) and _is_deep(key):
         raise SavepointError(
-            "the key is nested too deeply", where=where, expected="a few levels", hint="mend the row in the table"
-        ) from None
-    return row.uid, StateRow(row.state, row.kind, namespace, key, value)
+            "the key is nested too deeply",
+            where=where,
+            expected=f"at most {_DEPTH_MAX} levels",
+            hint="mend the row in the table",
+        )
+    return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)
+
+
+def _is_deep(key: Any) -> bool:
+    """Whether lists and tuples are nested more deeply than those of keys that have a text."""
+    level = [key]
+    for _ in range(_DEPTH_MAX):
+        level = [part for one in level if type(one) in (list, tuple) for part in one]
+        if not level:
+            return False
+    return True

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import socket
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,9 +44,14 @@ def hole(path: Path) -> None:
 
 
 def local_socket(path: Path) -> None:
-    with tempfile.TemporaryDirectory() as short, socket.socket(socket.AF_UNIX) as made:
-        made.bind(f"{short}/s")  # the path of a socket has at most 107 bytes
-        os.rename(f"{short}/s", path)
+    before = os.getcwd()
+    os.chdir(path.parent)
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind("s")  # the path of a socket has at most 107 bytes
+        os.rename("s", path.name)
+    finally:
+        os.chdir(before)
 
 
 #: What stands in the place of a file -> (how it is made, what is said of it)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,7 +81,8 @@ def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
 @pytest.fixture(autouse=True)
 def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_attempt, "is_remote", lambda spark: True)
-    for name in ("deploy", "check_end", "check_query"):
+    monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
+    for name in ("check_end", "check_query"):
         monkeypatch.setattr(query_attempt, name, lambda *_: None)
     for name in ("epochs_that_do_not_run", "numbers_announced"):
         monkeypatch.setattr(query_attempt, name, lambda *_: nullcontext())

@@ -459,7 +459,7 @@ def _patched_loads(monkeypatch: Any) -> Callable[[str], Any]:
 
     @functools.wraps(original)
     def loads(text: str, **options: Any) -> Any:
-        if "NaN" not in text:  # the engine reads JSON, too
+        if "NaN" not in str(text):  # the engine reads JSON, too
             return original(text, **options)
         items.append(text)
         return items
