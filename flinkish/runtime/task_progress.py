@@ -27,7 +27,6 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
-from io import FileIO
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +166,6 @@ class ProgressFiles:
     def __init__(self, query: str) -> None:
         self._directory = posixpath.join(query, "progress")
         self._name = f"{uuid.uuid4().hex}.json"
-        self._noted: tuple[int, FileIO] | None = None
 
     def prepare(self) -> None:
         """Delete what earlier attempts have left, and make the directory. A worker does not make it, so one that lives
@@ -196,13 +194,16 @@ class ProgressFiles:
 
     def note(self, task: str) -> None:
         """Note in a local file of this process which task runs; "": none does. It stays if the process is killed."""
-        local, pid = local_path(self._directory), os.getpid()
+        local = local_path(self._directory)
+        if local is None:
+            return
+        # not kept open: a worker lives longer than its job, whose file system may be unmounted or made read-only
         with suppress(OSError):
-            if local is not None and (self._noted is None or self._noted[0] != pid):
-                file = os.open(os.path.join(local, f"{_NOTES}{pid}"), os.O_WRONLY | os.O_CREAT, 0o600)
-                self._noted = (pid, open(file, "wb", buffering=0))
-            if self._noted is not None:
-                os.pwrite(self._noted[1].fileno(), task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+            file = os.open(os.path.join(local, f"{_NOTES}{os.getpid()}"), os.O_WRONLY | os.O_CREAT, 0o600)
+            try:
+                os.pwrite(file, task.encode()[:_NOTE_BYTES].ljust(_NOTE_BYTES), 0)
+            finally:
+                os.close(file)
 
     def noted(self) -> dict[int, str]:
         """Process -> the task that it has noted, of processes of this machine or of a directory that they share."""

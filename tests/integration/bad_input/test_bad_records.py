@@ -67,7 +67,7 @@ def test_user_code_that_raises_is_shown_with_its_own_traceback_first(job: Job) -
     # the checkout may have that name, too
     assert f"{Path(flinkish.__file__).parent}{os.sep}" not in message
     assert "pyspark" not in message and "Py4J" not in message
-    assert "operator 'Map' (uid pairs), epoch 2" in lines[-1]
+    assert "operator 'Map' (uid pairs)" in lines[-1] and "epoch 2" in lines[-1]
     job.run()
     job.check_complete()
 
