@@ -291,7 +291,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 #: The processor time that a text of 100 KB may take, and the same with room for a machine that is busy.
-GOAL_S, LIMIT_S = 0.05, 0.25
+GOAL_S, LIMIT_S = 0.05, 0.75
 #: Characters of a text of the first try.
 SHORT = 2_000
 
