@@ -291,7 +291,7 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 #: The processor time that a text of 100 KB may take, and the same with room for a machine that is busy.
-GOAL_S, LIMIT_S = 0.05, 0.75
+GOAL_S, LIMIT_S = 0.05, 0.25
 #: Characters of a text of the first try.
 SHORT = 2_000
 
@@ -321,7 +321,8 @@ def too_slow(found: Found) -> str:
                 # whatever takes longer than in proportion is seen in a part of the text
                 if used(compiled, found.method, coerce(short)) > GOAL_S / 100:
                     text = coerce(list(texts(begin, pump, 100_000))[number])
-                    if used(compiled, found.method, text) > LIMIT_S:
+                    # whatever takes a busy machine long takes it so by chance, and not each time
+                    if all(used(compiled, found.method, text) > LIMIT_S for _ in range(3)):
                         return repr((begin, pump))
             except TooLong:
                 return repr((begin, pump))

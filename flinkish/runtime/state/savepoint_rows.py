@@ -296,6 +296,15 @@ def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) 
     key, namespace, value = (from_text(text, where, classes) for text in (row.key, row.namespace, row.value))
     if row.kind in MAP_KINDS and isinstance(value, list):
         value = tuple(value)
+    return row.uid, StateRow(row.state, row.kind, namespace, frozen_key(key, where), value)
+
+
+def frozen_key(key: Any, where: str) -> Any:
+    """The key of a row in hashable form.
+
+    Raises:
+        SavepointError: it is nested more deeply than keys that have a text.
+    """
     if type(key) in (list, tuple) and _is_deep(key):
         raise SavepointError(
             "the key is nested too deeply",
@@ -303,7 +312,7 @@ def from_savepoint_row(row: SavepointRow, classes: ProgramClasses = NO_CLASSES) 
             expected=f"at most {_DEPTH_MAX} levels",
             hint="mend the row in the table",
         )
-    return row.uid, StateRow(row.state, row.kind, namespace, frozen(key), value)
+    return frozen(key)
 
 
 def _is_deep(key: Any) -> bool:

@@ -15,13 +15,14 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from flinkish.errors import StoredClassError
-from flinkish.runtime.list_keys import SEQUENCES, frozen, thawed
+from flinkish.runtime.list_keys import SEQUENCES, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.savepoint_rows import (
     DIGITS_MAX,
     PLAIN,
     SavepointRow,
     decode_json,
+    frozen_key,
     has_json,
     is_unicode,
     to_savepoint_row,
@@ -157,6 +158,7 @@ def from_savepoint_columns(saved: SavepointColumns, classes: ProgramClasses = NO
         values = [tuple(value) if isinstance(value, list) else value for value in values]
     keys = from_texts(saved.keys, classes)
     if not SEQUENCES.isdisjoint(map(type, keys)):
-        keys = list(map(frozen, keys))
+        where = f"uid {saved.uid}, state {saved.state}"
+        keys = [frozen_key(key, where) for key in keys]
     namespaces = [parsed[text] for text in saved.namespaces]
     return StateColumns(saved.state, saved.kind, namespaces, keys, values)

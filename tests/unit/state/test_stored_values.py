@@ -130,6 +130,7 @@ def test_edited_rows_need_keys_of_the_declared_type() -> None:
 
 #: Texts in place of a key, a value or a namespace with which a row is bad, and what is said about it.
 BAD_TEXTS: dict[str, tuple[dict[str, str], str]] = {
+    "a key that is nested deeply": ({"key": "[" * 480 + "]" * 480}, "nested too deeply|RecursionError|is not a value"),
     "a list of a pickle as a key, nested deeply": ({"key": savepoint_text(LISTS)}, "nested too deeply"),
     "a key that JSON cannot read": ({"key": "[" * 100_000}, "is not a value"),
     "a key without a hash": ({"key": '{"a": 1}'}, "cannot be a key: unhashable"),
