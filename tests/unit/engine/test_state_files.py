@@ -116,9 +116,10 @@ def test_only_a_try_that_follows_a_failed_one_deletes_state_and_none_of_a_prepar
     if one.prepared:
         (tmp_path / "prepared").mkdir()
         (tmp_path / "prepared/9.json").touch()
+    # the constructor makes the one context of the process, which must not outlive the test
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
     context = TaskContext()
     context._attemptNumber, context._partitionId = one.attempt, 3
-    monkeypatch.setattr(TaskContext, "_taskContext", context)
     monkeypatch.setenv("SPARK_EXECUTOR_ID", one.executor)
     executor_id.cache_clear()
     try:
