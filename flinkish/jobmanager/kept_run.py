@@ -98,10 +98,6 @@ class KeptRun(JobRun):
         """Write all of a savepoint of the last committed epoch; returns its manifest."""
 
     @abstractmethod
-    def _has_begun(self) -> bool:
-        """Whether the running attempt has begun to run epochs."""
-
-    @abstractmethod
     def _input_has_ended(self) -> bool:
         """Whether all input has ended and is committed."""
 
@@ -331,7 +327,7 @@ class KeptRun(JobRun):
             patience_s = self.settings.checkpoints.timeout_ms / 2000
             stop.epoch_deadline_s = time.monotonic() + patience_s
             self._stopping = stop
-        if not self._has_begun() or self.committed_epoch() is not None:
+        if self.committed_epoch() is not None:
             self._begin_stop()
         else:
             # there is nothing to save before the first epoch: the stop begins with its end

@@ -267,9 +267,6 @@ class MiniClusterRun(KeptRun):
             )
         super().stop_with_savepoint(stop)
 
-    def _has_begun(self) -> bool:
-        return self._cluster is not None
-
     def _input_has_ended(self) -> bool:
         return self.store.finished
 

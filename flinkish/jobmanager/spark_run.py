@@ -91,9 +91,6 @@ class SparkRun(KeptRun):
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         return write_by_spark(self, epoch, path)
 
-    def _has_begun(self) -> bool:
-        return self.attempt.begun
-
     def _input_has_ended(self) -> bool:
         return self.attempt.ended
 

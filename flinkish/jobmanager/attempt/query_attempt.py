@@ -125,8 +125,8 @@ class QueryAttempt:
         self.sources = plan.sources
         self.directory = directory
         self.partitions = partitions_of(plan.job)
-        #: whether it has begun to run; whether the input has ended
-        self.begun = self.ended = False
+        #: whether the input has ended
+        self.ended = False
         self._settings = settings
         self._base = plan.base
         #: Spark's settings for the packing of the files that it reads itself
@@ -202,7 +202,6 @@ class QueryAttempt:
 
     def run(self) -> None:
         """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
-        self.begun = True
         epoch_listeners.register(self.job.job_id, self)
         told = self._observer
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))

@@ -61,8 +61,6 @@ def test_a_function_that_ends_the_epoch_is_told_with_its_task(
     job.check_complete()
 
 
-# on a busy machine the stop has come before the first epoch all the same
-@pytest.mark.slow
 def test_a_stop_before_the_first_epoch_waits_for_it_and_starts_no_query_twice(job: Job, tmp_path: Path) -> None:
     settings = {"flinkish.epoch.interval": "100 ms", "flinkish.epoch.max-records-per-source": "1"}
     client = job.build(settings=settings).execute_async("shop")

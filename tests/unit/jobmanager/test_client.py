@@ -61,6 +61,7 @@ class Run(SparkRun):
         failure: OperationError | None = None,
         restarts: Restarts | None = None,
         restart: bool = False,
+        committed: int | None = 1,
     ) -> None:
         job = JobDescriptor("ab" * 16, "clicks", (), ())
         settings = replace(driver_settings(Configuration()), job_dir=str(folder), restart=restart)
@@ -69,10 +70,14 @@ class Run(SparkRun):
         super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False, restarts)
         self._fails_with = failure
         self.has_run = False
+        self.committed = committed
         self.deleted_checkpoints: bool | None = None
         self.checkpoints = self
         self.done_at_status: bool | None = None
         self.observers.append(Watcher(self))
+
+    def committed_epoch(self) -> int | None:
+        return self.committed
 
     def _run_attempt(self, again: bool) -> None:
         self.has_run = True
@@ -320,7 +325,7 @@ def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(
 def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    # a drain fails before that: no epoch was committed
+    # a drain fails before that: its epoch is not a committed one
     failures = [] if how == "drain" else [OperationError("the disk is full")]
     monkeypatch.setattr(live_jobs, "_stopped", False)
     monkeypatch.setattr(spark_run_module, "take_savepoint", failing(*failures))
@@ -368,8 +373,35 @@ def test_where_no_savepoint_can_be_written_nothing_is_stopped_or_begun(tmp_path:
     assert run.attempts == 0
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["before the attempt", "in the attempt"])
+def test_a_stop_before_the_first_epoch_waits_for_it(
+    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken_after: list[int | None] = []
+
+    def take(run: Any, parent: str | None) -> str:
+        taken_after.append(run.committed)
+        return f"{parent}/savepoint-1"
+
+    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+    run = Run(tmp_path, committed=None)
+    if begun:
+        future = stopped(run)
+    else:
+        future = RunClient(run).stop_with_savepoint(False, target(run))
+        run.watched_directory.watch(future)
+        started(run)
+    wait_until(lambda: run.has_run, TIMEOUT_S, "the job to run")
+    assert not run.over.wait(0.2)
+    run.committed = 0
+    run.epoch_committed(0)
+    assert future.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert taken_after == [0]
+
+
 def test_the_directory_of_savepoints_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = Run(tmp_path, committed=None)
+    run.settings = replace(run.settings, checkpoints=replace(run.settings.checkpoints, timeout_ms=20))
     with pytest.raises(SavepointError, match="no epoch has been committed yet"):
         stopped(run).result(TIMEOUT_S)
     RunClient(run).cancel().result(TIMEOUT_S)
@@ -482,7 +514,7 @@ def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = Run(tmp_path, committed=None)
     run.watched_directory.watch(CompletableFuture.completed(""))
     client = started(run)
     future = client.trigger_savepoint(target(run))
