@@ -14,8 +14,10 @@ which may be random, depend on time or count calls, travel with the records. The
 from __future__ import annotations
 
 import copyreg
+from array import array
 from collections import namedtuple
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter, itemgetter
 from types import MemberDescriptorType
 from typing import Any, Generic
@@ -27,11 +29,12 @@ from flinkish.common.types import Row
 from flinkish.errors import InternalError
 from flinkish.runtime.code_scan import FieldsRead, only_reads_fields
 
-#: The declared types of nearly all keys, each with the class of its keys and, for numbers, their bounds.
-_PLAIN: tuple[tuple[TypeInformation, type, tuple[int, int] | None], ...] = (
+#: The declared types of nearly all keys, each with the class of its keys and, for numbers, the code of the `array` that
+#: holds those within the bounds of the type: to make one takes half the time of finding the least and the greatest key.
+_PLAIN: tuple[tuple[TypeInformation, type, str | None], ...] = (
     (Types.STRING(), str, None),
-    (Types.INT(), int, (-(2**31), 2**31 - 1)),
-    (Types.LONG(), int, (-(2**63), 2**63 - 1)),
+    (Types.INT(), int, "i"),
+    (Types.LONG(), int, "q"),
 )
 
 
@@ -42,12 +45,12 @@ class TypedKeySelector:
         self._select = select
         self._key_type = key_type.for_keys()
         self._convert_list = nullable_list(self._key_type)
-        #: a key of this class and within these bounds needs no conversion; if the class is None, every key does
+        #: a key of this class that fits into such an array needs no conversion; if the class is None, every key does
         self._plain: type | None = None
-        self._bounds: tuple[int, int] | None = None
-        for plain_type, plain, bounds in _PLAIN:
+        self._array: str | None = None
+        for plain_type, plain, code in _PLAIN:
             if key_type == plain_type:
-                self._plain, self._bounds = plain, bounds
+                self._plain, self._array = plain, code
 
     @property
     def gives_plain_keys(self) -> bool:
@@ -70,7 +73,10 @@ class TypedKeySelector:
         """The keys of a batch of records."""
         keys = selected(self._select, values, where)
         if set(map(type, keys)) == {self._plain}:
-            if self._bounds is None or self._bounds[0] <= min(keys) and max(keys) <= self._bounds[1]:
+            if self._array is None:
+                return keys
+            with suppress(OverflowError):
+                array(self._array, keys)
                 return keys
         if self._convert_list is None:
             return keys
