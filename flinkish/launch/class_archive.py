@@ -75,6 +75,8 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 #: A program that lives so long does not keep others waiting for the archive.
 _LONG_LIVED_S = 60.0
 _made_later = False
+#: Locked by the process that makes an archive.
+_LOCK = "classes.lock"
 
 
 def path_in(cache: Path, environment: Mapping[str, str]) -> Path:
@@ -116,7 +118,7 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
     """
     archive = path_in(cache, environment)
     cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "classes.lock").open("w") as lock:
+    with (cache / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not archive.exists():
             _remove_old(cache)
@@ -125,8 +127,8 @@ def make(cache: Path, environment: Mapping[str, str]) -> Path:
 
 
 def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None:
-    """If there is no archive, have one made by another process with low priority: when this one ends, or, if it lives
-    longer, after a minute. Repeated calls have no effect."""
+    """If there is no archive, and none is being made, have one made by another process with low priority: when this one
+    ends, or, if it lives longer, after a minute. Repeated calls have no effect."""
     global _made_later
     if _made_later or path_in(cache, environment).exists():
         return
@@ -134,7 +136,7 @@ def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None
     begun = threading.Lock()
 
     def begin() -> None:
-        if not begun.acquire(blocking=False):
+        if not begun.acquire(blocking=False) or path_in(cache, environment).exists() or _is_being_made(cache):
             return
         print(
             "flinkish: what makes the next starts faster is made in the background, once (flinkish.prepare: off)",
@@ -157,6 +159,17 @@ def make_after_this_program(cache: Path, environment: Mapping[str, str]) -> None
     timer = threading.Timer(_LONG_LIVED_S, begin)
     timer.daemon = True
     timer.start()
+
+
+def _is_being_made(cache: Path) -> bool:
+    try:
+        with (cache / _LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _make(archive: Path, environment: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import subprocess
@@ -95,13 +96,16 @@ def test_a_jvm_that_lives_shortly_starts_fast_unless_the_user_has_chosen_its_com
     assert ("TieredStopAtLevel=1" in options, "UseSerialGC" in options) == (starts_fast, starts_fast)
 
 
-@pytest.mark.parametrize(("there", "said"), [(False, 1), (True, 0)])
+@pytest.mark.parametrize(("archive", "said"), [("missing", 1), ("made", 0), ("being made", 0)])
 def test_a_program_that_starts_without_the_archive_says_once_at_its_end_that_it_is_made(
-    there: bool, said: int, tmp_path: Path
+    archive: str, said: int, tmp_path: Path
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": python_path(), **java(tmp_path / "java")}
-    if there:
+    if archive == "made":
         path_in(tmp_path, environment).touch()
+    lock = (tmp_path / "classes.lock").open("w")
+    if archive == "being made":
+        fcntl.flock(lock, fcntl.LOCK_EX)
     program = (
         "import os, pathlib, sys\n"
         "from flinkish.launch.class_archive import make_after_this_program\n"
@@ -109,7 +113,8 @@ def test_a_program_that_starts_without_the_archive_says_once_at_its_end_that_it_
         "print('end of the program', file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    with lock:
+        result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     lines = result.stderr.splitlines()
     assert lines[0] == "end of the program"
     assert sum("in the background" in line for line in lines) == said
