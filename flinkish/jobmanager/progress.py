@@ -167,7 +167,8 @@ class ProgressLine(JobObserver):
     def _tail(self, now_ms: int, report: EpochReport | None = None) -> str:
         """The end of a line: the watermark with what holds it back, its lag, the backlog of the sources with its age,
         the last checkpoint, and restarts, as far as there are any. ``report``: of the epoch, if it is done."""
-        text = f" | watermark {watermark_text(self._watermark_ms)}"
+        ended = report is not None and report.end_of_input and self._watermark_ms is None
+        text = " | end of input" if ended else f" | watermark {watermark_text(self._watermark_ms)}"
         silent = [] if report is None else report.silent_splits(self._job)
         if silent:
             more = f" and {len(silent) - 1} more" if len(silent) > 1 else ""

@@ -27,7 +27,7 @@ START_MS = 1_700_000_000_000
 def epoch(
     number: int, records_in: int = 0, records_out: int = 0, watermark_ms: int | None = None, **more: Any
 ) -> EpochReport:
-    return EpochReport(number, START_MS, records_in, records_out, watermark_ms, end_of_input=False, **more)
+    return EpochReport(number, START_MS, records_in, records_out, watermark_ms, **{"end_of_input": False, **more})
 
 
 class Screen(StringIO):
@@ -76,6 +76,12 @@ def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_l
         "clicks: epoch 0 at 22:13:21Z took 0.8 s | in 50,000 | out 1,000 | 50,000/s"
         " | watermark 2023-11-14T22:13:20.123Z | lag 0.9 s"
     )
+
+
+def test_the_epoch_with_the_end_of_all_input_has_no_watermark_to_wait_for() -> None:
+    watch = Watch(renewing=False)
+    watch.epoch(1_000, epoch(0, 6, 5, end_of_input=True))
+    assert watch.screen.lines()[0].endswith(" | out 5 | 6/s | end of input")
 
 
 def source_task(vertex: int, behind_ms: int | None = None, **left: Any) -> TaskReport:
