@@ -61,6 +61,11 @@ _OUTPUTS = tuple(
 NOTHING_COMMITTED = "nothing of this epoch was committed; mend the program and start the job again"
 
 
+def uncommitted(epoch: int) -> str:
+    """Names an epoch in an error that does not say itself that nothing of it was committed."""
+    return f"epoch {epoch}, of which nothing is committed"
+
+
 def describe_failure(
     error: BaseException,
     task: str,

@@ -31,7 +31,7 @@ from flinkish.errors import (
     SparkLostError,
     UserCodeError,
 )
-from flinkish.runtime.failure import user_traceback
+from flinkish.runtime.failure import NOTHING_COMMITTED, uncommitted, user_traceback
 from flinkish.spark.causes import heads_of, raised_within, tasks_of
 from flinkish.spark.worker import typed_failure
 
@@ -318,7 +318,9 @@ def translate(error: BaseException, where: str, secret: bytes | None = None, epo
     text, heads = f"{type(error).__name__}: {error}", heads_of(error)
     typed = None if secret is None else typed_failure(text, secret, epoch, tasks_of(heads))
     if typed is not None:
-        return _located(typed, where)
+        # the error of a task names the epoch itself
+        said = epoch is not None and where == uncommitted(epoch) and typed.hint == NOTHING_COMMITTED
+        return typed if said else _located(typed, where)
     translated = _damage(error, text, heads) or _known(error, text, heads, where) or _unknown(error, text, where)
     translated.__cause__ = error
     return _located(translated, where)

@@ -9,6 +9,7 @@ from typing import Any
 
 from flinkish.jobmanager.attempt.epoch_listeners import EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.attempt.remote_reports import FarSide, far_side
+from flinkish.runtime.failure import uncommitted
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner
@@ -71,7 +72,7 @@ class EpochFunction:
         """Describe a failed epoch, and say whether any of it can have been committed."""
         with suppress(Exception):
             if not EpochRunner(self.deployment).is_prepared(epoch):
-                return f"epoch {epoch}, of which nothing is committed"
+                return uncommitted(epoch)
             return f"epoch {epoch}, which is prepared: sinks may have committed a part of it"
         return f"epoch {epoch}"
 

@@ -57,7 +57,7 @@ def test_after_an_exception_in_one_subtask_nothing_of_the_epoch_is_visible_and_n
     with pytest.raises(UserCodeError) as caught:
         build(tmp_path, broken_key=3, state__backend__type=backend).execute("random")
     assert "nothing of this epoch was committed" in str(caught.value)
-    assert "epoch 1, of which nothing is committed" in str(caught.value)
+    assert str(caught.value).count("epoch 1") == 1
     assert runs(tmp_path) > PER_EPOCH, "the other subtask has processed its keys"
     assert len(links(tmp_path)) == PER_EPOCH, "the rows of the epoch before"
     # the program is mended: what it gives now is what is committed, and what a later start goes on from

@@ -26,7 +26,7 @@ from flinkish.errors import (
     SparkLostError,
     UserCodeError,
 )
-from flinkish.runtime.failure import encode_error
+from flinkish.runtime.failure import NOTHING_COMMITTED, encode_error, uncommitted
 from flinkish.spark.failures import failure_of_frame_sink, translate
 from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, secret_of, typed_failure
 from tests.unit.state.test_unsafe_pickles import GADGETS
@@ -54,6 +54,18 @@ def test_a_typed_error_of_a_worker_arrives_as_it_was() -> None:
     assert type(arrived) is InvalidKeyError
     assert (arrived.what, arrived.expected, arrived.hint) == ("a key is NaN", "a key", "filter")
     assert "uid counts" in arrived.where and WHERE in arrived.where
+
+
+@pytest.mark.parametrize(
+    ("hint", "where"),
+    [
+        (NOTHING_COMMITTED, "task 'Map (1/2)', epoch 3"),
+        ("filter", "epoch 3, of which nothing is committed; task 'Map (1/2)', epoch 3"),
+    ],
+)
+def test_that_nothing_of_the_epoch_is_committed_is_said_once(hint: str, where: str) -> None:
+    failed = through_spark(InvalidKeyError("a key is NaN", where="task 'Map (1/2)', epoch 3", hint=hint), epoch=3)
+    assert translate(failed, uncommitted(3), SECRET, 3).where == where
 
 
 def test_an_error_that_quotes_half_of_a_surrogate_pair_arrives_with_it_escaped() -> None:
