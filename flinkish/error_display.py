@@ -28,7 +28,9 @@ _CAUSE = "\nThe above exception was the direct cause of the following exception:
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n"
 
 #: The top-level packages whose frames tell the author of a program nothing.
-_ENGINE = frozenset({"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy"})
+_ENGINE = frozenset(
+    {"flinkish", "pyspark", "py4j", "concurrent", "contextlib", "threading", "runpy", "IPython", "ipykernel"}
+)
 
 #: A frame of a traceback as text, with its line and the marks below it.
 _FRAME = re.compile(r'^  File "(?P<file>[^"\n]*)", line (?P<line>\d+)(?!\d).*\n(?:    .*\n)*', re.MULTILINE)

@@ -94,6 +94,20 @@ def test_another_error_is_shown_with_the_users_frames_and_without_what_led_to_it
     assert lines[-1] == "flinkish.errors.ProgramError: the key is wrong; mend it"
 
 
+def test_the_error_of_a_cell_shows_the_lines_of_the_cell_and_none_of_its_shell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shells = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    # a shell sets it, too, and leaves it
+    monkeypatch.setattr(sys, "ps1", "In: ", raising=False)
+    try:
+        shells.instance().run_cell("from flinkish.errors import ProgramError\nraise ProgramError('wrong')")
+    finally:
+        shells.clear_instance()
+    frames = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  File ")]
+    assert len(frames) == 1 and frames[0].endswith("line 2, in <module>")
+
+
 def test_on_request_and_for_faults_of_flinkish_all_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, asked in ((ConfigurationError, "1"), (InternalError, "0")):
         monkeypatch.setenv(error_display.VARIABLE, asked)

@@ -91,6 +91,7 @@ def test_an_execution_result_tells_id_runtime_and_accumulators():
     assert result.get_accumulator_result("n") == 5 and result.get_accumulator_result("m") is None
     assert result.get_all_accumulator_results() == {"n": 5}
     assert f"Job with JobID {job_id} has finished.\nJob Runtime: 1234 ms" in str(result)
+    assert repr(result) == f"<result of job {job_id}: 1,234 ms, accumulators {{'n': 5}}>"
 
 
 def test_a_job_client_must_do_everything():
