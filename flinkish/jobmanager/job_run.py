@@ -347,12 +347,12 @@ class JobRun:
         self._same_failures = self._same_failures + 1 if kind == self._last_kind else 1
         self._last_kind = kind
         self._failing_since_s = self._failing_since_s or time.monotonic()
-        line = f"attempt {self.restarts.made} {self.restarts.line(failure, delay_ms)}"
-        if self._same_failures > 1:
-            self._tell(f"{line}; the same failure {self._same_failures} times in a row")
-            return
-        traceback = own_frames(failure.user_traceback).rstrip() if isinstance(failure, UserCodeError) else ""
-        self._tell(f"{line}\n{traceback}".rstrip())
+        again = self._same_failures > 1
+        told = f"the same error, {self._same_failures} times in a row" if again else one_line(failure)
+        line = f"attempt {self.restarts.made} {self.restarts.line(told, delay_ms)}"
+        if isinstance(failure, UserCodeError) and not again:
+            line = f"{line}\n{own_frames(failure.user_traceback)}"
+        self._tell(line.rstrip())
 
     def _delay_after(self, failure: FlinkishError) -> int | None:
         """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
@@ -406,9 +406,9 @@ class JobRun:
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Tell, also in the story, of a task that has failed and that Spark runs again."""
-        told = one_line(failure)
-        if told != self._last_retry:
-            self._last_retry = told
+        told, kind = one_line(failure), f"{type(failure).__name__}: {failure.what}"
+        if kind != self._last_retry:
+            self._last_retry = kind
             self._tell(f"a task has failed; Spark runs it again: {told}")
         subject = f"task '{failure.task}'" if failure.task else "a task"
         self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")

@@ -21,7 +21,7 @@ from typing import Any
 from flinkish.errors import EnvironmentVersionError, FlinkishError, escaped
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote, may_run_on_other_machines
-from flinkish.spark.worker import PLANNING_FOLDER
+from flinkish.spark.worker import PLANNING_FOLDER, typed_failure
 
 _LOG = logging.getLogger("flinkish.JobMaster")
 
@@ -188,11 +188,11 @@ class FailedTasks:
         #: (stage, its attempt) -> the number of its failed tasks that were looked at
         self._seen: dict[tuple[int, int], int] = {}
 
-    def new(self) -> list[str]:
-        """What Spark says of each task that has failed since the last call, in stages that go on."""
+    def new(self) -> list[tuple[int, str]]:
+        """The TID of each task that has failed since the last call, in stages that go on, and what Spark says of it."""
         if self._tracker is None:
             return []
-        seen, self._seen, found = self._seen, {}, list[str]()
+        seen, self._seen, found = self._seen, {}, list[tuple[int, str]]()
         for stage in self._tracker.getActiveStageIds():
             info = self._tracker.getStageInfo(stage)
             if info is not None:
@@ -202,14 +202,14 @@ class FailedTasks:
                     found += self._messages(*key)[seen.get(key, 0) :]
         return found
 
-    def _messages(self, stage: int, attempt: int) -> list[str]:
+    def _messages(self, stage: int, attempt: int) -> list[tuple[int, str]]:
         assert self._store is not None
         failed, tasks = list[tuple[int, str]](), self._store.taskList(stage, attempt, _MOST_TASKS).iterator()
         while tasks.hasNext():
             task = tasks.next()
             if task.status() == "FAILED":
                 failed.append((task.taskId(), str(task.errorMessage().getOrElse(None) or "")))
-        return [message for _, message in sorted(failed)]
+        return sorted(failed)
 
 
 class Trouble:
@@ -237,8 +237,9 @@ class Trouble:
                 self._job,
                 escaped(executor),
             )
-        for message in self._tasks.new():
-            self._task_failed(translate(RuntimeError(message), f"job '{self._job}'", self._secret))
+        for task, message in self._tasks.new():
+            typed = typed_failure(message, self._secret, task=task)
+            self._task_failed(translate(typed or RuntimeError(message), f"job '{self._job}'"))
 
 
 def running_tasks(spark: Any, group: str) -> int:

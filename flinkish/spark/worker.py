@@ -95,7 +95,7 @@ class Origin(NamedTuple):
 
 
 def typed_failure(
-    text: str, secret: bytes, epoch: int | None = None, tasks: Collection[int] = ()
+    text: str, secret: bytes, epoch: int | None = None, tasks: Collection[int] = (), task: int | None = None
 ) -> FlinkishError | None:
     """The typed error inside the text of a Spark exception, if there is one.
 
@@ -108,10 +108,13 @@ def typed_failure(
         epoch: in which the exception was raised; None: outside of epochs, or by the query as a whole, whose epochs are
             translated before it, so that no mark of a task of theirs counts.
         tasks: the TIDs that Spark itself names in the exception; empty: any task may have raised it.
+        task: the TID of the task of which the text is Spark's own message: only its marks count, of whatever epoch.
     """
     for signature, *numbers, data in reversed(_MARK.findall(text)):
         origin = Origin(*(None if number == "-" else int(number) for number in numbers))
         here = origin.epoch == epoch or origin.task is None and None in (epoch, origin.epoch)
+        if task is not None:
+            here = origin.task == task
         if not here or tasks and origin.task is not None and origin.task not in tasks:
             continue
         if hmac.compare_digest(signature, _signature(secret, origin, data)):

@@ -60,20 +60,27 @@ def in_database(folder: Path, table: str = "counts") -> list[tuple[int, int]]:
         connection.close()
 
 
-def build(folder: Path, job: str = "job", delta: bool = False, slow_s: float = 0, **more: Any) -> Any:
-    """The environment with the program."""
+def build(
+    folder: Path, job: str = "job", delta: bool = False, slow_s: float = 0, fails_once: bool = False, **more: Any
+) -> Any:
+    """The environment with the program. ``fails_once``: one of its calls raises, the first time."""
     env = environment(folder / job, **more)
     url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder / 'out.db'}").build()
-    program(env, url, folder / "table" if delta else None, slow_s)
+    program(env, url, folder / "table" if delta else None, slow_s, folder / "failed" if fails_once else None)
     return env
 
 
-def program(env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: Path | None, slow_s: float) -> None:
+def program(
+    env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: Path | None, slow_s: float, failed: Path | None
+) -> None:
     """(key, count so far) and windows of 30 s."""
 
     def slowly(index: int) -> tuple[int, int]:
         if slow_s and index % PER_EPOCH == 0:
             time.sleep(slow_s)
+        if failed is not None and index == PER_EPOCH and not failed.exists():
+            failed.touch()
+            raise ConnectionError("the service does not answer")
         return index % KEYS, index * 1000
 
     source = DataGeneratorSource(slowly, RECORDS, records_per_epoch=PER_EPOCH, splits=2)
@@ -122,7 +129,14 @@ def main(options: dict[str, Any]) -> None:
         start_session(scratch, options.get("master", "local[2]"))
     more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}
     more.update(options.get("settings", {}))
-    env = build(folder, options.get("job", "job"), options.get("delta", False), options.get("slow_s", 0), **more)
+    env = build(
+        folder,
+        options.get("job", "job"),
+        options.get("delta", False),
+        options.get("slow_s", 0),
+        options.get("fails_once", False),
+        **more,
+    )
     client = execute_observed(env, "counting")
     print("started", flush=True)
     if "savepoint" in options:

@@ -21,7 +21,7 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     make_tables(tmp_path)
     # now and then Spark cannot repair the running epoch
     restarts = {"restart_strategy__type": "fixed-delay"}
-    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 0.5, "settings": restarts}
+    options = {"folder": str(tmp_path), "executors": 2, "slow_s": 0.5, "fails_once": True, "settings": restarts}
     with start_driver(Path(counting_job.__file__), json.dumps(options), log_file=tmp_path / "driver.log") as driver:
         line = driver.wait_for_line(r'^executors .*"[01]".*"[01]".*$', TIMEOUT_S)
         check_executors(json.loads(line.group().split(maxsplit=1)[1]), executor_pids(driver))
@@ -30,6 +30,8 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
         assert "finished" not in driver.output()
         said = driver.succeed(TIMEOUT_S)
     assert re.search(r"job 'counting': executor [01] on \S+ was lost at [\d-]+ [\d:]+ UTC \(", said), said
+    retried = "a task has failed; Spark runs it again: UserCodeError: ConnectionError in user code: the service does"
+    assert said.count(retried) == 1
     assert in_database(tmp_path) == expected()
     assert in_database(tmp_path, "windows") == windows_expected()
 

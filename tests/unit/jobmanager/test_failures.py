@@ -56,6 +56,15 @@ def test_a_typed_error_of_a_worker_arrives_as_it_was() -> None:
     assert "uid counts" in arrived.where and WHERE in arrived.where
 
 
+def test_what_spark_says_of_a_task_tells_the_errors_of_that_task_alone() -> None:
+    with pytest.MonkeyPatch.context() as within:
+        within.setattr("pyspark.TaskContext.get", lambda: TaskOfSpark(7))
+        said = str(through_spark(ConnectionFailedError("the database does not answer"), epoch=3))
+    assert type(typed_failure(said, SECRET, task=7)) is ConnectionFailedError
+    assert typed_failure(said, SECRET, task=8) is typed_failure(said, b"another attempt", task=7) is None
+    assert typed_failure(str(through_spark(FencedError("another driver"), epoch=3)), SECRET, task=7) is None
+
+
 @pytest.mark.parametrize(
     ("hint", "where"),
     [

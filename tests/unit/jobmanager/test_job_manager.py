@@ -155,7 +155,8 @@ def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_st
     client.get_job_execution_result().result(TIMEOUT_S)
     failure = ConnectionFailedError("the database does not answer", where="JdbcSink 'orders'")
     failure.task = "sink 'orders'"
-    for _ in range(3):
+    for subtask in ("", ", subtask 1", ""):
+        failure.where = f"JdbcSink 'orders'{subtask}"
         client.run.task_failed(failure)
     text = "Spark runs it again: ConnectionFailedError: the database does not answer [JdbcSink 'orders']"
     assert capfd.readouterr().err.count(f"retried: a task has failed; {text}\n") == 1

@@ -240,7 +240,7 @@ def test_a_failure_that_a_restart_cannot_mend_is_final_whatever_the_strategy(kin
 
 def test_the_final_failure_says_how_often_the_job_was_restarted_and_why_no_more() -> None:
     restarts = Restarts(FixedDelay(2, 1_500))
-    lines = [restarts.line(failure, restarts.delay_after(failure) or 0) for failure in two_failures()]
+    lines = [restarts.line(one_line(failure), restarts.delay_after(failure) or 0) for failure in two_failures()]
     assert lines == [
         "failed: OperationError: away [epoch 1]; restarting in 1.5 s (restart 1 of 2, restart-strategy fixed-delay)",
         "failed: OperationError: away [epoch 2]; restarting in 1.5 s (restart 2 of 2, restart-strategy fixed-delay)",
@@ -274,5 +274,5 @@ def test_restarts_that_are_counted_anew_are_not_told_as_more_than_allowed() -> N
     lines = []
     for _ in range(3):
         clock.advance(60_000)
-        lines.append(restarts.line(FAILURE, restarts.delay_after(FAILURE) or 0))
+        lines.append(restarts.line("", restarts.delay_after(FAILURE) or 0))
     assert [line.rpartition("(")[2].partition(",")[0] for line in lines] == ["restart 1", "restart 2", "restart 3"]
