@@ -282,7 +282,8 @@ def at_most(seconds: float) -> Iterator[None]:
         raise TooLong
 
     before = signal.signal(signal.SIGVTALRM, interrupt)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    # again and again: an exception within a callback of the interpreter is lost
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds, seconds)
     try:
         yield
     finally:
