@@ -101,6 +101,11 @@ def describe(failure: FlinkishError) -> str:
     return f"{type(failure).__name__}: {failure.message}"
 
 
+def _kind_of(failure: FlinkishError) -> str:
+    """What failures have in common that count as the same one, wherever they have occurred."""
+    return f"{type(failure).__name__}: {failure.what}"
+
+
 class JobRun:
     """A run of a job: its thread, status, restarts, observers and result. Base of runs on Spark and in the minicluster.
 
@@ -343,13 +348,13 @@ class JobRun:
     def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
         """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
         count if it is the one that was told last."""
-        kind = f"{type(failure).__name__}: {failure.what}"
+        kind = _kind_of(failure)
         self._same_failures = self._same_failures + 1 if kind == self._last_kind else 1
         self._last_kind = kind
         self._failing_since_s = self._failing_since_s or time.monotonic()
         again = self._same_failures > 1
-        told = f"the same error, {self._same_failures} times in a row" if again else one_line(failure)
-        line = f"attempt {self.restarts.made} {self.restarts.line(told, delay_ms)}"
+        error = f"the same error, {self._same_failures} times in a row" if again else one_line(failure)
+        line = f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}"
         if isinstance(failure, UserCodeError) and not again:
             line = f"{line}\n{own_frames(failure.user_traceback)}"
         self._tell(line.rstrip())
@@ -406,7 +411,7 @@ class JobRun:
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Tell, also in the story, of a task that has failed and that Spark runs again."""
-        told, kind = one_line(failure), f"{type(failure).__name__}: {failure.what}"
+        told, kind = one_line(failure), _kind_of(failure)
         if kind != self._last_retry:
             self._last_retry = kind
             self._tell(f"a task has failed; Spark runs it again: {told}")

@@ -165,10 +165,8 @@ def _is_being_made(cache: Path) -> bool:
     try:
         with (cache / _LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

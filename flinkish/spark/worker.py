@@ -112,9 +112,10 @@ def typed_failure(
     """
     for signature, *numbers, data in reversed(_MARK.findall(text)):
         origin = Origin(*(None if number == "-" else int(number) for number in numbers))
-        here = origin.epoch == epoch or origin.task is None and None in (epoch, origin.epoch)
         if task is not None:
             here = origin.task == task
+        else:
+            here = origin.epoch == epoch or origin.task is None and None in (epoch, origin.epoch)
         if not here or tasks and origin.task is not None and origin.task not in tasks:
             continue
         if hmac.compare_digest(signature, _signature(secret, origin, data)):

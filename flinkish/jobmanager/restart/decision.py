@@ -36,13 +36,13 @@ class Restarts:
             failure.hint = "; ".join(part for part in (failure.hint, told) if part)
         return None
 
-    def line(self, told: str, delay_ms: int) -> str:
-        """One line about a failure, of which ``told`` tells, that is followed by a restart; to be called after
+    def line(self, error: str, delay_ms: int) -> str:
+        """One line about a failure, with its ``error``, that is followed by a restart; to be called after
         `delay_after`."""
         limit = self._strategy.limit
         count = f"restart {self.made}" + (f" of {limit}" if limit is not None else "")
         strategy = self._strategy.describe().partition(":")[0]
-        return f"failed: {told}; restarting in {seconds(delay_ms)} ({count}, restart-strategy {strategy})"
+        return f"failed: {error}; restarting in {seconds(delay_ms)} ({count}, restart-strategy {strategy})"
 
 
 def _refusal(failure: FlinkishError) -> str | None:
