@@ -176,35 +176,58 @@ class LostExecutors:
 
 
 class FailedTasks:
-    """Finds the tasks of a session that fail from now on and that Spark runs again: where it tries no task twice, and
-    under Spark Connect, there are none."""
+    """Finds the tasks of a session that fail from now on and that Spark runs again, however soon their jobs have ended:
+    where it tries no task twice, and under Spark Connect, there are none."""
 
     def __init__(self, spark: Any) -> None:
-        self._store = self._tracker = None
+        self._context = None
         master = "" if is_remote(spark) else str(spark.sparkContext.master)
         if master and (not master.startswith("local") or "," in master):
-            self._store = spark.sparkContext._jsc.sc().statusStore()
-            self._tracker = spark.sparkContext._jsc.statusTracker()
-        #: (stage, its attempt) -> the number of its failed tasks that were looked at
+            self._context = spark.sparkContext._jsc.sc()
+            self._next = int(self._context.dagScheduler().numTotalJobs())
+        #: each job that had not ended at the last look
+        self._open: list[int] = []
+        #: (stage, its attempt) -> the number of its failed tasks that were looked at, of those jobs
         self._seen: dict[tuple[int, int], int] = {}
 
-    def new(self) -> list[tuple[int, str]]:
-        """The TID of each task that has failed since the last call, in stages that go on, and what Spark says of it."""
-        if self._tracker is None:
+    def new(self, group: str) -> list[tuple[int, str]]:
+        """The TID of each task that has failed since the last call, in jobs of this group of Spark's that have not
+        failed themselves, and what Spark says of it."""
+        if self._context is None:
             return []
-        seen, self._seen, found = self._seen, {}, list[tuple[int, str]]()
-        for stage in self._tracker.getActiveStageIds():
-            info = self._tracker.getStageInfo(stage)
-            if info is not None:
-                key, failed = (stage, info.currentAttemptId()), info.numFailedTasks()
+        jobs, self._open = self._open, []
+        jobs += range(self._next, total := int(self._context.dagScheduler().numTotalJobs()))
+        seen, self._seen, self._next = self._seen, {}, total
+        found = list[tuple[int, str]]()
+        for number in jobs:
+            with suppress(Exception):
+                # Spark forgets old jobs, and knows a new one a little later
+                job = self._context.statusStore().job(number)
+                status = str(job.status())
+                if status == "RUNNING":
+                    self._open.append(number)
+                if job.numFailedTasks() and status != "FAILED" and job.jobGroup().getOrElse(None) == group:
+                    found += self._failed(job, seen)
+        return found
+
+    def _failed(self, job: Any, seen: dict[tuple[int, int], int]) -> list[tuple[int, str]]:
+        """What `new` finds of one job."""
+        assert self._context is not None
+        found, stages = list[tuple[int, str]](), job.stageIds().iterator()
+        while stages.hasNext():
+            stage = stages.next()
+            info = self._context.statusTracker().getStageInfo(stage).getOrElse(None)
+            if info is not None and (failed := info.numFailedTasks()):
+                key = (stage, info.currentAttemptId())
                 self._seen[key] = failed
                 if failed > seen.get(key, 0):
                     found += self._messages(*key)[seen.get(key, 0) :]
         return found
 
     def _messages(self, stage: int, attempt: int) -> list[tuple[int, str]]:
-        assert self._store is not None
-        failed, tasks = list[tuple[int, str]](), self._store.taskList(stage, attempt, _MOST_TASKS).iterator()
+        assert self._context is not None
+        store = self._context.statusStore()
+        failed, tasks = list[tuple[int, str]](), store.taskList(stage, attempt, _MOST_TASKS).iterator()
         while tasks.hasNext():
             task = tasks.next()
             if task.status() == "FAILED":
@@ -228,8 +251,8 @@ class Trouble:
         self._executors = LostExecutors(spark)
         self._tasks = FailedTasks(spark)
 
-    def look(self) -> None:
-        """Tell of what has happened since the last call."""
+    def look(self, group: str) -> None:
+        """Tell of what has happened since the last call, in the jobs of this group of Spark's."""
         for executor in self._executors.new():
             _LOG.warning(
                 "job '%s': %s; Spark runs its tasks again on another one. If that cannot be done, the epoch fails, "
@@ -237,7 +260,7 @@ class Trouble:
                 self._job,
                 escaped(executor),
             )
-        for task, message in self._tasks.new():
+        for task, message in self._tasks.new(group):
             typed = typed_failure(message, self._secret, task=task)
             self._task_failed(translate(typed or RuntimeError(message), f"job '{self._job}'"))
 

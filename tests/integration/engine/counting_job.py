@@ -10,11 +10,14 @@ job directory. ``executors``: a local cluster.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from pyspark.sql import SparkSession
 
 from flinkish.common import Row, Time
 from flinkish.common.typeinfo import Types
@@ -25,6 +28,7 @@ from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.description import JobDescription
+from flinkish.spark.executors import FailedTasks
 from tests.integration.engine.collecting import by_field, environment
 from tests.support.epoch_reports import execute_observed, reports_of
 
@@ -115,6 +119,23 @@ def executors(job: JobDescription) -> dict[str, dict[str, list[Any]]]:
     return found
 
 
+def failures_of_a_short_job(spark: SparkSession, folder: Path) -> list[str]:
+    """What is found of a task that has failed once, where nobody has looked before its job was over."""
+    failed_tasks, once = FailedTasks(spark), folder / "short-job-failed"
+
+    def fail_once(_: int) -> None:
+        if not once.exists():
+            once.touch()
+            raise ValueError("the first try fails")
+
+    for group in ("another", "short"):
+        once.unlink(missing_ok=True)
+        spark.sparkContext.setJobGroup(group, "fails once")
+        spark.sparkContext.parallelize([1], 1).foreach(fail_once)
+    found = [*failed_tasks.new("short"), *failed_tasks.new("short")]
+    return [re.findall(r"ValueError: [a-z ]+", message)[0] for _, message in found]
+
+
 def main(options: dict[str, Any]) -> None:
     """One run of the program."""
     from tests.support.local_cluster import start_cluster_session
@@ -124,7 +145,8 @@ def main(options: dict[str, Any]) -> None:
     folder = Path(options["folder"])
     scratch = folder / f"spark-{time.time_ns()}"
     if "executors" in options:
-        start_cluster_session(scratch, options["executors"])
+        spark = start_cluster_session(scratch, options["executors"])
+        print("found of a short job:", failures_of_a_short_job(spark, folder), flush=True)
     else:
         start_session(scratch, options.get("master", "local[2]"))
     more = {"execution__state_recovery__path": options["restore"]} if "restore" in options else {}

@@ -32,6 +32,7 @@ def test_an_executor_that_is_killed_changes_nothing(tmp_path: Path) -> None:
     assert re.search(r"job 'counting': executor [01] on \S+ was lost at [\d-]+ [\d:]+ UTC \(", said), said
     retried = "a task has failed; Spark runs it again: UserCodeError: ConnectionError in user code: the service does"
     assert said.count(retried) == 1
+    assert "found of a short job: ['ValueError: the first try fails']" in said
     assert in_database(tmp_path) == expected()
     assert in_database(tmp_path, "windows") == windows_expected()
 
