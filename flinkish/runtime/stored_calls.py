@@ -21,23 +21,16 @@ from typing import Any
 from flinkish.common.time import Duration, Instant, Time
 from flinkish.core.output_tag import OutputTag
 from flinkish.errors import StoredClassError, UnsafeStateError
-from flinkish.runtime import stored_names
+from flinkish.runtime.data_names import ARGUMENTS, CALLABLE, CALLED, DATA_NAMES, ENUMS, MADE, data_name, lookup
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.stored_names import (
-    ARGUMENTS,
-    CALLABLE,
-    CALLED,
-    DATA_NAMES,
-    ENUMS,
-    MADE,
+    OWN,
     SIGNATURES,
     WITH_CLASSES,
     WITHOUT_CLASSES,
     OldFormError,
     Signature,
-    data_name,
     has_class,
-    lookup,
     of_error,
     of_types,
     refused,
@@ -299,9 +292,9 @@ class Constructors:
         """What the unpickler of the job's own state calls for a name; None if it stands for no constructor."""
         if not self._by_name:
             for function in WITHOUT_CLASSES:
-                self._by_name[f"{stored_names.__name__}:{function.__name__}"] = function
+                self._by_name[f"{OWN}:{function.__name__}"] = function
             for own in (function.__name__ for function in WITH_CLASSES):
-                self._by_name[f"{stored_names.__name__}:{own}"] = getattr(self, own)
+                self._by_name[f"{OWN}:{own}"] = getattr(self, own)
         found = self._by_name.get(name)
         if found is None and name in CALLABLE:
             found = self._by_name[name] = _OTHER_WAYS.get(name) or lookup(name)

@@ -1,139 +1,29 @@
-"""What the names in stored values stand for: data, what makes it, and constructors that flinkish owns.
+"""What makes the values that stored values name: the constructors that flinkish owns, and the signatures of data.
 
 Rule: no class and no function is ever a value of whoever reads. A name is the argument of a constructor, or stands for
 one itself; what a reader holds for it has no attributes that could be set. Each constructor of data has a signature,
 which is checked before it is called, so that it makes only as much as its arguments are long.
 
-Names are ``module:Qualified.Name``, for data as for classes of the program (`ProgramClasses`).
+Names are ``module:Qualified.Name``, for data (`data_names`) as for classes of the program (`ProgramClasses`).
 """
 
 from __future__ import annotations
 
 import builtins
 import datetime
-import importlib
 import math
 import re
 import sys
-import types
 import zoneinfo
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from flinkish import errors
-from flinkish.common import typeinfo
 from flinkish.common.types import RowKind
 from flinkish.errors import FlinkishError, UnsafeStateError
-from flinkish.runtime.program_classes import stored_name
 
-
-def _subclasses_in(module: types.ModuleType, base: type) -> set[str]:
-    """The names of the subclasses of ``base`` that a module holds."""
-    return {
-        stored_name(value) for value in vars(module).values() if isinstance(value, type) and issubclass(value, base)
-    }
-
-
-def _names(named: dict[str, str]) -> frozenset[str]:
-    return frozenset(f"{module}:{name}" for module, names in named.items() for name in names.split())
-
-
-#: Classes whose instances are made by calling the class with what it has been reduced to.
-CALLED = _names(
-    {
-        "builtins": "bytearray complex range slice",
-        "collections": "Counter OrderedDict defaultdict deque",
-        "datetime": "date datetime time timedelta timezone",
-        "decimal": "Decimal",
-        "fractions": "Fraction",
-        "ipaddress": "IPv4Address IPv4Interface IPv4Network IPv6Address IPv6Interface IPv6Network",
-        "pathlib": "Path PosixPath PurePath PurePosixPath PureWindowsPath WindowsPath",
-        "types": "SimpleNamespace",
-        "flinkish.core.window.window": "CountWindow GlobalWindow TimeWindow",
-    }
-) | _subclasses_in(builtins, BaseException)
-
-#: Classes whose instances are made empty, and then get attributes or items.
-MADE = _names(
-    {
-        "builtins": "object",
-        "collections": "ChainMap UserDict UserList UserString",
-        "uuid": "UUID",
-        "flinkish.common.time": "Duration Instant Time",
-        "flinkish.common.accumulators": (
-            "AverageAccumulator DoubleCounter Histogram IntCounter ListAccumulator LongCounter"
-        ),
-        "flinkish.core.error_handling": "DeadLetter",
-        "flinkish.core.output_tag": "OutputTag",
-        "flinkish.runtime.list_keys": "ListKey TupleKey",
-        "flinkish.runtime.committing": "CommitReport",
-        "flinkish.runtime.epoch_report": "EpochReport",
-        "flinkish.runtime.report": "TaskPlace TaskReport",
-        "flinkish.runtime.state.state_rows": "StateRow",
-        "flinkish.runtime.state.declared_state": "DeclaredState",
-        "flinkish.runtime.state.stored_values": "StoredState",
-    }
-) | _subclasses_in(typeinfo, typeinfo.TypeInformation)
-
-ENUMS = _names(
-    {
-        "uuid": "SafeUUID",
-        "flinkish.common.types": "RowKind",
-        "flinkish.common.typeinfo.basic": "BasicType",
-        "flinkish.common.typeinfo.temporal": "LocalTimeTypeInfo.TimeType",
-        "flinkish.core.time_domain": "TimeDomain",
-    }
-)
-
-#: Functions by which classes reduce their instances, and which only make data.
-FUNCTIONS = _names(
-    {
-        "array": "_array_reconstructor",
-        "flinkish.common.types": "_create_row",
-        "flinkish.errors": "_rebuild",
-        "pandas._libs.tslibs.nattype": "__nat_unpickle",
-        "pandas._libs.tslibs.timedeltas": "_timedelta_unpickle",
-        "pandas._libs.tslibs.timestamps": "_unpickle_timestamp",
-        "pytz": "_UTC _p",
-    }
-)
-
-#: What may be called by its name.
-CALLABLE = CALLED | FUNCTIONS
-
-#: Classes that a constructor may get as an argument, such as the factory of a ``defaultdict``.
-ARGUMENTS = (
-    _names(
-        {
-            "builtins": "bool bytes dict float frozenset int list set str tuple",
-            "array": "array",
-        }
-    )
-    | _subclasses_in(errors, FlinkishError)
-    | CALLED
-    | MADE
-)
-
-#: All names of data; a test looks each of them up.
-DATA_NAMES = ARGUMENTS | ENUMS | FUNCTIONS | {"flinkish.common.types:Row"}
-
-
-def lookup(name: str) -> Any:
-    """What a name of data stands for; such a module may be imported."""
-    module, _, path = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in path.split("."):
-        found = getattr(found, part)
-    return found
-
-
-def data_name(found: Any) -> str | None:
-    """The name of data that a class or function has; None if it is none, or just one of the same name."""
-    name = f"{getattr(found, '__module__', None)}:{getattr(found, '__qualname__', None)}"
-    # since Python 3.13 paths say that they are defined in a private module
-    name = name.replace("pathlib._local:", "pathlib:")
-    return name if name in DATA_NAMES and lookup(name) is found else None
+#: This module in pickles, which hold its constructors by reference: it stays where it is.
+OWN = "flinkish.runtime.stored_names"
 
 
 # ------------------------------------------------------------------------------------- data with checked arguments

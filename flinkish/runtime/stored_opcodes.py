@@ -17,13 +17,14 @@ from typing import Any
 
 from flinkish.errors import UnsafeStateError
 from flinkish.runtime import stored_names
+from flinkish.runtime.data_names import DATA_NAMES
 from flinkish.runtime.stored_calls import GROWING, Constructors
-from flinkish.runtime.stored_names import CONSTRUCTORS, DATA_NAMES, WITHOUT_CLASSES
+from flinkish.runtime.stored_names import CONSTRUCTORS, OWN, WITHOUT_CLASSES
 
+#: The module of constructors in pickles of former versions.
 FORMER = "flinkish.runtime.stored_pickle"
 _PROGRAM_CLASS = f"{FORMER}:program_class"
-_OWN = stored_names.__name__
-_OWN_NAMES = {f"{_OWN}:{function.__name__}": function.__name__ for function in CONSTRUCTORS}
+_OWN_NAMES = {f"{OWN}:{function.__name__}": function.__name__ for function in CONSTRUCTORS}
 _OWN_NAMES["copyreg:_reconstructor"] = "reconstruct"
 #: Constructors whose arguments are values alone.
 PLAIN = {function.__name__: function for function in WITHOUT_CLASSES}
@@ -243,7 +244,7 @@ class Parser:
             raise refused("has a name that is no text")
         text = f"{module}:{name}"
         if module == FORMER and text != _PROGRAM_CLASS:
-            text = f"{_OWN}:{name.removeprefix('_')}"
+            text = f"{OWN}:{name.removeprefix('_')}"
         if not (text in _OWN_NAMES or text in DATA_NAMES or text == _PROGRAM_CLASS):
             raise stored_names.refused_name(module, name)
         self.stack.append(NameNode(text))

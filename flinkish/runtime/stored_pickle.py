@@ -31,9 +31,10 @@ from typing import Any
 
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
 from flinkish.runtime import stored_names
+from flinkish.runtime.data_names import data_name
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, dotted, stored_name
 from flinkish.runtime.stored_calls import Constructors, constructors_of
-from flinkish.runtime.stored_names import CONSTRUCTORS, OldFormError, data_name
+from flinkish.runtime.stored_names import CONSTRUCTORS, OldFormError
 from flinkish.runtime.stored_reader import Unpickler, read_value
 
 #: The first byte of every stored value. The pickles that were stored before there was a mark begin with 0x80.

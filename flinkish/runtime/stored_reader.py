@@ -20,6 +20,7 @@ from types import MemberDescriptorType, NoneType
 from typing import Any
 from uuid import UUID
 
+from flinkish.runtime.data_names import CALLABLE, DATA_NAMES
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.stored_calls import (
     Constructors,
@@ -30,7 +31,7 @@ from flinkish.runtime.stored_calls import (
     defining,
     keeps_attributes,
 )
-from flinkish.runtime.stored_names import CALLABLE, DATA_NAMES, OldFormError, refused_name
+from flinkish.runtime.stored_names import OldFormError, refused_name
 from flinkish.runtime.stored_opcodes import (
     FORMER,
     NEW,

@@ -30,9 +30,10 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.errors import FlinkishError
+from flinkish.runtime.data_names import DATA_NAMES, lookup
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.savepoint_rows import from_text, to_text
-from flinkish.runtime.stored_names import CONSTRUCTORS, DATA_NAMES, lookup
+from flinkish.runtime.stored_names import CONSTRUCTORS
 from flinkish.runtime.stored_pickle import loads
 from flinkish.runtime.stored_reader import read_value
 from tests.support.written_opcodes import (

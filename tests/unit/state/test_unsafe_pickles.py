@@ -26,6 +26,7 @@ from flinkish.errors import (
     UnsafeStateError,
 )
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind
+from flinkish.runtime.data_names import DATA_NAMES, lookup
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.program_classes import ProgramClasses
@@ -36,7 +37,7 @@ from flinkish.runtime.state.restored_buffers import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row, from_text
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.stored_operator_states import decode_operator_states
-from flinkish.runtime.stored_names import CONSTRUCTORS, DATA_NAMES
+from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
 from flinkish.runtime.stored_pickle import dumps, loads, loads_all
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
@@ -264,13 +265,8 @@ def class_of_the_program(of: str) -> bytes:
 
 def everything_named() -> dict[str, Any]:
     """What the names in stored values stand for, and this module's class."""
-    found: dict[str, Any] = {}
-    for of in DATA_NAMES | {f"flinkish.runtime.stored_names:{each.__name__}" for each in CONSTRUCTORS}:
-        module, _, path = of.partition(":")
-        value: Any = importlib.import_module(module)
-        for part in path.split("."):
-            value = getattr(value, part)
-        found[of] = value
+    found: dict[str, Any] = {of: lookup(of) for of in DATA_NAMES}
+    found.update({f"{OWN}:{each.__name__}": each for each in CONSTRUCTORS})
     return {**found, f"{__name__}:Cart": Cart}
 
 
