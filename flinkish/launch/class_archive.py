@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import flinkish
 from flinkish.errors import OperationError
 from flinkish.launch.home import default_spark_settings
 from flinkish.launch.packages import PACKAGES
@@ -71,7 +72,7 @@ from flinkish.launch import class_archive
 from flinkish.launch.home import Home
 class_archive.make(Home(os.environ).cache, os.environ)
 """
-_ROOT = str(Path(__file__).resolve().parents[2])
+_ROOT = str(Path(flinkish.__file__).resolve().parents[1])
 #: A program that lives so long does not keep others waiting for the archive.
 _LONG_LIVED_S = 60.0
 _made_later = False

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+import flinkish
 from flinkish import errors
 from flinkish.common.arguments import abbreviated, kind_of, name_of, place_of
 from flinkish.core.functions import Function
@@ -33,6 +34,7 @@ from flinkish.errors import (
     redact,
     shortened,
 )
+from flinkish.runtime import operator_chain, outputs, partitioners, record_writer
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
@@ -44,17 +46,15 @@ if TYPE_CHECKING:
 ERROR_FORMAT_VERSION = 3
 
 #: The folder of flinkish: frames of other files are those of user code, or of what it calls.
-OWN_ROOT = str(Path(__file__).resolve().parent.parent) + os.sep
+OWN_ROOT = str(Path(flinkish.__file__).resolve().parent) + os.sep
 _KEY_LENGTH = _RECORD_LENGTH = 200
 
 _LIST_ITERATOR: type = type(iter([0]))
 #: Iterators that know how many items are left, and that can be moved to their end.
 ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
-#: What takes the results of an operator: behind it, the records of the operator's loops are not those in work.
-_OUTPUTS = tuple(
-    os.path.join(OWN_ROOT, "runtime", name)
-    for name in ("outputs.py", "operator_chain.py", "record_writer.py", "partitioners.py")
-)
+#: The files of what takes the results of an operator: behind it, the records of the operator's loops are not those in
+#: work.
+_OUTPUTS = frozenset(str(module.__file__) for module in (operator_chain, outputs, partitioners, record_writer))
 
 
 #: The hint for errors of tasks. It holds for all of them: an epoch is committed only after all of its tasks have ended.
@@ -242,7 +242,7 @@ def _record_of(
     inside: list[dict[str, Any]] = []
     for file, variables in reversed(frames[at:called]):
         inside.append(variables)
-        if file.startswith(_OUTPUTS):
+        if file in _OUTPUTS:
             break
     return record_in_work(inside)
 

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterable
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import flinkish
+from flinkish.common.options import known_keys
+from flinkish.runtime.data_names import NOW_IN
 
 ROOT = Path(flinkish.__file__).parent
 
@@ -202,6 +205,28 @@ URLS = {
 _SCHEME = re.compile(
     r"""["'](?::?//|file:|(?:s3[an]?|gs|abfss?|hdfs|dbfs|viewfs):?(?:/*))["']|urlparse|urlsplit|as_uri\("""
 )
+
+
+#: A text that is the path of a module, and not of a package or of one of its classes.
+_MODULE = re.compile(r"flinkish(\.[a-z]\w*){2,}")
+#: What else such texts are: the keys of settings, and what the Java side calls its log.
+_KEYS = frozenset(known_keys()) | {"flinkish.spark.log"}
+
+
+def test_a_text_that_is_the_path_of_a_module_names_one_that_is_there() -> None:
+    texts: dict[Path, set[str]] = {}
+    for path in MODULES:
+        constants = (node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
+        texts[path] = {text for text in constants if isinstance(text, str) and _MODULE.fullmatch(text)} - _KEYS
+    # names in stored values are no paths any more, though they once were
+    texts[ROOT / "runtime" / "data_names.py"] -= set(NOW_IN)
+    assert set().union(*texts.values()) > {"flinkish.launch.daemon", "flinkish.spark.driver_jvm"}
+    assert not faults((path, [one for one in found if find_spec(one) is None]) for path, found in texts.items())
+
+
+def test_no_module_asks_in_which_folder_it_is() -> None:
+    asking = {path for path in MODULES if re.search(r"\bPath\(__file__\)|dirname\(__file__\)", path.read_text())}
+    assert not asking, "a module may be moved: begin at flinkish.__file__"
 
 
 def test_only_one_module_looks_at_the_scheme_of_a_path() -> None:
