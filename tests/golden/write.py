@@ -11,14 +11,22 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flinkish.jobmanager.checkpoints import incremental
 from flinkish.runtime.stored_pickle import dumps_all, dumps_data
+from flinkish.state import write_savepoint
+from tests.golden.job import PER_EPOCH, build
 from tests.golden.values import PROGRAM, of_data, of_program
+from tests.integration.engine.collecting import Collected, collecting
+from tests.support.processes import wait_until
 
 FOLDER = Path(__file__).parent
+TIMEOUT_S = 120
 VALUES = FOLDER / "values.json"
 
 
@@ -35,6 +43,71 @@ def _values() -> None:
     _write(VALUES, stored_values())
 
 
+def _minicluster() -> None:
+    with tempfile.TemporaryDirectory() as folder, collecting() as collected:
+        records = _run(collected, Path(folder), execution__target="minicluster")
+        _pack(Path(folder), "minicluster", {"records": records})
+
+
+def _spark() -> None:
+    from tests.support.spark_session import start_session
+
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryDirectory() as folder, collecting() as collected:
+        spark = start_session(Path(scratch))
+        # otherwise so small a state is written whole each time
+        incremental.SMALL_STATE_ROWS = 0
+        records = _run(collected, Path(folder), execution__checkpointing__incremental=True)
+        rows = spark.createDataFrame(
+            [("numbered", "count", "0", 7)], "uid string, state string, key string, value long"
+        )
+        kinds = rows.selectExpr("*", "'operator_list' kind", "'1' namespace", "'0' map_key")
+        write_savepoint(kinds, f"{folder}/written")
+        _pack(Path(folder), "spark", {"records": records, "spark": spark.version})
+        spark.stop()
+
+
+def _run(collected: Collected, folder: Path, **more: Any) -> int:
+    """Run the job for some epochs, with checkpoints and a savepoint; returns the number of records it has read then."""
+    env = build(
+        collected,
+        folder / "job",
+        execution__checkpointing__interval="50 ms",
+        execution__checkpointing__num_retained=3,
+        execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
+        flinkish__epoch__interval="1500 ms",
+        **more,
+    )
+    client = env.execute_async("golden")
+    wait_until(lambda: len(collected.rows["numbers"]) >= 3 * PER_EPOCH, TIMEOUT_S, "three epochs")
+    client.trigger_savepoint(str(folder / "savepoints")).result(TIMEOUT_S)
+    client.cancel().result(TIMEOUT_S)
+    return len(collected.rows["numbers"])
+
+
+def _pack(folder: Path, name: str, info: dict[str, Any]) -> None:
+    """Keep a folder as an archive, with what is known of the job."""
+    for savepoint in (folder / "savepoints").iterdir():
+        savepoint.rename(folder / "savepoint")
+    (folder / "savepoints").rmdir()
+    (folder / "golden.json").write_text(json.dumps(info))
+    path = FOLDER / f"{name}.tar.gz"
+    if path.exists():
+        print(path.name, "is there and stays")
+        return
+    with tarfile.open(path, "w:gz") as archive:
+        for entry in sorted(folder.iterdir()):
+            archive.add(entry, entry.name)
+    print(path.name, path.stat().st_size, info)
+
+
+def unpack(name: str, folder: Path) -> dict[str, Any]:
+    """Copy what was kept into a folder; returns what is known of the job."""
+    with tarfile.open(FOLDER / f"{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    found: dict[str, Any] = json.loads((folder / "golden.json").read_text())
+    return found
+
+
 def _write(path: Path, content: Any) -> None:
     data = (json.dumps(content, indent=1) + "\n").encode()
     if not path.exists():
@@ -42,7 +115,7 @@ def _write(path: Path, content: Any) -> None:
     print(path.name, "now", hashlib.sha256(data).hexdigest(), "stored", hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-WRITERS: dict[str, Callable[[], None]] = {"values": _values}
+WRITERS: dict[str, Callable[[], None]] = {"values": _values, "minicluster": _minicluster, "spark": _spark}
 
 
 if __name__ == "__main__":
