@@ -21,6 +21,7 @@ from flinkish.jobmanager.checkpoints import incremental
 from flinkish.runtime.stored_pickle import dumps_all, dumps_data
 from flinkish.state import write_savepoint
 from tests.golden.job import PER_EPOCH, build
+from tests.golden.positions import make_inputs, stored_positions
 from tests.golden.values import PROGRAM, of_data, of_program
 from tests.integration.engine.collecting import Collected, collecting
 from tests.support.processes import wait_until
@@ -41,6 +42,12 @@ def stored_values() -> dict[str, Any]:
 
 def _values() -> None:
     _write(VALUES, stored_values())
+
+
+def _positions() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        make_inputs(Path(folder))
+        _pack(Path(folder), "positions", stored_positions(Path(folder)))
 
 
 def _minicluster() -> None:
@@ -81,14 +88,14 @@ def _run(collected: Collected, folder: Path, **more: Any) -> int:
     wait_until(lambda: len(collected.rows["numbers"]) >= 3 * PER_EPOCH, TIMEOUT_S, "three epochs")
     client.trigger_savepoint(str(folder / "savepoints")).result(TIMEOUT_S)
     client.cancel().result(TIMEOUT_S)
+    (savepoint,) = (folder / "savepoints").iterdir()
+    savepoint.rename(folder / "savepoint")
+    (folder / "savepoints").rmdir()
     return len(collected.rows["numbers"])
 
 
 def _pack(folder: Path, name: str, info: dict[str, Any]) -> None:
     """Keep a folder as an archive, with what is known of the job."""
-    for savepoint in (folder / "savepoints").iterdir():
-        savepoint.rename(folder / "savepoint")
-    (folder / "savepoints").rmdir()
     (folder / "golden.json").write_text(json.dumps(info))
     path = FOLDER / f"{name}.tar.gz"
     if path.exists():
@@ -97,7 +104,7 @@ def _pack(folder: Path, name: str, info: dict[str, Any]) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for entry in sorted(folder.iterdir()):
             archive.add(entry, entry.name)
-    print(path.name, path.stat().st_size, info)
+    print(path.name, path.stat().st_size, "bytes")
 
 
 def unpack(name: str, folder: Path) -> dict[str, Any]:
@@ -115,7 +122,12 @@ def _write(path: Path, content: Any) -> None:
     print(path.name, "now", hashlib.sha256(data).hexdigest(), "stored", hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-WRITERS: dict[str, Callable[[], None]] = {"values": _values, "minicluster": _minicluster, "spark": _spark}
+WRITERS: dict[str, Callable[[], None]] = {
+    "values": _values,
+    "positions": _positions,
+    "minicluster": _minicluster,
+    "spark": _spark,
+}
 
 
 if __name__ == "__main__":

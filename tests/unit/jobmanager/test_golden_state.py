@@ -26,7 +26,9 @@ def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
     info = unpack("minicluster", tmp_path)
     assert list((tmp_path / "job" / "keyed-state").rglob("*.arrow"))
     with collecting() as collected:
-        build(collected, tmp_path / "job", execution__target="minicluster", flinkish__job__restart=True).execute("golden")
+        build(collected, tmp_path / "job", execution__target="minicluster", flinkish__job__restart=True).execute(
+            "golden"
+        )
         check_results(collected, info["records"])
 
 
