@@ -1,0 +1,49 @@
+"""``docs/formats.md`` names the version of each stored format as the code has it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import flinkish
+from tests.support.documented import DOCS
+
+ROOT = Path(flinkish.__file__).parent
+PAGE = (DOCS / "formats.md").read_text()
+ROWS = re.findall(r"^\| (.+?) \| .+? \| (\d+) \| `([\w/]+\.py): (\w+)` \|", PAGE, re.MULTILINE)
+#: A constant that is the version of a format, by its name, and its value.
+_VERSION = re.compile(r"^_?(?:\w+_)?(?:VERSION|VERSION_WITH_\w+)$")
+#: Versions that no stored file of flinkish has: those of Spark and Delta, and of what lives as long as a process.
+_OTHERS = {
+    "common/delta_commit.py: PLAIN_WRITER_VERSION",
+    "runtime/buffer.py: WIRE_VERSION",
+    "runtime/failure.py: ERROR_FORMAT_VERSION",
+}
+
+
+def versions_in(path: Path) -> dict[str, int]:
+    """The constants of a module that are versions, by the module and their names."""
+    found: dict[str, int] = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is int:
+            for target in node.targets:
+                if isinstance(target, ast.Name) and _VERSION.match(target.id):
+                    found[f"{path.relative_to(ROOT)}: {target.id}"] = node.value.value
+    return found
+
+
+VERSIONS = {name: version for path in ROOT.rglob("*.py") for name, version in versions_in(path).items()}
+
+
+@pytest.mark.parametrize(("what", "version", "module", "constant"), ROWS)
+def test_a_format_has_the_version_that_the_page_names(what: str, version: str, module: str, constant: str) -> None:
+    assert VERSIONS[f"{module}: {constant}"] == int(version), what
+
+
+def test_the_page_names_each_version_of_a_stored_format() -> None:
+    assert len(ROWS) > 15
+    assert set(VERSIONS) - _OTHERS == {f"{module}: {constant}" for _, _, module, constant in ROWS}
+    assert set(VERSIONS) > _OTHERS
