@@ -1,23 +1,29 @@
 """The exceptions that flinkish raises. Their classes say who must act.
 
-The restart strategy and the exit code depend on these classes, never on the text of a message:
+Beside a class: who must act, and whether the job is worth a restart; so for all below it that say nothing else::
 
-==========================  ===============================  ==========================================
-class                       who must act                     worth a restart (``retryable``)
-==========================  ===============================  ==========================================
-:class:`ProgramError`       the author of the job            no; but :class:`UserCodeError` yes, as in
-                                                             Flink: what user code raised may be a
-                                                             server that was away
-:class:`OperationError`     the operator of the cluster      yes: it may be mended meanwhile; but not
-                                                             what only another start can mend
-                                                             (:class:`FinalOperationError`)
-:class:`RetryableError`     nobody; it may pass by itself    yes
-:class:`InternalError`      the makers of flinkish           no
-==========================  ===============================  ==========================================
+    FlinkishError
+    ├── ProgramError                         the program's author    no restart
+    │   ├── UserCodeError                    the program's author    restart
+    │   │   └── ErrorBudgetError             the program's author    no restart
+    │   ├── ArgumentTypeError · ArgumentValueError · NotKeyedError · UnsupportedOperationError
+    │   ├── ConfigurationError · DuplicateUidError · UnserializableFunctionError
+    │   └── InvalidKeyError · TypeMismatchError · MalformedRecordError · StateAccessError · StoredClassError
+    ├── OperationError                       the operator            restart
+    │   ├── ConnectionFailedError · SimulatedCrash
+    │   └── FinalOperationError              the operator            no restart
+    │       ├── EnvironmentVersionError · JobDirectoryError · FencedError
+    │       └── IncompatibleJobError · SavepointError · UnsafeStateError
+    ├── RetryableError                       the platform            restart
+    │   ├── SparkLostError · EpochTimeoutError · CheckpointError
+    │   └── CorruptStateError
+    │       └── MissingFileError
+    └── InternalError                        us                      no restart
+        └── IllegalTransitionError
 
-All messages have the same form: *what happened, where, what was expected, what to do*. They travel from worker to
-driver, into logs and into the history, and may quote records of any size and with any characters: long ones lose their
-middle (`shortened`), and what would end a line or steer a terminal is written as an escape sequence (`escaped`).
+What user code raises is retried, as in Flink: a server may have been away. Restart strategies and exit codes depend on
+the class, never on the text. A message says *what happened, where, what was expected, what to do*. It travels to the
+driver, into logs and the history, and may quote any record: so it is `shortened`, `escaped` and has no secrets.
 """
 
 from __future__ import annotations
@@ -343,8 +349,7 @@ class ProgramError(FlinkishError):
 
 
 class UserCodeError(ProgramError):
-    """A function of the user raised an exception. ``user_traceback`` holds the frames of user code only; the text of
-    the error begins with it."""
+    """A function of the user raised. The text begins with ``user_traceback``, which has frames of user code only."""
 
     retryable = True
 
@@ -357,8 +362,7 @@ class UserCodeError(ProgramError):
 
 
 class ErrorBudgetError(UserCodeError):
-    """More calls of a function have failed than its ``on_error`` allows. ``user_traceback`` is that of the last
-    failure."""
+    """More calls of a function have failed than its ``on_error`` allows; ``user_traceback`` is of the last failure."""
 
     retryable = False
 
@@ -389,8 +393,7 @@ class InvalidKeyError(ProgramError):
 
 
 class TypeMismatchError(ProgramError):
-    """A value, which the message quotes as ``value``, the one of number ``position`` of its batch, does not fit the
-    type that the program declares."""
+    """A value does not fit its declared type. The message quotes it as ``value``, number ``position`` of its batch."""
 
     value, position = "", None  # type: tuple[str, int | None]
 
@@ -408,13 +411,11 @@ class MalformedRecordError(ProgramError):
 
 
 class StoredClassError(ProgramError):
-    """Stored values are instances of a class that the program does not have, or a value cannot be stored because it
-    could not be restored again."""
+    """A stored value is of a class that the program does not have, or a value could not be restored if stored."""
 
 
 class StateAccessError(ProgramError):
-    """State or timers are used where there is no key, or one state name is declared twice with different kinds of
-    state."""
+    """State or timers are used where there is no key, or a state is declared twice, as different kinds of state."""
 
 
 class OperationError(FlinkishError):
@@ -478,8 +479,7 @@ class CheckpointError(RetryableError):
 
 
 class CorruptStateError(RetryableError):
-    """Stored state cannot be read or decoded; the last checkpoint may still be intact. ``file`` is the path of the
-    damaged file, or empty if it is not known."""
+    """Stored state cannot be read; the last checkpoint may be intact. ``file``: the damaged file, if it is known."""
 
     file: str = ""
 
