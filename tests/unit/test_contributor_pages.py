@@ -1,0 +1,90 @@
+"""The pages for those who change flinkish name what is there: classes, files, the version."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from pathlib import Path
+
+import pytest
+
+import flinkish
+from tests.support.documented import DOCS
+
+ROOT = DOCS.parent
+PACKAGE = Path(flinkish.__file__).parent
+
+_CODE = re.compile(r"`([^`]+)`")
+
+#: What the pages name that is Spark's.
+SPARKS = {"GroupState"}
+
+
+@pytest.fixture(scope="module")
+def defined() -> set[str]:
+    """The names of all classes, functions and modules of the package."""
+    files = list(PACKAGE.rglob("*.py"))
+    found = {name for path in files for name in re.findall(r"^(?:class|def) (\w+)", path.read_text(), re.MULTILINE)}
+    return found | {path.stem for path in files}
+
+
+def named_classes(page: str) -> set[str]:
+    """The classes that a page of docs/ names."""
+    return {code for code in _CODE.findall((DOCS / page).read_text()) if re.fullmatch(r"[A-Z]\w*[a-z]\w*", code)}
+
+
+@pytest.mark.parametrize(("page", "at_least"), [("glossary.md", 60), ("decisions.md", 30)])
+def test_each_class_that_a_page_names_exists(page: str, at_least: int, defined: set[str]) -> None:
+    named = named_classes(page) - SPARKS
+    assert len(named) > at_least
+    assert named - defined == set()
+
+
+def test_each_decision_says_why_what_it_costs_and_where_it_stands(defined: set[str]) -> None:
+    decisions = re.split(r"^## \d+\. ", (DOCS / "decisions.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(decisions) == 10
+    for decision in decisions:
+        parts = re.findall(r"^\*\*([\w ]+)\.\*\* ", decision, re.MULTILINE)
+        assert parts == ["Question", "Decided", "Why", "Considered", "Price", "In the code"], decision[:40]
+        names = _CODE.findall(decision.partition("**In the code.**")[2])
+        assert names and set(names) <= defined, decision[:40]
+
+
+@pytest.mark.parametrize("page", ["CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_of_these_pages_lead_to_files_and_headings(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)(?:#([\w-]+))?\)", (ROOT / page).read_text())
+    assert links
+    for file, anchor in links:
+        headings = re.findall(r"^#+ (.*)$", (ROOT / file).read_text(), re.MULTILINE)
+        assert not anchor or anchor in map(anchor_of, headings), f"{page}: {file}#{anchor}"
+
+
+def anchor_of(heading: str) -> str:
+    """The anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+
+
+def test_files_that_the_page_for_contributors_names_are_there() -> None:
+    named = re.findall(r"(?:\./|\b)([\w./-]+\.(?:py|sh|cfg|yaml))\b", (ROOT / "CONTRIBUTING.md").read_text())
+    assert "run-tests.sh" in named and [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_one_test_that_contributors_are_told_to_run_exists() -> None:
+    found = re.search(r"-m pytest (\S+) -k (\w+)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert found is not None
+    assert re.search(rf"^def test_\w*{found[2]}", (ROOT / found[1]).read_text(), re.MULTILINE)
+
+
+def test_the_changelog_begins_with_the_version_of_the_package() -> None:
+    first = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first is not None
+    assert flinkish.__version__ in first[1]
+
+
+def test_the_package_names_the_pythons_that_the_readme_names() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    classified = set(re.findall(r"Python :: (3\.\d+)$", setup["metadata"]["classifiers"], re.MULTILINE))
+    row = re.search(r"^\| Python \| (.*) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert row is not None
+    assert classified == set(re.findall(r"3\.\d+", row[1]))
