@@ -27,7 +27,9 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.golden.values import Point
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
-RECORDS, PER_EPOCH, KEYS = 120, 10, 13
+RECORDS, PER_EPOCH, KEYS = 240, 10, 13
+#: Event time from a record to the next, and how long no window and no timer is due.
+STEP_MS, QUIET_MS = 100, 16_000
 #: State that is larger than this, in bytes, lies in files: that of `Everything`, and not that of the other operators.
 INLINE_BYTES = 1_000
 #: No test lives as long as this time to live, in days.
@@ -36,7 +38,7 @@ _TTL_DAYS = 30_000
 
 def event(index: int) -> tuple[str, int, int]:
     """(key, amount, time in ms)."""
-    return f"u{index * 5 % KEYS}", index % 17, index * 250
+    return f"u{index * 5 % KEYS}", index % 17, index * STEP_MS
 
 
 class Mean(AggregateFunction):
@@ -83,7 +85,7 @@ class Everything(KeyedProcessFunction):
         self._seen.put(amount, (self._seen.get(amount) or 0) + 1)
         self._most.add(amount)
         self._mean.add(amount)
-        ctx.timer_service().register_event_time_timer(time_ms + 15_000)
+        ctx.timer_service().register_event_time_timer(time_ms + QUIET_MS)
         yield (
             key,
             self._sum.value(),
@@ -117,14 +119,14 @@ class Numbered(MapFunction, CheckpointedFunction):
         return self._subtask, self._count
 
 
-def build(collected: Collected, job_dir: Path | None, **more: Any) -> Any:
+def build(collected: Collected, job_dir: Path | None, per_epoch: int = RECORDS, **more: Any) -> Any:
     """The environment with the program."""
     env = environment(job_dir, **{"flinkish__state__inline_size": f"{INLINE_BYTES} b", **more})
-    source = DataGeneratorSource(event, RECORDS, records_per_epoch=PER_EPOCH, splits=2)
+    source = DataGeneratorSource(event, RECORDS, records_per_epoch=per_epoch, splits=2)
     events = env.from_source(source, by_field(2), "events").uid("events")
     keyed = events.key_by(lambda e: e[0])
     keyed.process(Everything()).uid("everything").sink_to(collected.sink("states")).uid("states")
-    windows = keyed.window(TumblingEventTimeWindows.of(Time.seconds(16)))
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(QUIET_MS)))
     sums = windows.reduce(lambda a, b: (a[0], a[1] + b[1], max(a[2], b[2]))).uid("windows")
     sums.sink_to(collected.sink("windows")).uid("sums")
     events.map(Numbered()).uid("numbered").sink_to(collected.sink("numbers")).uid("numbers")
@@ -140,7 +142,7 @@ def plain() -> dict[str, list[Any]]:
 
 def expected_after(records: int) -> dict[str, Counter[str]]:
     """What the job gives behind its first records, of which there are so few that no window and no timer is due."""
-    assert records * 250 < 15_000
+    assert records * STEP_MS < QUIET_MS
     found = plain()
     before = Counter(event(index)[0] for index in range(records))
     states = [row for row in found["states"] if row[1] == "timer" or row[2] > before[row[0]]]

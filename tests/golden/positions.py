@@ -19,15 +19,19 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.source import JdbcSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SourceSplit
+from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
 from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
-from flinkish.runtime.sources.split_list import SegmentsInMemory, SplitList
+from flinkish.runtime.sources.split_list import MAX_TAIL, SegmentsInMemory, SplitList
 from tests.unit.minicluster.programs import environment, job_of
 
 RECORDS, PER_EPOCH = 20, 4
+#: So many splits that a checkpoint keeps the ids of those that have ended in files.
+SPLITS = MAX_TAIL + 6
 #: Stands in stored texts for the folder in which the files are.
 FOLDER = "{folder}"
 _TIME_S = 1_700_000_000
@@ -124,3 +128,15 @@ def _of_servers(splits: Iterable[SourceSplit]) -> dict[str, Any]:
     progress = SourceProgress(SplitList(tail=listed), len(listed), going, (0,) * len(listed))
     position = encode_position(progress, SegmentsInMemory(), {"clicks": "made"})
     return {"offset": json.dumps({"sources": {"source": progress.encode()}}), "position": position}
+
+
+def write_checkpoint_with_files(folder: Path) -> None:
+    """A checkpoint of a source with many splits, all of which have ended but for two."""
+    directory, store = CheckpointDirectory(str(folder / "checkpoints")), SegmentsInMemory()
+    found = [SourceSplit(f"part-{number:03}", 0, 9) for number in range(SPLITS)]
+    splits = SplitList().with_splits(found, 0, frozenset(), store)
+    progress = SourceProgress(splits, SPLITS, (OpenSplit(SPLITS - 2, 0, 3), OpenSplit(SPLITS - 1, 1, 0)))
+    positions = {"files": encode_position(progress, store, None, directory.store_ids)}
+    state, version = TableVersion("../state", 1), version_of(positions, None)
+    manifest = Manifest("ab", "job", 1, 0, sources=positions, state=state, savepoint_version=version)
+    directory.write(1, manifest)

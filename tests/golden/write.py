@@ -1,6 +1,6 @@
 """Writes the golden files, each into a place of its own below this folder:
 
-    python -m tests.golden.write [values] [positions] [minicluster] [spark]
+    python -m tests.golden.write [values] [positions] [splits] [minicluster] [spark]
 
 Files that are there stay: they are what a release has stored, and a later one must read them. Whoever changes a stored
 format raises its version, and adds files of the new one (docs/formats.md).
@@ -17,17 +17,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flinkish.common.typeinfo import Types
+from flinkish.core.source import SourcePosition
 from flinkish.jobmanager.checkpoints import incremental
+from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.runtime.stored_pickle import dumps_all, dumps_data
 from flinkish.state import write_savepoint
 from tests.golden.job import PER_EPOCH, build
-from tests.golden.positions import make_inputs, stored_positions
+from tests.golden.positions import make_inputs, stored_positions, write_checkpoint_with_files
 from tests.golden.values import PROGRAM, of_data, of_program
 from tests.integration.engine.collecting import Collected, collecting
 from tests.support.processes import wait_until
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 120
+_COLUMNS = "uid STRING, state STRING, key STRING, value LONG"
 VALUES = FOLDER / "values.json"
 
 
@@ -50,6 +54,12 @@ def _positions() -> None:
         _pack(Path(folder), "positions", stored_positions(Path(folder)))
 
 
+def _splits() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint_with_files(Path(folder))
+        _pack(Path(folder), "splits", {})
+
+
 def _minicluster() -> None:
     with tempfile.TemporaryDirectory() as folder, collecting() as collected:
         records = _run(collected, Path(folder), execution__target="minicluster")
@@ -64,11 +74,8 @@ def _spark() -> None:
         # otherwise so small a state is written whole each time
         incremental.SMALL_STATE_ROWS = 0
         records = _run(collected, Path(folder), execution__checkpointing__incremental=True)
-        rows = spark.createDataFrame(
-            [("numbered", "count", "0", 7)], "uid string, state string, key string, value long"
-        )
-        kinds = rows.selectExpr("*", "'operator_list' kind", "'1' namespace", "'0' map_key")
-        write_savepoint(kinds, f"{folder}/written")
+        rows = spark.createDataFrame([("everything", "sum", "u0", 7)], _COLUMNS)
+        write_savepoint(rows, f"{folder}/written", states={("everything", "sum"): Types.LONG()})
         _pack(Path(folder), "spark", {"records": records, "spark": spark.version})
         spark.stop()
 
@@ -78,20 +85,26 @@ def _run(collected: Collected, folder: Path, **more: Any) -> int:
     env = build(
         collected,
         folder / "job",
+        PER_EPOCH,
         execution__checkpointing__interval="50 ms",
         execution__checkpointing__num_retained=3,
         execution__checkpointing__externalized_checkpoint_retention="RETAIN_ON_CANCELLATION",
-        flinkish__epoch__interval="1500 ms",
+        flinkish__epoch__interval="6 s",
         **more,
     )
     client = env.execute_async("golden")
     wait_until(lambda: len(collected.rows["numbers"]) >= 3 * PER_EPOCH, TIMEOUT_S, "three epochs")
+    wait_until(lambda: _completed(client) >= 2, TIMEOUT_S, "two checkpoints, the second of which has changes alone")
     client.trigger_savepoint(str(folder / "savepoints")).result(TIMEOUT_S)
     client.cancel().result(TIMEOUT_S)
     (savepoint,) = (folder / "savepoints").iterdir()
     savepoint.rename(folder / "savepoint")
     (folder / "savepoints").rmdir()
     return len(collected.rows["numbers"])
+
+
+def _completed(client: Any) -> int:
+    return sum(checkpoint.status == "COMPLETED" for checkpoint in client.run.checkpoints.describe())
 
 
 def _pack(folder: Path, name: str, info: dict[str, Any]) -> None:
@@ -115,6 +128,14 @@ def unpack(name: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+def records_before(savepoint: Path) -> int:
+    """The number of records that a savepoint or checkpoint is behind; each split has given as many as the other."""
+    position = SourcePosition.decode(read_manifest(str(savepoint)).sources["events"], "")
+    first, second = (split[1] for split in position.splits)
+    assert first == second > 0 and not position.ended
+    return first + second
+
+
 def _write(path: Path, content: Any) -> None:
     data = (json.dumps(content, indent=1) + "\n").encode()
     if not path.exists():
@@ -125,6 +146,7 @@ def _write(path: Path, content: Any) -> None:
 WRITERS: dict[str, Callable[[], None]] = {
     "values": _values,
     "positions": _positions,
+    "splits": _splits,
     "minicluster": _minicluster,
     "spark": _spark,
 }

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from flinkish.core.source import SourcePosition
-from flinkish.jobmanager.savepoints.manifest import read_manifest
-from tests.golden.job import build, check_results
-from tests.golden.write import unpack
+from flinkish.jobmanager.savepoints.manifest import (
+    SAVEPOINT_VERSION,
+    VERSION_WITH_CHANGES,
+    VERSION_WITH_FILES,
+    read_manifest,
+)
+from tests.golden.job import build, check_results, plain
+from tests.golden.positions import SPLITS
+from tests.golden.write import records_before, unpack
 from tests.integration.engine.collecting import collecting
-
-
-def records_before(savepoint: Path) -> int:
-    """The number of records that a savepoint or checkpoint is behind; each split has given as many as the other."""
-    position = SourcePosition.decode(read_manifest(str(savepoint)).sources["events"], "")
-    first, second = (split[1] for split in position.splits)
-    assert first == second > 0 and not position.ended
-    return first + second
 
 
 def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
@@ -33,16 +30,35 @@ def test_a_directory_of_a_release_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("archive", "version"),
-    [("minicluster", 2)],
+    ("archive", "versions"),
+    [("minicluster", {SAVEPOINT_VERSION}), ("spark", {SAVEPOINT_VERSION, VERSION_WITH_CHANGES})],
 )
-def test_checkpoints_and_savepoints_of_a_release_are_restored(archive: str, version: int, tmp_path: Path) -> None:
+def test_checkpoints_and_savepoints_of_a_release_are_restored(archive: str, versions: set[int], tmp_path: Path) -> None:
     unpack(archive, tmp_path)
     stored = [path.parent for path in sorted(tmp_path.rglob("manifest.json")) if path.parent.name != "written"]
-    versions = [json.loads((path / "manifest.json").read_text())["savepoint_version"] for path in stored]
-    assert len(stored) >= 3 and version in versions
+    assert {read_manifest(str(path)).savepoint_version for path in stored} == versions
     for path in stored:
         with collecting() as collected:
-            more = {"execution__target": "minicluster", "execution__state_recovery__path": str(path)}
+            more = {"execution__target": "minicluster", "execution__state_recovery__path": path}
             build(collected, tmp_path / f"new-{path.name}", parallelism__default=3, **more).execute("golden")
             check_results(collected, records_before(path))
+
+
+def test_a_savepoint_that_a_release_has_made_of_a_data_frame_is_restored(tmp_path: Path) -> None:
+    unpack("spark", tmp_path)
+    more = {"execution__target": "minicluster", "execution__state_recovery__path": tmp_path / "written"}
+    with collecting() as collected:
+        build(collected, tmp_path / "new", **more).execute("golden")
+        sums = {(row[0], row[2]): row[1] for row in collected.rows["states"] if row[1] != "timer"}
+    begun = {(row[0], row[2]): row[1] + (7 if row[0] == "u0" else 0) for row in plain()["states"] if row[1] != "timer"}
+    assert sums == begun
+
+
+def test_a_checkpoint_of_a_release_that_refers_to_files_with_splits_has_its_position(tmp_path: Path) -> None:
+    unpack("splits", tmp_path)
+    checkpoint = tmp_path / "checkpoints" / "chk-1"
+    manifest = read_manifest(str(checkpoint))
+    assert manifest.savepoint_version == VERSION_WITH_FILES
+    position = SourcePosition.decode(manifest.sources["files"], "")
+    assert position.ended == [f"part-{number:03}" for number in range(SPLITS - 2)]
+    assert position.splits == [(f"part-{SPLITS - 2:03}", 3, 9, None), (f"part-{SPLITS - 1:03}", 0, 9, None)]
