@@ -83,7 +83,7 @@ child = os.fork()
 if child:
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(kept_consumer._idle))
 else:
-    signal.alarm(10)
+    signal.alarm(60)
     kept_consumer.give_back(settings, kept_consumer.lend(settings, {}))
     # would wait for the threads of a consumer that is freed
     gc.collect()

@@ -93,7 +93,7 @@ def test_servers_are_used_when_they_are_named() -> None:
 
 def test_a_job_directory_of_a_cluster_does_not_hold_the_embedded_database() -> None:
     url = options("--job-dir", "s3://bucket/job").database.get_db_url()
-    assert "s3" not in url
+    assert "s3:" not in url
     Path(url.removeprefix("jdbc:sqlite:")).parent.rmdir()
 
 
