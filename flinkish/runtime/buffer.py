@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.pickling import to_worker
 
 #: Version of the wire format. Buffers live for one epoch only, so there is no need to read older ones.
 WIRE_VERSION = 4
@@ -149,7 +149,7 @@ def encode_elements(
     keys: list[Any] | None = None,
 ) -> bytes:
     """Encode the payload of a DATA buffer (see `Elements`)."""
-    return dumps((values, timestamps, positions, events, keys))
+    return to_worker((values, timestamps, positions, events, keys))
 
 
 def decode_elements(payload: bytes) -> Elements:

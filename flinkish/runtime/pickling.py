@@ -46,7 +46,7 @@ def use_fallback(dumps: Callable[[Any], bytes] | None) -> None:
     _fallback = dumps
 
 
-def dumps(value: Any) -> bytes:
+def to_worker(value: Any) -> bytes:
     """Pickle a value. If neither pickler can write it, the error of the last one tried propagates."""
     try:
         return pickle.dumps(value, protocol=5)

@@ -20,7 +20,7 @@ from flinkish.runtime.buffer import (
 from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
 from flinkish.runtime.partitioners import Bucket, KeyGroupSpread, Sender, Spread, reachable
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.pickling import to_worker
 
 #: A callable that is given (target vertex, target subtask, encoded buffer).
 Emit = Callable[[int, int, bytes], None]
@@ -158,7 +158,7 @@ class RecordWriter:
 
     def _first_limit(self, values: list[Any]) -> int:
         sample = values[:_SAMPLE]
-        limit = self._limit_of(sum(len(dumps(value)) for value in sample), len(sample))
+        limit = self._limit_of(sum(len(to_worker(value)) for value in sample), len(sample))
         if sample:
             self._limit = limit
         return limit

@@ -16,12 +16,12 @@ from flinkish.connectors.kafka.settings import split_id
 from flinkish.core.source import SourcePosition
 from flinkish.errors import FinalOperationError
 
-_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
+_reader_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
 Offsets = Mapping[tuple[str, int], int]
 
 
-def check(
+def check_continued(
     cluster: Cluster, offsets: Offsets, known: Mapping[str, str], topics: set[str], fail: bool, where: str
 ) -> dict[str, str]:
     """Check that reading can go on at these offsets, and return the current ids of the topics.
@@ -48,7 +48,7 @@ def check(
             "set_fail_on_data_loss(False) to go on here without those records",
         )
     for sentence in found:
-        _log.warning("%s; the job goes on without these records [%s]", sentence, where)
+        _reader_log.warning("%s; the job goes on without these records [%s]", sentence, where)
     return ids
 
 
@@ -70,7 +70,7 @@ def check_named(unnamed: Collection[str], left_out: bool, where: str) -> None:
             hint="name them again; or set_fail_on_data_loss(False) to leave them out; or start the job in a new job "
             "directory",
         )
-    _log.warning("%s; they are left out [%s]", said, where)
+    _reader_log.warning("%s; they are left out [%s]", said, where)
 
 
 @dataclass(frozen=True)

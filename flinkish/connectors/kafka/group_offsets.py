@@ -23,7 +23,7 @@ _lock = threading.Lock()
 _clients: dict[str, Any] = {}
 
 
-def commit(settings: KafkaSourceSettings, positions: Mapping[str, int]) -> None:
+def commit_offsets(settings: KafkaSourceSettings, positions: Mapping[str, int]) -> None:
     """Commit the next offset of each split to the group of the source.
 
     Raises:

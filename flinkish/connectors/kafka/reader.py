@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.connectors.kafka import kept_consumer
 from flinkish.connectors.kafka.decoding import decoded
 from flinkish.connectors.kafka.enumerator import partition_of
-from flinkish.connectors.kafka.kept_consumer import KeptConsumer, PartitionBuffer
+from flinkish.connectors.kafka.kept_consumer import KeptConsumer, PartitionBuffer, give_back, lend
 from flinkish.connectors.kafka.offsets import Partition
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, positions_text
@@ -34,7 +33,7 @@ class KafkaSplitReader(SplitReader):
             self._give_back()
             return
         if self._consumer is None:
-            self._consumer = kept_consumer.lend(self._settings, starts)
+            self._consumer = lend(self._settings, starts)
         with self._used() as consumer:
             self._unread = consumer.open(starts)
 
@@ -89,7 +88,7 @@ class KafkaSplitReader(SplitReader):
     def _give_back(self) -> None:
         if self._consumer is not None:
             consumer, self._consumer = self._consumer, None
-            kept_consumer.give_back(self._settings, consumer)
+            give_back(self._settings, consumer)
 
 
 def _stop(wanted: SplitRange) -> int:

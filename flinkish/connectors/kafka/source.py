@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.kafka import continuation, group_offsets
+from flinkish.connectors.kafka.continuation import check_continued, check_named, next_offsets
 from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
+from flinkish.connectors.kafka.group_offsets import commit_offsets
 from flinkish.connectors.kafka.reader import KafkaSplitReader
 from flinkish.connectors.kafka.settings import KafkaSourceSettings, split_id
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
@@ -45,16 +46,16 @@ class KafkaPartitionsSource(SplitSource):
             SavepointError: the position is none of a Kafka source.
         """
         settings = self._settings
-        offsets = continuation.next_offsets(position) if position is not None else {}
+        offsets = next_offsets(position) if position is not None else {}
         if settings.only_topics is not False:
             unnamed = {topic for topic, _ in offsets if not settings.names(topic)}
-            continuation.check_named(unnamed, all(map(settings.leaves_out, unnamed)), settings.label)
+            check_named(unnamed, all(map(settings.leaves_out, unnamed)), settings.label)
             offsets = {partition: at for partition, at in offsets.items() if partition[0] not in unnamed}
         with settings.cluster("KafkaSource") as cluster:
             topics = {topic for topic, _ in settings.partitions_of(cluster)}
             if settings.only_topics is False:
                 topics.update(topic for topic, _ in offsets)
-            return continuation.check(cluster, offsets, known, topics, settings.fail_on_data_loss, settings.label)
+            return check_continued(cluster, offsets, known, topics, settings.fail_on_data_loss, settings.label)
 
     def declared_splits(self) -> tuple[str, ...]:
         """The ids of all partitions that exist now."""
@@ -84,7 +85,7 @@ class KafkaPartitionsSource(SplitSource):
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         read = {split: at for split, at in positions.items() if not self._settings.leaves_out(split.rpartition("-")[0])}
         if self._settings.commits_offsets and read:
-            group_offsets.commit(self._settings, read)
+            commit_offsets(self._settings, read)
 
 
 class KafkaSource(KafkaPartitionsSource):

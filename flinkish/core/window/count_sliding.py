@@ -17,7 +17,7 @@ from flinkish.core.window.trigger import Trigger
 from flinkish.core.window.window import CountWindow
 
 #: the number of elements of the key so far
-_COUNT = ValueStateDescriptor("slide-count-assigner", Types.LONG())
+_SLIDE_COUNT = ValueStateDescriptor("slide-count-assigner", Types.LONG())
 
 
 class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
@@ -39,7 +39,7 @@ class CountSlidingWindowAssigner(WindowAssigner[Any, CountWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(_COUNT)
+        state = context.get_runtime_context().get_state(_SLIDE_COUNT)
         count = state.value() or 0
         state.update(count + 1)
         last_id = count // self._slide

@@ -16,7 +16,7 @@ from flinkish.core.window.trigger import Trigger
 from flinkish.core.window.window import CountWindow
 
 #: the number of elements of the key so far
-_COUNT = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())
+_TUMBLING_COUNT = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())
 
 
 class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
@@ -33,7 +33,7 @@ class CountTumblingWindowAssigner(WindowAssigner[Any, CountWindow]):
     def assign_windows(
         self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
     ) -> Collection[CountWindow]:
-        state = context.get_runtime_context().get_state(_COUNT)
+        state = context.get_runtime_context().get_state(_TUMBLING_COUNT)
         count = state.value() or 0
         state.update(count + 1)
         return [CountWindow(count // self._size)]

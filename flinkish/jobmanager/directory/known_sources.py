@@ -15,13 +15,13 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.positions import known_in
 
-_FILE = "sources.json"
+_KNOWN_SOURCES = "sources.json"
 
 
 def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
     """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
     from others of the same name."""
-    found: dict[str, dict[str, str]] = (directory.read(_FILE) or {}).get("sources", {})
+    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
     return found
 
 
@@ -50,4 +50,4 @@ def continue_sources(
         if known:
             now[uid] = known
     if now != before:
-        directory.write(_FILE, {"sources": now})
+        directory.write(_KNOWN_SOURCES, {"sources": now})

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 
-_FILE = "drain.json"
+_DRAIN = "drain.json"
 
 #: Name of the directory of the drain's query.
 QUERY_NAME = "spark-drain"
@@ -37,12 +37,12 @@ class DrainMarker:
 
     def write(self, directory: JobDirectory) -> None:
         """Write the marker: from now on the job is being drained."""
-        directory.write(_FILE, asdict(self))
+        directory.write(_DRAIN, asdict(self))
 
     @staticmethod
     def read(directory: JobDirectory) -> DrainMarker | None:
         """The marker of the drain that has begun in a directory; None when there is none."""
-        return directory.read(_FILE, DrainMarker)
+        return directory.read(_DRAIN, DrainMarker)
 
 
 def state_rows(directory: JobDirectory) -> str:

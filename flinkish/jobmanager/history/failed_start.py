@@ -16,7 +16,7 @@ from flinkish.jobmanager.job_run import describe
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.settings import DriverSettings
 
-_LOG = logging.getLogger("flinkish.HistoryServer")
+_HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
 
 
 def remember_failed_start(
@@ -36,7 +36,7 @@ def remember_failed_start(
         _remember(spark, directory, settings, life, failure)
     except Exception:
         # the failure of the start is what counts; the directory itself may be what is damaged
-        _LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
+        _HISTORY_LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
 
 
 def _remember(

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo.arrow import spark_type
-from flinkish.runtime.pickling import dumps
+from flinkish.runtime.pickling import to_worker
 from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
@@ -37,7 +37,7 @@ class OpenOperators:
         for _ in batches:
             pass
         with failures_marked(self.deployment.secret):
-            data = dumps(states_of_program(self.deployment.job()))
+            data = to_worker(states_of_program(self.deployment.job()))
             yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["states"])
 
 

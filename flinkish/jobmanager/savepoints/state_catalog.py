@@ -17,7 +17,7 @@ from flinkish.jobmanager.job_run import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.state.declared_state import DeclaredState
 
-_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+_STATES_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 
 class StateCatalog(JobObserver):
@@ -45,7 +45,7 @@ class StateCatalog(JobObserver):
                 if isinstance(error, FencedError):
                     raise
                 # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
-                _LOG.warning("the file %s in %s cannot be written: %s", STATES_FILE, self._directory.path, error)
+                _STATES_LOG.warning("the file %s in %s cannot be written: %s", STATES_FILE, self._directory.path, error)
                 return
             self._states = merged
 

@@ -17,7 +17,7 @@ from flinkish.runtime.state.savepoint_rows import to_text
 _MAX_TEXTS = 16
 
 #: Equal values of these types have the same text, and no value of another type is equal to them.
-_PLAIN = {str, bytes, type(None), datetime.date}
+_PLAIN_KEYS = {str, bytes, type(None), datetime.date}
 
 
 def key_texts(key: Any) -> list[str] | None:
@@ -32,12 +32,12 @@ def key_texts(key: Any) -> list[str] | None:
 
 def can_be_told(key: Any) -> bool:
     """Whether the texts of all keys that equal this one can be listed."""
-    return type(key) in _PLAIN or type(key) is int or _twins(key) is not None
+    return type(key) in _PLAIN_KEYS or type(key) is int or _twins(key) is not None
 
 
 def _twins(key: Any) -> list[Any] | None:
     kind = type(key)
-    if kind in _PLAIN:
+    if kind in _PLAIN_KEYS:
         return [key]
     if kind is int or kind is bool:
         return [int(key), bool(key)] if key in (0, 1) else [key]
