@@ -42,8 +42,9 @@ from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.input_gate import InputGate, SortedBuffers
+from flinkish.runtime.report import Row
 from flinkish.runtime.source_task import SourceInput, SplitBatch
-from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 from flinkish.runtime.watermark_valve import WatermarkValve

@@ -19,22 +19,16 @@ from flinkish.errors import ProgramError
 from flinkish.graph.broadcast_first import consumes_broadcast_first, waiting_sources
 from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
-from flinkish.runtime.deployment import (
-    EdgeDescriptor,
-    InputDescriptor,
-    JobDescriptor,
-    JobSettings,
-    OperatorDescriptor,
-    SinkDescriptor,
-    VertexDescriptor,
-)
+from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, SinkDescriptor, VertexDescriptor
 from flinkish.runtime.input_gate import origin_name
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.guarded_factory import GuardedFactory
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.partitioners import (
+    EdgeDescriptor,
     ForwardPartitioner,
+    InputDescriptor,
     KeyGroupPartitioner,
     Partitioner,
     RebalancePartitioner,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.input_gate import origin_name
-from flinkish.runtime.partitioners import Sender, reachable
+from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Sender, reachable
 
 
 def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescriptor, ...]:

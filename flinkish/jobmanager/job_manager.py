@@ -17,7 +17,8 @@ from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job_record import this_driver
-from flinkish.jobmanager.job_run import JobObserver, JobRun
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.observer import JobObserver
 
 
 class JobManager:

@@ -30,8 +30,9 @@ from flinkish.jobmanager.description import (
     RunningEpochDescription,
 )
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
-from flinkish.jobmanager.job_run import JobObserver, JobRun
+from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.accumulated import counts_of, results_of
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings

@@ -21,7 +21,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport

@@ -31,7 +31,7 @@ from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishErr
 from flinkish.jobmanager.directory.files import is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import Life, life_of
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient

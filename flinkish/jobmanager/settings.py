@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
@@ -14,11 +15,21 @@ from flinkish.errors import EnvironmentVersionError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.path_check import check_path
-from flinkish.jobmanager.recovery.decision import Fallback
 from flinkish.runtime.deployment import JobSettings
 
 #: Epochs on an object store that begin in shorter intervals than this cost so much that the job says so, in ms.
 FREQUENT_EPOCHS_MS = 5_000
+
+
+class Fallback(Enum):
+    """The values of ``flinkish.recovery.fallback``: when a job may go back to a checkpoint."""
+
+    #: only if nothing is delivered to sinks again
+    EXACT = "exact"
+    #: also if epochs are repeated: correct with idempotent sinks, others get their records again
+    REPLAY = "replay"
+    #: never: the job is refused
+    NEVER = "never"
 
 
 @dataclass(frozen=True)

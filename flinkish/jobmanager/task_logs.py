@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, indented
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory

@@ -36,11 +36,12 @@ from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
 from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
+from flinkish.runtime.report import Row
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory, SegmentStore
-from flinkish.runtime.task import EpochStamp, Row, heartbeats
+from flinkish.runtime.task import EpochStamp, heartbeats
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 from flinkish.runtime.task_progress import ProgressReporter
 

@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source, SourceLimits
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.partitioners import Partitioner
+from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.pickling import own_copy, unserializable
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
@@ -43,21 +43,6 @@ def is_sink_vertex(vertex: int) -> bool:
 
 
 @dataclass(frozen=True)
-class EdgeDescriptor:
-    """An out-edge of an operator, which leads to another vertex."""
-
-    target: int
-    input_index: int
-    partitioner: Partitioner
-    target_parallelism: int
-    tag: str | None = None
-    #: send a buffer to every subtask in every epoch, even if there never was a watermark (processing-time timers)
-    always_call: bool = False
-    #: number of the edge, which tells apart several edges between the same two vertices
-    edge: int = 0
-
-
-@dataclass(frozen=True)
 class OperatorDescriptor:
     """One operator of a chain. ``parent`` is the index of the operator in the chain that feeds it, or -1 if it
     receives the input of the chain."""
@@ -76,37 +61,6 @@ class OperatorDescriptor:
     added_at: str = field(default="", compare=False, repr=False)
     #: the warnings that were given of the operator in this process
     warnings: set[str] = field(default_factory=set, compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class InputDescriptor:
-    """An in-edge of a vertex, with the upstream vertex that it comes from."""
-
-    vertex: int
-    input_index: int
-    #: idle timeout of the sources' watermark strategy; None if there is no idleness detection
-    idle_timeout_ms: int | None = None
-    #: origins known before the first record; () if unknown
-    declared_origins: tuple[str, ...] = ()
-    #: the same for each subtask of the receiver, if not every origin reaches every subtask
-    declared_by_subtask: tuple[tuple[str, ...], ...] = ()
-    #: number of the edge, which tells apart several edges between the same two vertices
-    edge: int = 0
-    #: the upstream vertex is a source, whose origins are splits
-    from_source: bool = True
-    #: in each epoch its records come after those of the other inputs, unless watermarks say otherwise
-    comes_last: bool = False
-    #: the input of the operator whose watermarks the edge belongs to; None: ``input_index``
-    watermark_index: int | None = None
-
-    @property
-    def valve_index(self) -> int:
-        """The input whose watermarks are combined with those of this edge before those of all inputs."""
-        return self.input_index if self.watermark_index is None else self.watermark_index
-
-    def expected_origins(self, subtask: int) -> tuple[str, ...]:
-        """The origins that will send to this subtask, as far as they are known."""
-        return self.declared_by_subtask[subtask] if self.declared_by_subtask else self.declared_origins
 
 
 @dataclass(frozen=True)

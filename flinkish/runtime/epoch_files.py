@@ -32,7 +32,7 @@ from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.changelog_files import write_changes
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink_vertex
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.task import Row
+from flinkish.runtime.report import Row
 
 #: Number of bytes of an epoch that may travel to the driver inside the rows, divided among its tasks.
 INLINE_BYTES_PER_EPOCH = 1024 * 1024
@@ -126,11 +126,6 @@ class EpochFiles:
         if hashlib.sha256(data).hexdigest() != part.sha256:
             raise damaged_output(path, "not what was written")
         return data
-
-
-def state_directory(state: str, vertex: int, subtask: int) -> str:
-    """The directory of the files of one subtask's state."""
-    return posixpath.join(state, str(vertex), str(subtask))
 
 
 def damaged_output(path: str, how: str) -> CorruptStateError:

@@ -14,7 +14,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from operator import length_hint
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import flinkish
 from flinkish import errors
@@ -38,9 +38,6 @@ from flinkish.runtime import operator_chain, outputs, partitioners, record_write
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
-
-if TYPE_CHECKING:
-    from flinkish.runtime.source_task import SourceTask
 
 #: Version of the encoded form of errors.
 ERROR_FORMAT_VERSION = 3
@@ -66,13 +63,20 @@ def uncommitted(epoch: int) -> str:
     return f"epoch {epoch}, of which nothing is committed"
 
 
+class ReadsRecords(Protocol):
+    """A task that has read records from outside."""
+
+    def place_of(self, position: int | None, batches: Sequence[tuple[StreamOperator, list[Any]]]) -> str:
+        """Where the record of that number in the batch of the last of the operators was read; "": it is not known."""
+
+
 def describe_failure(
     error: BaseException,
     task: str,
     epoch: int,
     hint: str = NOTHING_COMMITTED,
     records: bool = True,
-    source: SourceTask | None = None,
+    source: ReadsRecords | None = None,
 ) -> FlinkishError:
     """The typed error for an error that a task has raised; one that names its task is returned as it is.
 
@@ -204,7 +208,7 @@ def _where(
     task: str,
     epoch: int,
     records: bool,
-    source: SourceTask | None,
+    source: ReadsRecords | None,
 ) -> list[str]:
     """Task and epoch, with the innermost operator on the stack, which is the one whose user code failed, the record
     that this was called with, and the place where the record was read."""

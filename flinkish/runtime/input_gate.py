@@ -28,8 +28,8 @@ from typing import Any
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
-from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.list_keys import KeyedBatch
+from flinkish.runtime.partitioners import InputDescriptor
 from flinkish.runtime.steps import (
     ALONE,
     CACHED,
@@ -37,12 +37,12 @@ from flinkish.runtime.steps import (
     LARGE_BYTES,
     Joined,
     JoinedBatches,
+    OriginProgress,
     Records,
     StatusStep,
     Step,
     WatermarkStep,
 )
-from flinkish.runtime.task_header import OriginProgress
 from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
 
 #: Stands for all splits of a source at its end of input.

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
-from flinkish.runtime.steps import Records, WatermarkStep
+from flinkish.runtime.steps import EpochInfo, Records, WatermarkStep
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -61,25 +60,6 @@ class Output(Protocol):
 
     def emit_status(self, idle: bool) -> None:
         """Emit that this stream has become idle, or active again."""
-
-
-@dataclass
-class EpochInfo:
-    """What an operator can know about the running epoch. Each operator has one such object, which is updated at each
-    epoch."""
-
-    epoch: int = 0
-    #: processing time of the whole epoch, in ms (docs/semantics.md)
-    processing_time_ms: int = 0
-    #: combined watermark of the operator's inputs
-    watermark_ms: int = MIN_TIMESTAMP_MS
-    end_of_input: bool = False
-    #: the task continues from stored state, or the job was started from a savepoint
-    restored: bool = False
-    #: the epoch that the stored state is from; None if there is no stored state or it comes from a savepoint
-    restored_epoch: int | None = None
-    #: user code has asked that the next epoch be planned at once
-    commit_requested: bool = False
 
 
 @dataclass

@@ -347,3 +347,49 @@ def _spread_by_index(indices: Any, values: list[Any], timestamps: list[int] | No
             bucket = buckets[index]
             bucket.append(value)
             bucket.append_timestamp(timestamp)
+
+
+@dataclass(frozen=True)
+class EdgeDescriptor:
+    """An out-edge of an operator, which leads to another vertex."""
+
+    target: int
+    input_index: int
+    partitioner: Partitioner
+    target_parallelism: int
+    tag: str | None = None
+    #: send a buffer to every subtask in every epoch, even if there never was a watermark (processing-time timers)
+    always_call: bool = False
+    #: number of the edge, which tells apart several edges between the same two vertices
+    edge: int = 0
+
+
+@dataclass(frozen=True)
+class InputDescriptor:
+    """An in-edge of a vertex, with the upstream vertex that it comes from."""
+
+    vertex: int
+    input_index: int
+    #: idle timeout of the sources' watermark strategy; None if there is no idleness detection
+    idle_timeout_ms: int | None = None
+    #: origins known before the first record; () if unknown
+    declared_origins: tuple[str, ...] = ()
+    #: the same for each subtask of the receiver, if not every origin reaches every subtask
+    declared_by_subtask: tuple[tuple[str, ...], ...] = ()
+    #: number of the edge, which tells apart several edges between the same two vertices
+    edge: int = 0
+    #: the upstream vertex is a source, whose origins are splits
+    from_source: bool = True
+    #: in each epoch its records come after those of the other inputs, unless watermarks say otherwise
+    comes_last: bool = False
+    #: the input of the operator whose watermarks the edge belongs to; None: ``input_index``
+    watermark_index: int | None = None
+
+    @property
+    def valve_index(self) -> int:
+        """The input whose watermarks are combined with those of this edge before those of all inputs."""
+        return self.input_index if self.watermark_index is None else self.watermark_index
+
+    def expected_origins(self, subtask: int) -> tuple[str, ...]:
+        """The origins that will send to this subtask, as far as they are known."""
+        return self.declared_by_subtask[subtask] if self.declared_by_subtask else self.declared_origins

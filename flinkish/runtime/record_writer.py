@@ -17,9 +17,8 @@ from flinkish.runtime.buffer import (
     encode,
     encode_elements,
 )
-from flinkish.runtime.deployment import EdgeDescriptor
 from flinkish.runtime.input_gate import by_edge
-from flinkish.runtime.partitioners import Bucket, KeyGroupSpread, Sender, Spread, reachable
+from flinkish.runtime.partitioners import Bucket, EdgeDescriptor, KeyGroupSpread, Sender, Spread, reachable
 from flinkish.runtime.pickling import to_worker
 
 #: A callable that is given (target vertex, target subtask, encoded buffer).

@@ -103,3 +103,7 @@ class TaskReport:
     def decode(data: bytes) -> TaskReport:
         """The inverse of `encode`."""
         return TaskReport(**loads(data, FORMAT_VERSION, "the report of a task"))
+
+
+#: (vertex, subtask, encoded buffer); sinks, reports and the changelog have negative vertex numbers
+Row = tuple[int, int, bytes]

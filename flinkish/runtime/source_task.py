@@ -29,11 +29,11 @@ from flinkish.runtime.operators.timestamps_and_watermarks import (
     TimestampsAndWatermarksFactory,
     TimestampsAndWatermarksOperator,
 )
-from flinkish.runtime.report import FORMAT_VERSION, TaskReport
+from flinkish.runtime.report import FORMAT_VERSION, Row, TaskReport
 from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.sources.progress import STREAM, SourceShare
 from flinkish.runtime.stored_pickle import dumps, loads
-from flinkish.runtime.task import EpochStamp, Row, Task
+from flinkish.runtime.task import EpochStamp, Task
 from flinkish.runtime.task_log import enter
 
 _LOG = logging.getLogger("flinkish.Task")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 
 
 class Records(NamedTuple):
@@ -128,3 +131,32 @@ class JoinedBatches:
         self._size += len(self.values)
         self.kind, self.room = _NONE, 0
         self.values, self.timestamps = [], []
+
+
+class OriginProgress(NamedTuple):
+    """The progress of one origin, as seen by the subtask that receives from it."""
+
+    input_index: int
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    idle: bool = False
+    #: processing time of the last epoch in which the origin had records
+    last_active_ms: int = 0
+
+
+@dataclass
+class EpochInfo:
+    """What an operator can know about the running epoch. Each operator has one such object, which is updated at each
+    epoch."""
+
+    epoch: int = 0
+    #: processing time of the whole epoch, in ms (docs/semantics.md)
+    processing_time_ms: int = 0
+    #: combined watermark of the operator's inputs
+    watermark_ms: int = MIN_TIMESTAMP_MS
+    end_of_input: bool = False
+    #: the task continues from stored state, or the job was started from a savepoint
+    restored: bool = False
+    #: the epoch that the stored state is from; None if there is no stored state or it comes from a savepoint
+    restored_epoch: int | None = None
+    #: user code has asked that the next epoch be planned at once
+    commit_requested: bool = False

@@ -17,13 +17,14 @@ from flinkish.runtime.deployment import (
     VertexDescriptor,
     sink_vertex,
 )
-from flinkish.runtime.operator import EpochInfo, OperatorListener
+from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksOperator
-from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.report import Row, TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.steps import EpochInfo
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import TaskLog
 
@@ -40,8 +41,6 @@ CLEAN_UP_EPOCHS = 8
 #: (vertex, subtask)
 TaskId = tuple[int, int]
 
-#: (vertex, subtask, encoded buffer); sinks, reports and the changelog have negative vertex numbers
-Row = tuple[int, int, bytes]
 
 WORKER = f"{socket.gethostname()}:{os.getpid()}"
 

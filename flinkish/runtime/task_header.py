@@ -5,24 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.steps import OriginProgress
 from flinkish.runtime.stored_pickle import dumps, loads
 
 #: Version of the stored form of header and body. It must be raised with every incompatible change.
 STATE_FORMAT_VERSION = 3
-
-
-class OriginProgress(NamedTuple):
-    """The progress of one origin, as seen by the subtask that receives from it."""
-
-    input_index: int
-    watermark_ms: int = MIN_TIMESTAMP_MS
-    idle: bool = False
-    #: processing time of the last epoch in which the origin had records
-    last_active_ms: int = 0
 
 
 #: How long an origin must have been silent before it counts as one that holds the watermark back, in ms.

@@ -26,10 +26,11 @@ from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.report import Row
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
 from flinkish.runtime.stateful_task import StatefulTask
-from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Row, Task, TaskId, TaskResult
+from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Task, TaskId, TaskResult
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_progress import ProgressReporter, reporter_to_files, watched
 from flinkish.runtime.task_state import TaskState

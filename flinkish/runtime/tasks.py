@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_files import state_directory
 from flinkish.runtime.operator import OperatorListener
+from flinkish.runtime.state.files.directory import state_directory
 from flinkish.runtime.state.files.retention import epoch_of
 from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.stateful_task import StatefulTask

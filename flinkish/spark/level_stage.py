@@ -10,7 +10,8 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from flinkish.runtime.buffer import Buffer, decode, place
-from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.report import Row
+from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask
 from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA

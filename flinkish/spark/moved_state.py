@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from flinkish.common.storage import for_spark
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
+from flinkish.runtime.report import Row
 from flinkish.runtime.stored_pickle import dumps, loads
-from flinkish.runtime.task import Row
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_tasks

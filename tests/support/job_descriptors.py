@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flinkish.runtime.deployment import InputDescriptor, JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.partitioners import InputDescriptor
 from tests.support.lettered_source import LetteredSource
 
 

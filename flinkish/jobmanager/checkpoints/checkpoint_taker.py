@@ -21,7 +21,7 @@ from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session, tagged_jobs
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.settings import checkpoints_path
 from flinkish.runtime.clock import Clock

@@ -6,7 +6,7 @@ import base64
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.checkpoints.barriers import Barrier
@@ -18,17 +18,25 @@ from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
-from flinkish.jobmanager.savepoints.savepoint import manifest_of
+from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, manifest_of, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.sources.positions import shown_position
+from flinkish.runtime.sources.positions import StoreIds, shown_position
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
-if TYPE_CHECKING:
-    from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+
+class CheckpointedAttempt(Protocol):
+    """What a checkpoint needs of the attempt whose state it holds."""
+
+    job: JobDescriptor
+    directory: JobDirectory
+    location: QueryLocation
+
+    def positions(self, epoch: int, store_ids: StoreIds | None = None) -> dict[str, str]:
+        """The position of each source at the end of an epoch, by the uid of the source."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +80,7 @@ class CheckpointWriter:
         self._merged: tuple[Manifest, Manifest] | None = None
 
     def write(
-        self, attempt: QueryAttempt, description: CheckpointDescription, barrier: Barrier
+        self, attempt: CheckpointedAttempt, description: CheckpointDescription, barrier: Barrier
     ) -> CheckpointDescription:
         """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
         epoch = description.epoch
@@ -92,7 +100,7 @@ class CheckpointWriter:
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(description, rows_written=written.rows, incremental=written.incremental)
 
-    def _write_state(self, attempt: QueryAttempt, epoch: int) -> _Written:
+    def _write_state(self, attempt: CheckpointedAttempt, epoch: int) -> _Written:
         base = self._last_to_trust(attempt)
         self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
@@ -128,7 +136,7 @@ class CheckpointWriter:
         table = TableVersion(posixpath.join("..", "changes"), written.version)
         return _Written(base.state, table, written.rows, True)
 
-    def _last_to_trust(self, attempt: QueryAttempt) -> Manifest | None:
+    def _last_to_trust(self, attempt: CheckpointedAttempt) -> Manifest | None:
         """The manifest of the last checkpoint, if the next one may be built upon it."""
         if not self._looked_at:
             newest = max(self.directory.completed(), default=0)
@@ -176,7 +184,7 @@ class CheckpointWriter:
         if self.table.is_only_change(merged, base.state.version):
             self._merged = base, replace(base, state=replace(base.state, version=merged.version), changes=None)
 
-    def _write_all(self, attempt: QueryAttempt, epoch: int) -> Written:
+    def _write_all(self, attempt: CheckpointedAttempt, epoch: int) -> Written:
         """Write the whole state of the epoch, in one commit."""
         job, location = attempt.job, attempt.location
         deployed = DeployedClasses.of_job(job)
@@ -199,7 +207,7 @@ class CheckpointWriter:
 
     def _manifest(
         self,
-        attempt: QueryAttempt,
+        attempt: CheckpointedAttempt,
         description: CheckpointDescription,
         positions: dict[str, str],
         written: _Written,

@@ -22,6 +22,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.storage_errors import storage_errors
 from flinkish.common.types import Row
 from flinkish.errors import ConfigurationError, FinalOperationError, StoredClassError, UnsafeStateError
+from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.ownership import REFUSE, take_ownership
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -195,7 +196,7 @@ def open_waiting(path: str) -> WaitingEpoch:
     Raises:
         FinalOperationError: the path is no job directory, or no epoch waits.
     """
-    return WaitingEpoch(_existing(path))
+    return WaitingEpoch(existing_directory(path))
 
 
 def skip_output(path: str, sink: str, subtask: int | None, numbers: Collection[int] | None, into: str) -> int:
@@ -204,19 +205,13 @@ def skip_output(path: str, sink: str, subtask: int | None, numbers: Collection[i
     Raises:
         FencedError: a driver runs the job.
     """
-    directory = _existing(path)
+    directory = existing_directory(path)
     spark = None if directory.is_local else get_session(Configuration(), "flinkish prepared")
     take_ownership(spark, directory, str((directory.read("job.json") or {}).get("name", "")), REFUSE)
     try:
         return WaitingEpoch(directory).skip(sink, subtask, numbers, into)
     finally:
         directory.release()
-
-
-def _existing(path: str) -> JobDirectory:
-    from flinkish.jobmanager.replay.retained_epoch import existing_directory
-
-    return existing_directory(path)
 
 
 def _batches(committable: Any) -> list[pa.RecordBatch] | None:
@@ -261,3 +256,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"stored" if isinstance(value, _Stored) else "base64": base64.b64encode(value).decode()}
     return str(value)
+
+
+def existing_directory(path: str) -> JobDirectory:
+    """The job directory at that path, which is not created if it does not exist.
+
+    Raises:
+        FinalOperationError: the path is not the directory of a job.
+    """
+    if "job.json" not in child_names(path):
+        raise FinalOperationError(
+            f"{path} is not the directory of a job", expected="the flinkish.job.dir of a job that has run"
+        )
+    return JobDirectory(path)

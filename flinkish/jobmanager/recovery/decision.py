@@ -11,49 +11,9 @@ again (*replay*).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
-
-class Fallback(Enum):
-    """The values of ``flinkish.recovery.fallback``: when a job may go back to a checkpoint."""
-
-    #: only if nothing is delivered to sinks again
-    EXACT = "exact"
-    #: also if epochs are repeated: correct with idempotent sinks, others get their records again
-    REPLAY = "replay"
-    #: never: the job is refused
-    NEVER = "never"
-
-
-@dataclass(frozen=True)
-class Traces:
-    """What the names of a query's files say of its batches, which are given as epochs of the job."""
-
-    #: epochs with a file in ``offsets/``
-    planned: tuple[int, ...]
-    #: epochs with a file in ``commits/``
-    committed: tuple[int, ...]
-    #: the last epoch of which there is state
-    last_state: int | None = None
-    #: epochs with a file in ``prepared/``
-    prepared: tuple[int, ...] = ()
-
-    @property
-    def last_delivered(self) -> int | None:
-        """The last epoch that any sink can have heard of; None if there is none."""
-        before = max((epoch - 1 for epoch in (*self.planned, *self._states)), default=-1)
-        last = max((*self.committed, *self.prepared, before), default=-1)
-        return None if last < 0 else last
-
-    def missing(self) -> int | None:
-        """The epoch whose offsets must be there and are not; None if there is none. Spark writes the offsets before
-        anything of an epoch happens; without them it would plan the epoch anew, with other offsets."""
-        last = max((*self.committed, *self.prepared, *self._states), default=-1)
-        return last if last > max(self.planned, default=-1) else None
-
-    @property
-    def _states(self) -> tuple[int, ...]:
-        return () if self.last_state is None else (self.last_state,)
+from flinkish.jobmanager.recovery.query_traces import Traces
+from flinkish.jobmanager.settings import Fallback
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.drain.marker import DrainMarker
-from flinkish.jobmanager.recovery.decision import Candidate, Decision, Traces, decide
-from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobmanager.recovery.decision import Candidate, Decision, decide
+from flinkish.jobmanager.recovery.query_traces import Traces, read_traces
 from flinkish.jobmanager.savepoints.claim import read_restored, restored_file
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, take_over

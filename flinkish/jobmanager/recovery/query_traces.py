@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.sealed_json import json_as
@@ -16,7 +17,6 @@ from flinkish.common.storage import FileKind
 from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
-from flinkish.jobmanager.recovery.decision import Traces
 from flinkish.runtime.planner_files import GivenUpEpoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 
@@ -130,3 +130,34 @@ def _check_commit(path: str) -> None:
         whole = False
     if not whole:
         raise damaged(path, "not what Spark writes" if lines != [""] else "empty")
+
+
+@dataclass(frozen=True)
+class Traces:
+    """What the names of a query's files say of its batches, which are given as epochs of the job."""
+
+    #: epochs with a file in ``offsets/``
+    planned: tuple[int, ...]
+    #: epochs with a file in ``commits/``
+    committed: tuple[int, ...]
+    #: the last epoch of which there is state
+    last_state: int | None = None
+    #: epochs with a file in ``prepared/``
+    prepared: tuple[int, ...] = ()
+
+    @property
+    def last_delivered(self) -> int | None:
+        """The last epoch that any sink can have heard of; None if there is none."""
+        before = max((epoch - 1 for epoch in (*self.planned, *self._states)), default=-1)
+        last = max((*self.committed, *self.prepared, before), default=-1)
+        return None if last < 0 else last
+
+    def missing(self) -> int | None:
+        """The epoch whose offsets must be there and are not; None if there is none. Spark writes the offsets before
+        anything of an epoch happens; without them it would plan the epoch anew, with other offsets."""
+        last = max((*self.committed, *self.prepared, *self._states), default=-1)
+        return last if last > max(self.planned, default=-1) else None
+
+    @property
+    def _states(self) -> tuple[int, ...]:
+        return () if self.last_state is None else (self.last_state,)

@@ -16,15 +16,10 @@ from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobmanager.directory.prepared_output import existing_directory
 from flinkish.jobmanager.replay.debugging import breakpoints_of, post_mortem
 from flinkish.jobmanager.replay.replay_report import ReplayReport
-from flinkish.jobmanager.replay.retained_epoch import (
-    RetainedEpoch,
-    existing_directory,
-    put_restored,
-    retained_epoch,
-    state_before,
-)
+from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before
 from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram

@@ -15,7 +15,6 @@ from flinkish.common.storage_errors import storage_error
 from flinkish.common.stores import file_system_of
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.drain.marker import has_moved
@@ -48,19 +47,6 @@ class RetainedEpoch:
     start: dict[str, Any]
     end: dict[str, Any]
     time_ms: int
-
-
-def existing_directory(path: str) -> JobDirectory:
-    """The job directory at that path, which is not created if it does not exist.
-
-    Raises:
-        FinalOperationError: the path is not the directory of a job.
-    """
-    if "job.json" not in child_names(path):
-        raise FinalOperationError(
-            f"{path} is not the directory of a job", expected="the flinkish.job.dir of a job that has run"
-        )
-    return JobDirectory(path)
 
 
 def retained_epoch(directory: JobDirectory, epoch: int) -> RetainedEpoch:

@@ -20,6 +20,7 @@ import hashlib
 import json
 import posixpath
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -28,6 +29,7 @@ from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
 from flinkish.common.storage import FileKind, NameForm, absolute, check_below, joined
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import is_directory, read_bytes, write_bytes
+from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.positions import files_of, with_ended
 from flinkish.runtime.state.declared_state import DeclaredState
 
@@ -292,3 +294,21 @@ def _manifest(content: dict[str, Any], path: str) -> Manifest:
         return typed(Manifest, content)
     except ValueError as error:
         raise _damaged(f"not as flinkish writes it: {error}", path) from error
+
+
+def state_table(savepoint: str) -> str:
+    """Path of the Delta table of a savepoint."""
+    return posixpath.join(savepoint, "state")
+
+
+def manifest_of(job: JobDescriptor, epoch: int, positions: dict[str, str], **more: Any) -> Manifest:
+    """The manifest of a savepoint or checkpoint that is taken now. ``more``: further fields."""
+    return Manifest(
+        job_id=job.job_id,
+        job_name=job.name,
+        epoch=epoch,
+        time_ms=time.time_ns() // 1_000_000,
+        operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
+        sources=positions,
+        **more,
+    )

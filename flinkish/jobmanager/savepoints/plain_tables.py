@@ -21,10 +21,16 @@ from flinkish.common.storage import FileKind, absolute, local_path
 from flinkish.errors import FlinkishError, OperationError
 from flinkish.jobmanager.directory.files import read_bytes
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, outline_of
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, read_manifest, write_manifest
+from flinkish.jobmanager.savepoints.manifest import (
+    Manifest,
+    TableContents,
+    manifest_of,
+    read_manifest,
+    state_table,
+    write_manifest,
+)
 from flinkish.jobmanager.savepoints.program_states import with_changes as with_changed_types
 from flinkish.jobmanager.savepoints.restore_rows import FoundRows, Migrations, states_of_batch
-from flinkish.jobmanager.savepoints.savepoint import manifest_of, state_table
 from flinkish.jobmanager.savepoints.state_table import (
     COLUMNS,
     DIGEST,
@@ -40,17 +46,16 @@ from flinkish.minicluster import StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_states import states_of_program
+from flinkish.runtime.report import Row
 from flinkish.runtime.sources.job_enumerator import coordinated_sources, progress_in
 from flinkish.runtime.sources.positions import encode_position
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.files.hashes import row_hashes
 from flinkish.runtime.state.restored_buffers import state_buffers
 from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.savepoint_rows import WATERMARK
-from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
+from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
 from flinkish.runtime.state.stored_values import RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
-from flinkish.runtime.task import Row
 from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkish.common.storage import absolute, for_spark, local_path
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.files import delete_directory
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, write_manifest
+from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, manifest_of, state_table, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
-from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.positions import shown_position
 from flinkish.spark.failures import translate
@@ -27,11 +25,6 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
     from flinkish.jobmanager.kept_run import KeptRun
     from flinkish.jobmanager.spark_run import SparkRun
-
-
-def state_table(savepoint: str) -> str:
-    """Path of the Delta table of a savepoint."""
-    return posixpath.join(savepoint, "state")
 
 
 def take_savepoint(run: KeptRun, directory: str | None) -> str:
@@ -99,16 +92,3 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
         rows.write.format("delta").save(for_spark(table))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     return written_contents(run.spark, table)
-
-
-def manifest_of(job: JobDescriptor, epoch: int, positions: dict[str, str], **more: Any) -> Manifest:
-    """The manifest of a savepoint or checkpoint that is taken now. ``more``: further fields."""
-    return Manifest(
-        job_id=job.job_id,
-        job_name=job.name,
-        epoch=epoch,
-        time_ms=time.time_ns() // 1_000_000,
-        operators=tuple(sorted(d.uid for vertex in job.vertices for d in vertex.operators)),
-        sources=positions,
-        **more,
-    )

@@ -13,7 +13,7 @@ import threading
 from flinkish.common.sealed_json import typed
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.job_directory import STATES_FILE, JobDirectory
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.state.declared_state import DeclaredState
 

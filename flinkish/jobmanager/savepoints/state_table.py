@@ -20,8 +20,8 @@ from flinkish.errors import CorruptStateError, FlinkishError, OperationError, Sa
 from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
 from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_commit
-from flinkish.runtime.state.savepoint_rows import WATERMARK, SavepointRow
-from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX
+from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
 from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
 from flinkish.spark.failures import tells_of_bad_table, translate

@@ -20,12 +20,12 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.key_texts import can_be_told
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     LIST_STATE_KIND,
     TIMERS_PREFIX,
     UNION_STATE_KIND,
+    WATERMARK,
     StateRow,
 )
 from flinkish.runtime.state.state_table import StateTable

@@ -13,7 +13,6 @@ from flinkish.core.state import AggregatingStateDescriptor, ReducingStateDescrip
 from flinkish.errors import StateAccessError
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.map_table import MapTable
-from flinkish.runtime.state.savepoint_rows import WATERMARK
 from flinkish.runtime.state.state_handles import (
     AggregatingHandle,
     ListHandle,
@@ -21,7 +20,7 @@ from flinkish.runtime.state.state_handles import (
     ReducingHandle,
     ValueHandle,
 )
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX, VOID_NAMESPACE
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, VOID_NAMESPACE, WATERMARK
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.ttl import (

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, cast
 from flinkish.core.state import State, StateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
-from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.described_handles import UnkeyedState, expiring_handle_of, handle_of
@@ -42,6 +41,7 @@ from flinkish.runtime.state.undo_log import (
     RecordedTimerQueue,
     UndoLog,
 )
+from flinkish.runtime.steps import EpochInfo
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.epoch_files import state_directory
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
 from flinkish.runtime.state.state_rows import StateColumns

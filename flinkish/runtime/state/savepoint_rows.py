@@ -36,14 +36,11 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError
 from flinkish.runtime.list_keys import frozen, thawed
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
+from flinkish.runtime.state.state_rows import MAP_KINDS, WATERMARK, StateRow
 from flinkish.runtime.stored_calls import check_keys, defining
 from flinkish.runtime.stored_names import CONSTRUCTORS
 from flinkish.runtime.stored_pickle import Pickler, dumps_data, loads_data
 from flinkish.runtime.stored_reader import check_value, weight_max
-
-#: State name and kind of rows that hold a watermark.
-WATERMARK = "__watermark__"
 
 #: `json.dumps` would make an encoder for each value.
 _JSON = json.JSONEncoder(ensure_ascii=False)

@@ -61,3 +61,7 @@ class StateColumns(NamedTuple):
         """The entries as rows."""
         for namespace, key, value in zip(self.namespaces, self.keys, self.values, strict=True):
             yield StateRow(self.state, self.kind, namespace, key, value)
+
+
+#: State name and kind of rows that hold a watermark.
+WATERMARK = "__watermark__"

@@ -20,7 +20,7 @@ from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.history.history import NoHistory
-from flinkish.jobmanager.job_run import JobObserver
+from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.jobmanager.settings import driver_settings

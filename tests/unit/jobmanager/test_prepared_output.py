@@ -26,7 +26,7 @@ from flinkish.runtime.operators.column_writer import ColumnWriter, batches_of
 from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import FORMAT_VERSION, PreparedEpochs
 from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.task import Row as TaskRow
+from flinkish.runtime.report import Row as TaskRow
 
 JOB = JobDescriptor("0" * 32, "shop", (VertexDescriptor(0, "v", 0, (), 1, 1),), ())
 #: the names of the two sinks

@@ -15,10 +15,9 @@ from flinkish.errors import CorruptStateError, FinalOperationError, SavepointErr
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.recovery import fallback
-from flinkish.jobmanager.recovery.decision import Fallback
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
-from flinkish.jobmanager.settings import DriverSettings, driver_settings
+from flinkish.jobmanager.settings import DriverSettings, Fallback, driver_settings
 from flinkish.runtime.deployment import JobDescriptor
 from tests.support.fences import FallingFence
 

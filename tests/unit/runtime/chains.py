@@ -8,18 +8,11 @@ from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, decode_elements, encode_elements
-from flinkish.runtime.deployment import (
-    REPORT_VERTEX,
-    EdgeDescriptor,
-    InputDescriptor,
-    JobDescriptor,
-    JobSettings,
-    OperatorDescriptor,
-    VertexDescriptor,
-)
+from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output, StreamOperator
-from flinkish.runtime.partitioners import GlobalPartitioner
-from flinkish.runtime.task import EpochStamp, Row
+from flinkish.runtime.partitioners import EdgeDescriptor, GlobalPartitioner, InputDescriptor
+from flinkish.runtime.report import Row
+from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask, TaskManager
 
 #: What happened, in order: (operator, event). Tests clear it.

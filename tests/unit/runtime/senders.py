@@ -14,12 +14,10 @@ from flinkish.runtime.buffer import (
     encode_elements,
     place,
 )
-from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers
-from flinkish.runtime.partitioners import Partitioner, Sender
+from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Partitioner, Sender
 from flinkish.runtime.record_writer import RecordWriter
-from flinkish.runtime.steps import CACHED, Joined, Records, StatusStep, WatermarkStep
-from flinkish.runtime.task_header import OriginProgress
+from flinkish.runtime.steps import CACHED, Joined, OriginProgress, Records, StatusStep, WatermarkStep
 from flinkish.runtime.watermark_valve import Group
 
 

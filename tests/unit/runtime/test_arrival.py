@@ -14,16 +14,15 @@ from hypothesis import strategies as st
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, encode, place
-from flinkish.runtime.deployment import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, whole_source
-from flinkish.runtime.partitioners import Sender
+from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Sender
 from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.state.restored_buffers import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
-from flinkish.runtime.steps import Step
+from flinkish.runtime.steps import OriginProgress, Step
 from flinkish.runtime.stored_pickle import dumps
 from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_header import OriginProgress, TaskHeader
+from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_manager import StoredTask
 from flinkish.spark.level_stage import arriving
 from flinkish.spark.moved_state import FORMAT_VERSION, moved_in

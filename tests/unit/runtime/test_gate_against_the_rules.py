@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer, decode_elements, place
-from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
-from flinkish.runtime.steps import CACHED, Joined, Records, Step, Stretch, WatermarkStep
-from flinkish.runtime.task_header import OriginProgress
+from flinkish.runtime.partitioners import InputDescriptor
+from flinkish.runtime.steps import CACHED, Joined, OriginProgress, Records, Step, Stretch, WatermarkStep
 
 from .senders import buffer
 

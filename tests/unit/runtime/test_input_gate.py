@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.input_gate import by_edge, vertex_of, whole_source
-from flinkish.runtime.task_header import OriginProgress
+from flinkish.runtime.partitioners import InputDescriptor
+from flinkish.runtime.steps import OriginProgress
 
 from .senders import buffer, gate, story
 

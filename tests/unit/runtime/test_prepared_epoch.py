@@ -15,7 +15,7 @@ from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDes
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, CHANGES_INLINE, EpochFiles, TaskOutput
 from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
-from flinkish.runtime.task import Row
+from flinkish.runtime.report import Row
 from flinkish.testing import TestingSink
 from tests.support.fences import FallingFence
 

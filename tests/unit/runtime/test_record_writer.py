@@ -21,12 +21,12 @@ from flinkish.runtime.buffer import (
     encode_elements,
     place,
 )
-from flinkish.runtime.deployment import InputDescriptor
 from flinkish.runtime.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
     ForwardPartitioner,
     GlobalPartitioner,
+    InputDescriptor,
     RebalancePartitioner,
     RescalePartitioner,
     ShufflePartitioner,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.wide_jobs import Simulation
-from flinkish.runtime.deployment import InputDescriptor
+from flinkish.runtime.partitioners import InputDescriptor
 from flinkish.runtime.steps import (
     CACHED,
     LARGE,

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from flinkish.core.state import StateTtlConfig
-from flinkish.runtime.operator import EpochInfo
 from flinkish.runtime.state import map_table
 from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.files.directory import StateDirectory
@@ -17,6 +16,7 @@ from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.restore import SavepointRows
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.steps import EpochInfo
 from tests.unit.state.files.support import small_files
 from tests.unit.state.test_ttl import descriptors, ttl
 

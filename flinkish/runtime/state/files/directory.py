@@ -395,3 +395,8 @@ def _damaged(path: str, how: str) -> CorruptStateError:
     error = CorruptStateError(f"state cannot be read: the file {path} is {how}", where=path, hint=_HINT)
     error.file = path
     return error
+
+
+def state_directory(state: str, vertex: int, subtask: int) -> str:
+    """The directory of the files of one subtask's state."""
+    return posixpath.join(state, str(vertex), str(subtask))
