@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 from flinkish.runtime.list_keys import ListKey, TupleKey
-from flinkish.runtime.state.savepoint_rows import to_text
+from flinkish.runtime.stored_texts import to_text
 
 #: The limit of texts per key, because a tuple of many zeros and ones has too many equal tuples.
 _MAX_TEXTS = 16

@@ -43,12 +43,12 @@ from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.savepoint_rows import from_text, to_text
 from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_groups, loads
+from flinkish.runtime.stored_texts import from_text, to_text
 
 VERSION = 2
 
