@@ -41,7 +41,7 @@ from flinkish.jobmanager.savepoints.manifest import (
 )
 from flinkish.runtime.sources.positions import files_of
 
-_CHECKPOINT = re.compile(r"chk-(\d+)")
+_NUMBERED = re.compile(r"chk-(\d+)")
 _COUNTER = "counter.json"
 
 
@@ -107,7 +107,7 @@ class CheckpointDirectory:
         return number
 
     def _ids(self) -> list[int]:
-        found = (_CHECKPOINT.fullmatch(name) for name in child_names(self.path))
+        found = (_NUMBERED.fullmatch(name) for name in child_names(self.path))
         return sorted(int(match.group(1)) for match in found if match)
 
     def completed(self) -> list[int]:
