@@ -34,7 +34,6 @@ from flinkish.errors import (
     redact,
     shortened,
 )
-from flinkish.runtime import operator_chain, outputs, partitioners, record_writer
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
@@ -50,8 +49,11 @@ _LIST_ITERATOR: type = type(iter([0]))
 #: Iterators that know how many items are left, and that can be moved to their end.
 ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0))), type(iter(range(2**99))))
 #: The files of what takes the results of an operator: behind it, the records of the operator's loops are not those in
-#: work.
-_OUTPUTS = frozenset(str(module.__file__) for module in (operator_chain, outputs, partitioners, record_writer))
+#: work. A test looks for them.
+OUTPUTS = tuple(
+    os.path.join(OWN_ROOT, "runtime", name)
+    for name in ("outputs.py", "operator_chain.py", "record_writer.py", "partitioners.py")
+)
 
 
 #: The hint for errors of tasks. It holds for all of them: an epoch is committed only after all of its tasks have ended.
@@ -246,7 +248,7 @@ def _record_of(
     inside: list[dict[str, Any]] = []
     for file, variables in reversed(frames[at:called]):
         inside.append(variables)
-        if file in _OUTPUTS:
+        if file in OUTPUTS:
             break
     return record_in_work(inside)
 

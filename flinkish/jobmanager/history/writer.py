@@ -12,9 +12,10 @@ from collections import defaultdict, deque
 from typing import Protocol
 
 from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
-from flinkish.jobmanager.history.delta_tables import _LOG
 from flinkish.jobmanager.history.tables import TABLES, Row, Rows
 from flinkish.jobmanager.lifecycle.story import Event
+
+_LOG = logging.getLogger("flinkish.HistoryServer")
 
 
 class HistoryStore(Protocol):

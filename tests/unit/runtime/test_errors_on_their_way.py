@@ -13,7 +13,7 @@ import flinkish
 from flinkish import errors
 from flinkish.errors import ConnectionFailedError, CorruptStateError, FlinkishError, ProgramError, UserCodeError
 from flinkish.exit_codes import exit_code_of
-from flinkish.runtime.failure import decode_error, describe_failure, encode_error
+from flinkish.runtime.failure import OUTPUTS, decode_error, describe_failure, encode_error
 from flinkish.runtime.task_log import MAX_LINES
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FlinkishError)]
@@ -126,3 +126,7 @@ def test_what_a_connector_waits_for_in_vain_is_a_server_that_does_not_answer(wai
     assert (found.task, found.epoch, exit_code_of(found, environment={})) == ("read (1/1)", 3, 75)
     of_program = failure(lambda: variables["of_the_program"](lambda: variables[wait]()))
     assert type(of_program) is UserCodeError, "a function of the program that a connector calls is the program's"
+
+
+def test_the_files_of_what_takes_the_results_of_an_operator_are_there() -> None:
+    assert [file for file in OUTPUTS if not Path(file).is_file()] == []
