@@ -17,14 +17,14 @@ from typing import Any
 
 from flinkish import __version__
 from flinkish.commands import add_commands
-from flinkish.common.storage import absolute
-from flinkish.common.stores import S3_SETTINGS
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import Home, s3_settings_without_spark, settings_variable
 from flinkish.launch.options import CommandLine
 from flinkish.launch.replay import DEFAULT_LIMIT, ReplayRequest
+from flinkish.storage.paths import absolute
+from flinkish.storage.stores import S3_SETTINGS
 
 _SAVEPOINT = "execution.state-recovery.path"
 _CLAIM_MODE = "execution.state-recovery.claim-mode"

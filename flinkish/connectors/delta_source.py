@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.delta_commit import described_table, newest_version
-from flinkish.common.sealed_json import json_as
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import quoted
 from flinkish.connectors.column_decoder import ColumnDecoder
 from flinkish.connectors.spark_types import type_of_schema
 from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
+from flinkish.delta.log import described_table, newest_version
 from flinkish.errors import ProgramError, SavepointError
+from flinkish.storage.sealed import json_as
 
 #: The options of Delta's reader that say where to start, in lower case, as Spark compares them.
 _STARTS = ("startingversion", "startingtimestamp")

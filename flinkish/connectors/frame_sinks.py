@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from flinkish.common.delta_commit import described_table
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import holds_pickled, no_columns, quoted
 from flinkish.connectors.delta_source import DeltaTable
 from flinkish.connectors.spark_types import ddl_of, with_wider_decimals
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
+from flinkish.delta.log import described_table
 from flinkish.errors import ProgramError, TypeMismatchError
 
 #: The texts that a partition column of a Delta table cannot hold: they are its ways of writing null.

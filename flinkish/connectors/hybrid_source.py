@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkish.common.sealed_json import typed
-from flinkish.common.storage import NameForm
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.source import (
     Source,
@@ -30,6 +28,8 @@ from flinkish.core.source import (
     UnitCost,
 )
 from flinkish.errors import ProgramError
+from flinkish.storage.paths import NameForm
+from flinkish.storage.sealed import typed
 
 _WHERE = "HybridSource"
 #: The ids of splits.

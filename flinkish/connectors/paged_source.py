@@ -27,10 +27,6 @@ from typing import Annotated, Any, NamedTuple
 
 from flinkish.common.arguments import result_of_each
 from flinkish.common.detach import handing_over
-from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import FileKind, NameForm
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.core.source import (
     SourcePosition,
     SourceSplit,
@@ -44,6 +40,9 @@ from flinkish.core.source import (
     positions_text,
 )
 from flinkish.errors import FinalOperationError, ProgramError
+from flinkish.storage.paths import FileKind, NameForm
+from flinkish.storage.sealed import json_as, typed
+from flinkish.storage.stores import storage_errors, storage_of
 
 #: Number of epochs for which a page's file is kept after the page was read to its end: far more epochs than the query's
 #: offset log keeps.

@@ -19,9 +19,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
-from flinkish.common.sealed_json import Bits, json_as
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.errors import SavepointError, UnsupportedOperationError
+from flinkish.storage.sealed import Bits, json_as
 
 if TYPE_CHECKING:
     import pyarrow

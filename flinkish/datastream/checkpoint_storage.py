@@ -6,8 +6,8 @@ Rule upheld here: a checkpoint is a Delta table, in the job directory or in the 
 from __future__ import annotations
 
 from flinkish.common.no_effect import no_java_object
-from flinkish.common.storage import shown_path
 from flinkish.errors import ArgumentValueError
+from flinkish.storage.paths import shown_path
 
 __all__ = ["CheckpointStorage", "CustomCheckpointStorage", "FileSystemCheckpointStorage", "JobManagerCheckpointStorage"]
 

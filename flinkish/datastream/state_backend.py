@@ -10,9 +10,9 @@ from __future__ import annotations
 from enum import Enum
 
 from flinkish.common.no_effect import no_java_object, warn_without_effect
-from flinkish.common.storage import shown_on_this_machine
 from flinkish.datastream.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
 from flinkish.errors import ArgumentTypeError, ArgumentValueError
+from flinkish.storage.paths import shown_on_this_machine
 
 __all__ = [
     "CustomStateBackend",

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flinkish.common import Configuration
-from flinkish.common.storage import local_path
 from flinkish.datastream.connectors import Source
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import generated_clicks, kafka_clicks
+from flinkish.storage.paths import local_path
 
 EXAMPLE_SERVERS = (
     "--bootstrap-servers HOST:9092 --topic clicks --jdbc-url postgresql://HOST/DB --username USER --job-dir DIRECTORY"

@@ -15,7 +15,6 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage_errors import storage_error
 from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
@@ -32,6 +31,7 @@ from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.task_progress import EpochProgress
+from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_record import JobRecord

@@ -14,7 +14,6 @@ from typing import Any
 
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import absolute
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager import live_jobs
 from flinkish.jobmanager.directory.damaged_files import JobEnd
@@ -28,6 +27,7 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.spark.failures import translate
+from flinkish.storage.paths import absolute
 
 
 class KeptRun(JobRun):

@@ -20,7 +20,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import is_local
 from flinkish.core.source import Source
 from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -62,6 +61,7 @@ from flinkish.runtime.sources.positions import decode_position, shown_position
 from flinkish.runtime.task_progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
+from flinkish.storage.paths import is_local
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 

@@ -8,14 +8,14 @@ from enum import Enum
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
-from flinkish.common.storage import is_local
-from flinkish.common.stores import storage_of
 from flinkish.common.time import Duration
 from flinkish.errors import EnvironmentVersionError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.path_check import check_path
 from flinkish.runtime.deployment import JobSettings
+from flinkish.storage.paths import is_local
+from flinkish.storage.stores import storage_of
 
 #: Epochs on an object store that begin in shorter intervals than this cost so much that the job says so, in ms.
 FREQUENT_EPOCHS_MS = 5_000

@@ -21,10 +21,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
-from flinkish.common.storage import check_private, make_private
 from flinkish.errors import ConfigurationError
 from flinkish.launch.options import read_properties
 from flinkish.launch.spark_version import spark_of_delta
+from flinkish.storage.paths import check_private, make_private
 
 _DEFAULTS = "spark-defaults.conf"
 _LOGGING = "log4j2.properties"
@@ -140,8 +140,8 @@ _S3_PROPERTY = re.compile(rf"fs\.s3a\.(?:bucket\.(.+)\.)?({'|'.join(map(re.escap
 
 
 def s3_settings_of(properties: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The settings of S3 (`flinkish.common.stores.S3_SETTINGS`) in properties of Hadoop: bucket -> settings, "" for all
-    buckets; none where nothing says more than how an endpoint is spoken to.
+    """The settings of S3 (`flinkish.storage.stores.S3_SETTINGS`) in properties of Hadoop: bucket -> settings, "" for
+    all buckets; none where nothing says more than how an endpoint is spoken to.
 
     >>> s3_settings_of({"fs.s3a.path.style.access": "false", "fs.s3a.connection.ssl.enabled": "true"})
     {}

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from flinkish.common.sealed_json import json_as
 from flinkish.errors import ConfigurationError, redact
 from flinkish.launch.spark_command import ROOT
+from flinkish.storage.sealed import json_as
 
 #: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"

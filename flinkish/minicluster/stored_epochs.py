@@ -18,14 +18,13 @@ import posixpath
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.alignment import Reached
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_errors, storage_of
 
 #: Version of the files.
 _VERSION = 2

@@ -21,15 +21,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_errors, storage_of
 
 #: Version of the encoded form of accumulators.
 FORMAT_VERSION = 1

@@ -23,11 +23,10 @@ from typing import Annotated
 
 import pyarrow as pa
 
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind, NameForm
-from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
+from flinkish.storage.paths import FileKind, NameForm
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_error, storage_errors, storage_of
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
 _LIST = "_parts.json"

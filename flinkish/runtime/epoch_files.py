@@ -22,10 +22,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import NameForm
-from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.common.stores import OutputFile, storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.accumulated import accumulators_directory
 from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
@@ -33,6 +29,9 @@ from flinkish.runtime.changelog_files import write_changes
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink_vertex
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.report import Row
+from flinkish.storage.paths import NameForm
+from flinkish.storage.sealed import json_as
+from flinkish.storage.stores import OutputFile, storage_error, storage_errors, storage_of
 
 #: Number of bytes of an epoch that may travel to the driver inside the rows, divided among its tasks.
 INLINE_BYTES_PER_EPOCH = 1024 * 1024

@@ -51,7 +51,7 @@ ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0)
 #: The files of what takes the results of an operator: behind it, the records of the operator's loops are not those in
 #: work. A test looks for them.
 OUTPUTS = tuple(
-    os.path.join(OWN_ROOT, "runtime", name)
+    os.path.join(OWN_ROOT, "runtime", *name.split("/"))
     for name in ("outputs.py", "operator_chain.py", "record_writer.py", "partitioners.py")
 )
 

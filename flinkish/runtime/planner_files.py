@@ -29,13 +29,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, ClassVar
 
-from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
-from flinkish.common.storage import FileKind, is_local
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Reached
+from flinkish.storage.paths import FileKind, is_local
+from flinkish.storage.sealed import json_as, sealed, typed, unsealed_as
+from flinkish.storage.stores import storage_errors, storage_of
 
 
 @cache

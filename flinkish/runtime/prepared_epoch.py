@@ -19,16 +19,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind
-from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.core.sink import Sink
 from flinkish.errors import FencedError, IncompatibleJobError
 from flinkish.runtime.buffer import decode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_of
 from flinkish.runtime.epoch_files import damaged_output
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_error, storage_errors, storage_of
 
 _SUFFIX = ".json"
 

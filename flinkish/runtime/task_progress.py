@@ -30,15 +30,15 @@ from dataclasses import asdict, dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind, NameForm, is_local, local_path, make_private
-from flinkish.common.stores import storage_of
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.report import TaskPlace
+from flinkish.storage.paths import FileKind, NameForm, is_local, local_path, make_private
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_of
 
 if TYPE_CHECKING:
     from flinkish.runtime.task import EpochStamp, Task

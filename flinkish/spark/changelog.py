@@ -24,7 +24,6 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.arguments import abbreviated
-from flinkish.common.storage import for_spark
 from flinkish.runtime.changelog_files import read_changes, read_parts
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.state.changelog import Change, decode_changes
@@ -37,6 +36,7 @@ from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
+from flinkish.storage.paths import for_spark
 
 #: Columns of a table of changes, in Spark's DDL. A row whose ``uid`` is null says that a key has more texts than can
 #: be listed.

@@ -1,5 +1,5 @@
 """Parquet files in the directory of a Delta table: tasks write them, and the driver adds them to the table by a commit
-of its own (`flinkish.common.delta_commit`). Both cost less than Spark's Delta writer does."""
+of its own (`flinkish.delta.log`). Both cost less than Spark's Delta writer does."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.delta_commit import added_file, append_info
-from flinkish.common.hadoop_checksums import checksum_path, write_checksums
-from flinkish.common.storage import for_spark
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
+from flinkish.delta.log import added_file, append_info
 from flinkish.spark.rows import joined
 from flinkish.spark.settings import settings_in_force
 from flinkish.spark.worker import failures_marked
+from flinkish.storage.paths import for_spark
+from flinkish.storage.sealed import checksum_path, write_checksums
+from flinkish.storage.stores import storage_errors, storage_of
 
 #: Columns that describe a file, in Spark's DDL; ``without_uid``: the number of its rows whose ``uid`` is null.
 FILE_SCHEMA = "name string, rows long, bytes long, without_uid long"

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from flinkish.common.storage import for_spark
 from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.report import Row
 from flinkish.runtime.stored_pickle import dumps, loads
@@ -21,6 +20,7 @@ from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_tasks
 from flinkish.spark.worker import Deployment, failures_marked
+from flinkish.storage.paths import for_spark
 
 #: Version of the stored form of a task that is moved to another query.
 FORMAT_VERSION = 2

@@ -1,4 +1,4 @@
-"""Spark's own access to object stores, for flinkish's storage (`flinkish.common.stores`): the settings and keys of S3,
+"""Spark's own access to object stores, for flinkish's storage (`flinkish.storage.stores`): the settings and keys of S3,
 which are set once, in Spark, and the exclusive creation and the deletion of many objects, which pyarrow does not have;
 and the settings with which Spark's own files need few requests.
 
@@ -14,12 +14,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flinkish.common.storage import S3_SCHEMES, for_spark, is_local, location_of, scheme_of
-from flinkish.common.stores import S3_SETTINGS, s3_options, set_exclusive_creator, storage_of
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import S3_KEYS, s3_settings_of
 from flinkish.launch.spark_version import local_file_manager
 from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.storage.paths import S3_SCHEMES, for_spark, is_local, location_of, scheme_of
+from flinkish.storage.stores import S3_SETTINGS, s3_options, set_exclusive_creator, storage_of
 
 _SECRETS = ("access.key", "secret.key", "session.token")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from flinkish.common.storage import for_spark
 from flinkish.core.source import DataFrameSource, Source
 from flinkish.runtime.buffer import BufferKind
 from flinkish.runtime.deployment import JobDescriptor
@@ -18,6 +17,7 @@ from flinkish.spark.session import archive_for_sources
 from flinkish.spark.source_stage import frame_source_rows
 from flinkish.spark.split_source import SourceQuery, source_rows
 from flinkish.spark.worker import Deployment
+from flinkish.storage.paths import for_spark
 
 #: SQL condition for rows from the files of a savepoint: they hold state and nothing else. Buffers of records are
 #: pickles that are read as they are; they must never come from such files.

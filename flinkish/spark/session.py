@@ -23,7 +23,6 @@ import pyarrow
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
-from flinkish.common.storage import for_spark
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, OperationError
 from flinkish.launch.archive import own_archive
 from flinkish.launch.home import Home, data_file, default_spark_settings
@@ -48,6 +47,7 @@ from flinkish.spark.driver_jvm import (
     submit_variables,
 )
 from flinkish.spark.object_stores import use_object_stores_of
+from flinkish.storage.paths import for_spark
 
 _LOG = logging.getLogger("flinkish.Session")
 

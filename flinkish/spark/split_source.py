@@ -28,7 +28,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.common.storage import is_local
 from flinkish.core.source import RecordDecoder
 from flinkish.errors import escaped
 from flinkish.launch.daemon import quiet_this_worker
@@ -50,6 +49,7 @@ from flinkish.spark.executors import register_data_source
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
+from flinkish.storage.paths import is_local
 
 _LOG = logging.getLogger("flinkish.JobMaster")
 

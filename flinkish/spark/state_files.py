@@ -22,9 +22,6 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from flinkish.common.storage import is_local
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.core.fence import Fence
 from flinkish.errors import RetryableError
 from flinkish.runtime.epoch_files import EpochFiles
@@ -32,6 +29,8 @@ from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.spark.object_stores import delete_objects
 from flinkish.spark.task_place import DRIVER, executor_id
+from flinkish.storage.paths import is_local
+from flinkish.storage.stores import storage_errors, storage_of
 
 #: The number of partitions whose files are deleted at the same time.
 _THREADS = 64

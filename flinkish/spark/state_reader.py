@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import for_spark
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.runtime.state.text_columns import SavepointColumns
@@ -16,6 +15,7 @@ from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
+from flinkish.storage.paths import for_spark
 
 #: Columns of a savepoint's table, in Spark's DDL.
 SAVEPOINT_SCHEMA = "uid string, state string, kind string, key string, namespace string, value string"

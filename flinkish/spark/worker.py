@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.common.storage import local_path
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
@@ -33,6 +32,7 @@ from flinkish.runtime.task_log import forward_to_driver
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import DRIVER, current_place, executor_id, task_context
+from flinkish.storage.paths import local_path
 
 _MARK = re.compile(r"<flinkish-error ([0-9a-f]{64}) (-|\d{1,19}) (-|\d{1,19})>([A-Za-z0-9+/=]+)</flinkish-error>")
 

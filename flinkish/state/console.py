@@ -19,14 +19,14 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from flinkish.common.storage import absolute, for_spark
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.delta_tables import history_path
 from flinkish.jobmanager.history.tables import TABLES
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
 from flinkish.state.locating import session_of
 from flinkish.state.reading import list_states, read_state
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import absolute, for_spark
 
 #: A statement shows at most so many rows.
 MAX_ROWS = 1_000

@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.storage import absolute
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import absolute
 
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 

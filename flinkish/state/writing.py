@@ -8,11 +8,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.storage import absolute, for_spark
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.errors import ProgramError, SavepointError
-from flinkish.jobmanager.directory.files import child_names, delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
 from flinkish.runtime.program_classes import ProgramClasses
@@ -23,6 +21,8 @@ from flinkish.spark.failures import translate
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts
+from flinkish.storage.files import child_names, delete_directory
+from flinkish.storage.paths import absolute, for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,8 @@ import threading
 import uuid
 
 from flinkish.common import Configuration
-from flinkish.common.stores import storage_of
 from flinkish.spark.session import get_session
+from flinkish.storage.stores import storage_of
 
 THREADS, OBJECTS = 8, 10
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from flinkish.common.stores import storage_of
+from flinkish.storage.stores import storage_of
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.support.storage_contract import CONTRACT, Check
 

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from flinkish.common.storage import FileKind
-from flinkish.common.stores import storage_of
+from flinkish.storage.paths import FileKind
+from flinkish.storage.stores import storage_of
 
 Check = Callable[[str], None]
 

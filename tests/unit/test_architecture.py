@@ -189,7 +189,7 @@ def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
 #: Modules that look at URLs of other things than stored files: of databases, jars and class paths; or at Spark's words.
 URLS = {
     "common/dependencies.py",
-    "common/storage.py",
+    "storage/paths.py",
     "connectors/jdbc/database.py",
     "datastream/stream_execution_environment.py",
     "errors.py",
@@ -230,7 +230,7 @@ def test_no_module_asks_in_which_folder_it_is() -> None:
 
 
 def test_only_one_module_looks_at_the_scheme_of_a_path() -> None:
-    others = URLS | {"common/stores.py", "spark/object_stores.py"}
+    others = URLS | {"storage/stores.py", "spark/object_stores.py"}
     assert faults((path, _SCHEME.findall(path.read_text())) for path in MODULES if name_of(path) not in others) == {}
 
 

@@ -7,18 +7,18 @@ import re
 import pytest
 
 from flinkish.common import options
-from flinkish.common.delta_commit import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
-from flinkish.common.storage import FileKind
 from flinkish.connectors.jdbc.committer import CONNECTIONS_KEPT_MAX
 from flinkish.connectors.kafka.committer import PRODUCERS_KEPT_MAX
 from flinkish.connectors.kept_resources import IDLE_LIMIT_S
 from flinkish.connectors.paged_source import PagedSource
 from flinkish.core.error_handling import DEFAULT_MAX_FAILURES, DEFAULT_MAX_RATE
+from flinkish.delta.log import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
 from flinkish.errors import MAX_TEXT, MAX_TRACEBACK
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 from flinkish.jobmanager.requests import MAX_REQUEST_BYTES
 from flinkish.runtime.task import RETAINED_EPOCHS
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES
+from flinkish.storage.paths import FileKind
 from tests.support.documented import DOCS
 
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkish.common.sealed_json import typed
-from flinkish.common.storage import is_local
 from flinkish.connectors.file_system.globs import (
     expand_braces,
     files_below,
@@ -24,6 +22,8 @@ from flinkish.connectors.file_system.globs import (
 from flinkish.connectors.file_system.paths import Root, root_of
 from flinkish.core.source import SourcePosition, SourceSplit
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, ProgramError
+from flinkish.storage.paths import is_local
+from flinkish.storage.sealed import typed
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from flinkish.common import stores
-from flinkish.common.storage import ACCEPTED, is_local, location_of
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError
+from flinkish.storage import stores
+from flinkish.storage.paths import ACCEPTED, is_local, location_of
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

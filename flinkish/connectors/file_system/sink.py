@@ -21,8 +21,6 @@ from flinkish.common.arguments import check_instance, check_made, form_for_lists
 from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
-from flinkish.common.storage import absolute
-from flinkish.common.storage_errors import storage_error
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.paths import file_system_of
 from flinkish.connectors.file_system.sink_options import (
@@ -45,6 +43,8 @@ from flinkish.core.sink import (
 )
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ArgumentTypeError, ConnectionFailedError, OperationError, TypeMismatchError
+from flinkish.storage.paths import absolute
+from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile

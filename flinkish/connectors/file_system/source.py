@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.common.storage import absolute
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
@@ -21,6 +20,7 @@ from flinkish.connectors.file_system.paths import FileSystems
 from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.errors import ProgramError
+from flinkish.storage.paths import absolute
 
 #: How often a monitored source looks for new files unless the program says otherwise (Flink's default).
 DISCOVERY_INTERVAL = Duration.of_seconds(1)

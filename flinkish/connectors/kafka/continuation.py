@@ -10,11 +10,11 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from flinkish.common.sealed_json import typed
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.connectors.kafka.settings import split_id
 from flinkish.core.source import SourcePosition
 from flinkish.errors import FinalOperationError
+from flinkish.storage.sealed import typed
 
 _reader_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 

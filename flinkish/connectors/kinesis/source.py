@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.common.sealed_json import typed
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kinesis.client import driver
@@ -21,6 +20,7 @@ from flinkish.connectors.kinesis.shards import (
 )
 from flinkish.core.source import SourcePosition, SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.errors import ArgumentTypeError, ConfigurationError, FinalOperationError
+from flinkish.storage.sealed import typed
 
 _log = logging.getLogger("flinkish.FlinkKinesisConsumer")
 

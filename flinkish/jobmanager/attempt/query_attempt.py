@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from flinkish.common.storage import for_spark
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
 from flinkish.jobmanager.attempt import epoch_listeners
@@ -63,6 +62,7 @@ from flinkish.spark.settings import epochs_that_do_not_run, query_settings, sett
 from flinkish.spark.split_source import RecordsInProgress
 from flinkish.spark.state_files import OldFiles
 from flinkish.spark.worker import Deployment, deploy, numbers_announced
+from flinkish.storage.paths import for_spark
 
 _log = logging.getLogger("flinkish.JobMaster")
 

@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from flinkish.common.storage import is_local
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
 from flinkish.jobmanager.directory.damaged_files import missing_file
@@ -36,6 +35,7 @@ from flinkish.runtime.sources.positions import StoreIds, encode_position
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
 from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.plan import PlanOptions, frame_sources
+from flinkish.storage.paths import is_local
 
 _FILE = "query.json"
 

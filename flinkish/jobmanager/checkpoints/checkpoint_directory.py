@@ -20,17 +20,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind, absolute
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import (
-    child_names,
-    delete_directory,
-    delete_directory_at_once,
-    delete_file,
-    read_bytes,
-    write_bytes,
-)
 from flinkish.jobmanager.savepoints.manifest import (
     ENDED,
     MANIFEST,
@@ -40,6 +30,16 @@ from flinkish.jobmanager.savepoints.manifest import (
     write_manifest,
 )
 from flinkish.runtime.sources.positions import files_of
+from flinkish.storage.files import (
+    child_names,
+    delete_directory,
+    delete_directory_at_once,
+    delete_file,
+    read_bytes,
+    write_bytes,
+)
+from flinkish.storage.paths import FileKind, absolute
+from flinkish.storage.sealed import json_as
 
 _NUMBERED = re.compile(r"chk-(\d+)")
 _COUNTER = "counter.json"

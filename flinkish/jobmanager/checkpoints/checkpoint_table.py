@@ -16,13 +16,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.common.delta_commit import actions_of, first_in_checkpoint
-from flinkish.common.hadoop_checksums import checksum_path
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind, for_spark
-from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
-from flinkish.jobmanager.savepoints.table_log import damaged_log, decoding, read_checkpoint
+from flinkish.delta.log import actions_of, first_in_checkpoint
+from flinkish.delta.table_log import damaged_log, decoding, read_checkpoint
 from flinkish.spark.data_files import vacuum
+from flinkish.storage.files import child_names, delete_file, read_bytes
+from flinkish.storage.paths import FileKind, for_spark
+from flinkish.storage.sealed import checksum_path, json_as
 
 #: Name of the directory of the log, in the directory of the table.
 LOG = "_delta_log"

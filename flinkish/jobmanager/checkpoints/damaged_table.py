@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from flinkish.delta.table_log import check_log, has_log
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.jobmanager.directory.files import is_directory, move_directory
-from flinkish.jobmanager.savepoints.table_log import check_log, has_log
+from flinkish.storage.files import is_directory, move_directory
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 

@@ -10,11 +10,11 @@ import posixpath
 import time
 from typing import Any
 
-from flinkish.common.delta_commit import publish
-from flinkish.common.storage import local_path
-from flinkish.common.stores import NO_LINKS
+from flinkish.delta.log import publish
 from flinkish.jobmanager.checkpoints.checkpoint_table import LOG, CheckpointTable, Written
 from flinkish.spark.data_files import DataFile, append_of
+from flinkish.storage.paths import local_path
+from flinkish.storage.stores import NO_LINKS
 
 #: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
 _FEATURES = {"appendOnly", "invariants", "deletionVectors"}

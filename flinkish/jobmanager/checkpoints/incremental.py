@@ -15,18 +15,18 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from flinkish.common.storage import for_spark
 from flinkish.errors import CorruptStateError
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
 from flinkish.jobmanager.checkpoints.file_appends import FileAppends
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
-from flinkish.jobmanager.directory.files import directory_bytes
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.runtime.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changelog import changed_file, changed_files, changed_rows, merge_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import DeployedClasses
+from flinkish.storage.files import directory_bytes
+from flinkish.storage.paths import for_spark
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 

@@ -16,12 +16,12 @@ import posixpath
 from contextlib import suppress
 from typing import Any
 
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
-from flinkish.jobmanager.directory.files import read_bytes, write_bytes
 from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.storage.files import read_bytes, write_bytes
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import json_as
 
 #: Full checkpoints between two clean-ups.
 _OVERWRITES = 3

@@ -1,7 +1,7 @@
 """Commits a claim to the fencing table without Spark's Delta, which does not exclude a second writer on S3.
 
 The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
-epoch. Of two drivers that write the same version, the storage refuses one (`flinkish.common.delta_commit`).
+epoch. Of two drivers that write the same version, the storage refuses one (`flinkish.delta.log`).
 
 Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are left
 to Spark.
@@ -16,10 +16,10 @@ import uuid
 from dataclasses import asdict
 from typing import Any
 
-from flinkish.common.delta_commit import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
-from flinkish.common.stores import NO_LINKS, storage_of
+from flinkish.delta.fence import Claim, FencingLog
+from flinkish.delta.log import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
 from flinkish.errors import OperationError
-from flinkish.spark.delta_fence import Claim, FencingLog
+from flinkish.storage.stores import NO_LINKS, storage_of
 
 #: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
 KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}

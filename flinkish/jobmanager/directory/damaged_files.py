@@ -13,12 +13,12 @@ import shutil
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from flinkish.common.sealed_json import typed, unsealed
-from flinkish.common.storage import NameForm, local_path
 from flinkish.errors import FinalOperationError, FlinkishError
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.runtime.epoch_report import EpochFigures
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import NameForm, local_path
+from flinkish.storage.sealed import typed, unsealed
 
 #: Files that are written before the first epoch.
 _BEFORE_EPOCHS = ("job.json", "query.json")

@@ -4,7 +4,7 @@ Rule: each driver appends one row before it does anything; the version of that c
 have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
 one small file per start of a driver. The driver's process writes the commit itself (`claim_commit.py`);
 Spark's Delta does for Spark Connect servers, and where there are no hard links.
-`flinkish.spark.delta_fence` tells a driver that it has lost.
+`flinkish.delta.fence` tells a driver that it has lost.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import re
 from dataclasses import asdict
 from typing import Any
 
-from flinkish.common.storage import for_spark
-from flinkish.common.storage_errors import job_directory_error
+from flinkish.delta.fence import Claim, DeltaFence, FencingLog
 from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.jobmanager.directory.claim_commit import KEPT_FOR_EVER, commit_claim
-from flinkish.spark.delta_fence import Claim, DeltaFence, FencingLog
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
+from flinkish.storage.paths import for_spark
+from flinkish.storage.stores import job_directory_error
 
 __all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 

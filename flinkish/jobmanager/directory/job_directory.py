@@ -14,7 +14,7 @@ directory and which program wrote it.
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
     <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
 
-Files are replaced as a whole, in the way of the storage (`flinkish.common.stores`).
+Files are replaced as a whole, in the way of the storage (`flinkish.storage.stores`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
 from flinkish.common.options.flinkish import SPARK_PARTITIONS
-from flinkish.common.sealed_json import sealed, typed
-from flinkish.common.storage import FileKind, NameForm, absolute, check_private, is_local, make_private
-from flinkish.common.storage_errors import job_directory_error, storage_error, storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
@@ -40,6 +36,9 @@ from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_ba
 from flinkish.jobmanager.savepoints.uids import chained_operators, lost_operators
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.task_header import STATE_FORMAT_VERSION
+from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private
+from flinkish.storage.sealed import sealed, typed
+from flinkish.storage.stores import job_directory_error, storage_error, storage_errors, storage_of
 
 #: Name of the file that says where the query's checkpoint is; query_move.py adds the entry ``moved_from`` to it.
 QUERY_FILE = "query-location.json"

@@ -17,12 +17,12 @@ from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError
 from flinkish.jobmanager.directory.fencing import Claim, claim
-from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file, is_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import RENEW_S, SILENCE_S, Life, leaves_nothing_behind
 from flinkish.jobmanager.directory.probe import is_abandoned
 from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
 from flinkish.spark.session import is_remote
+from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

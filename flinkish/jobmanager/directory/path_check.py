@@ -11,9 +11,9 @@ import posixpath
 import re
 import tempfile
 
-from flinkish.common.storage import absolute
 from flinkish.errors import ConfigurationError
-from flinkish.jobmanager.directory.files import is_directory
+from flinkish.storage.files import is_directory
+from flinkish.storage.paths import absolute
 
 #: Characters that are escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a
 #: directory of the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a

@@ -19,10 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.storage_errors import storage_errors
 from flinkish.common.types import Row
 from flinkish.errors import ConfigurationError, FinalOperationError, StoredClassError, UnsafeStateError
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.ownership import REFUSE, take_ownership
 from flinkish.jobmanager.directory.query_log import QueryLog
@@ -34,6 +32,8 @@ from flinkish.runtime.operators.column_writer import batches_of, encoded
 from flinkish.runtime.operators.sink_writer import decode_committables, encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.spark.session import get_session
+from flinkish.storage.files import child_names
+from flinkish.storage.stores import storage_errors
 
 #: An Arrow stream begins with this mark; the columns for a DataFrame sink are such streams.
 _ARROW = b"\xff\xff\xff\xff"

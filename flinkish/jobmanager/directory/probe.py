@@ -19,12 +19,11 @@ import uuid
 from contextlib import suppress
 from typing import Any
 
-from flinkish.common.storage import for_spark, is_local
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import Storage, storage_of
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.spark.executors import ask_executors
 from flinkish.spark.session import is_remote, may_run_on_other_machines
+from flinkish.storage.paths import for_spark, is_local
+from flinkish.storage.stores import Storage, storage_errors, storage_of
 
 _DIRECTORY = re.compile(r"probe-([0-9]{10,})-[0-9a-f]{32}")
 #: No probe takes so long: the directory of an earlier one is that of a driver that was killed.
@@ -124,7 +123,7 @@ def _try_executors(spark: Any, storage: Storage, folder: str, where: str) -> Non
         import socket
         import uuid
 
-        from flinkish.common.stores import storage_of
+        from flinkish.storage.stores import storage_of
 
         host, answer = socket.gethostname(), uuid.uuid4().hex
         try:

@@ -18,12 +18,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind
-from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError
-from flinkish.jobmanager.directory.files import child_names, delete_file, read_bytes
 from flinkish.runtime.planner_files import GivenUpEpoch
+from flinkish.storage.files import child_names, delete_file, read_bytes
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import json_as
+from flinkish.storage.stores import storage_of
 
 #: What Spark writes for an input that has no position yet.
 _NONE = "-"

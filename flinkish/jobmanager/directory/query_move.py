@@ -16,10 +16,10 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from flinkish.common.stores import Entry, Storage
 from flinkish.errors import OperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.job_directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
+from flinkish.storage.stores import Entry, Storage
 
 _SUFFIX = re.compile(r"-owner-\d+$")
 

@@ -14,12 +14,12 @@ import posixpath
 from collections import Counter
 from typing import Any
 
-from flinkish.common.storage import for_spark
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.history.tables import TABLES, Row
 from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.spark.data_files import vacuum
 from flinkish.spark.failures import translate
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import for_spark
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 

@@ -18,7 +18,6 @@ from typing import Any
 
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.recovery.decision import Candidate, Decision, decide
@@ -29,6 +28,7 @@ from flinkish.jobmanager.savepoints.restore import RestoredProgram, take_over
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed
+from flinkish.storage.files import delete_directory
 
 
 @dataclass(frozen=True)

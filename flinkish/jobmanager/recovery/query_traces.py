@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind
-from flinkish.jobmanager.directory.files import child_names, empty_files, read_bytes
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
 from flinkish.runtime.planner_files import GivenUpEpoch
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
+from flinkish.storage.files import child_names, empty_files, read_bytes
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import json_as
 
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 

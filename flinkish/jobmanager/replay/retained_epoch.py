@@ -11,8 +11,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.storage_errors import storage_error
-from flinkish.common.stores import file_system_of
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
@@ -25,6 +23,7 @@ from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of
 from flinkish.runtime.sources.positions import decode_position
 from flinkish.runtime.task_header import TaskHeader
+from flinkish.storage.stores import file_system_of, storage_error
 
 
 @dataclass(frozen=True)

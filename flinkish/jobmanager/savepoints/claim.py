@@ -14,15 +14,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from flinkish.common.storage import absolute, joined
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.directory.damaged_files import damaged_file
-from flinkish.jobmanager.directory.files import child_names, delete_directory, delete_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.storage.files import child_names, delete_directory, delete_file
+from flinkish.storage.paths import absolute, joined
 
 #: The file that says with which savepoint the job has begun.
 RESTORED_FILE = "restored.json"

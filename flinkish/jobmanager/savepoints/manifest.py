@@ -25,13 +25,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from flinkish.common.sealed_json import json_as, sealed, typed, unsealed_as
-from flinkish.common.storage import FileKind, NameForm, absolute, check_below, joined
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import is_directory, read_bytes, write_bytes
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.positions import files_of, with_ended
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.storage.files import is_directory, read_bytes, write_bytes
+from flinkish.storage.paths import FileKind, NameForm, absolute, check_below, joined
+from flinkish.storage.sealed import json_as, sealed, typed, unsealed_as
 
 #: Version of the layout above and of the table's columns; and the versions of a manifest with changes, and of one that
 #: refers to files with splits, which differ so that no reader ignores those.

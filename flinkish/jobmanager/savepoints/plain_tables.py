@@ -17,9 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import FileKind, absolute, local_path
+from flinkish.delta.table_log import check_log, files_of_version
 from flinkish.errors import FlinkishError, OperationError
-from flinkish.jobmanager.directory.files import read_bytes
 from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, outline_of
 from flinkish.jobmanager.savepoints.manifest import (
     Manifest,
@@ -41,7 +40,6 @@ from flinkish.jobmanager.savepoints.state_table import (
     needed_version,
     unreadable,
 )
-from flinkish.jobmanager.savepoints.table_log import check_log, files_of_version
 from flinkish.minicluster import StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
@@ -60,6 +58,8 @@ from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of
 from flinkish.spark.worker import secret_of
+from flinkish.storage.files import read_bytes
+from flinkish.storage.paths import FileKind, absolute, local_path
 
 #: Rows of one state, each with the hash of each of its rows.
 _Hashed = Iterable[tuple[SavepointColumns, list[int]]]

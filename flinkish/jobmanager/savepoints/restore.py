@@ -13,11 +13,9 @@ from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
-from flinkish.common.storage import NameForm, absolute
 from flinkish.core.source import Source
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import (
     RESTORED_FILE,
@@ -45,6 +43,8 @@ from flinkish.spark.plan import PlanOptions
 from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import deploy
+from flinkish.storage.files import delete_directory
+from flinkish.storage.paths import NameForm, absolute
 
 #: The names of the directories of restored rows.
 _ROWS = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")

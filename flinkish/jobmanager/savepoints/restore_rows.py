@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import for_spark
 from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.deployment import JobDescriptor
@@ -25,6 +24,7 @@ from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.session import slots_of
 from flinkish.spark.worker import Deployment, failures_marked
+from flinkish.storage.paths import for_spark
 
 #: Vertex number of rows that are not buffers, but hold the `FoundRows` of a partition.
 FOUND_VERTEX = -1000

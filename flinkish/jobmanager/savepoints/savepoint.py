@@ -8,9 +8,7 @@ import posixpath
 import uuid
 from typing import TYPE_CHECKING
 
-from flinkish.common.storage import absolute, for_spark, local_path
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import delete_directory
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, manifest_of, state_table, write_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
@@ -20,6 +18,8 @@ from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
+from flinkish.storage.files import delete_directory
+from flinkish.storage.paths import absolute, for_spark, local_path
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt.query_attempt import QueryAttempt

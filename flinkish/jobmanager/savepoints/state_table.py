@@ -13,13 +13,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from flinkish.common.delta_commit import new_table, publish
-from flinkish.common.storage import for_spark
-from flinkish.common.stores import NO_LINKS
+from flinkish.delta.log import new_table, publish
+from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
-from flinkish.jobmanager.directory.files import child_names
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
-from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_commit
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
 from flinkish.spark.changelog import with_changes
@@ -27,6 +24,9 @@ from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
 from flinkish.spark.failures import tells_of_bad_table, translate
 from flinkish.spark.settings import settings_in_force
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import for_spark
+from flinkish.storage.stores import NO_LINKS
 
 COLUMNS = SavepointRow._fields
 #: An additional column: the hash of the row.

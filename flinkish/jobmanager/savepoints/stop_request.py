@@ -13,12 +13,11 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from flinkish.common.job_status import JobStatus
-from flinkish.common.storage import absolute
-from flinkish.common.storage_errors import storage_error
-from flinkish.common.stores import storage_of
 from flinkish.errors import OperationError, SavepointError
-from flinkish.jobmanager.directory.files import child_names, delete_file, write_bytes
 from flinkish.jobmanager.savepoints.manifest import MANIFEST
+from flinkish.storage.files import child_names, delete_file, write_bytes
+from flinkish.storage.paths import absolute
+from flinkish.storage.stores import storage_error, storage_of
 
 
 @dataclass

@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote
 
 from flinkish.common.arguments import check_made
-from flinkish.common.sealed_json import json_as, typed
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.clock import Clock
@@ -31,6 +30,7 @@ from flinkish.runtime.sources.alignment import AlignmentCoordinator, Reached, So
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import STREAM, SourceProgress, SourceShare, ranges_between
 from flinkish.runtime.sources.split_list import SegmentStore
+from flinkish.storage.sealed import json_as, typed
 
 #: The offset of a query that has not read anything yet.
 NOTHING_READ: dict[str, Any] = {}

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from flinkish.common.sealed_json import json_as
 from flinkish.core.source import SourcePosition, SourceSplit
 from flinkish.errors import SavepointError
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentStore, SplitList
+from flinkish.storage.sealed import json_as
 
 #: The most splits that `shown_position` leaves: of those that have ended, and of the others.
 ENDED_SHOWN, SPLITS_SHOWN = 10, 1_000

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
-from flinkish.common.sealed_json import sealed, unsealed_as
-from flinkish.common.storage import FileKind, NameForm
-from flinkish.common.stores import storage_of
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
+from flinkish.storage.paths import FileKind, NameForm
+from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stores import storage_of
 
 #: Version of the format of a segment; the first one with a digest.
 _VERSION = 2

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from flinkish.common.stores import S3_SETTINGS, set_exclusive_creator, storage_of
 from flinkish.spark.object_stores import create_by_boto3
+from flinkish.storage.stores import S3_SETTINGS, set_exclusive_creator, storage_of
 from tests.support.counting_proxy import CountingProxy, Where
 from tests.support.s3_server import S3Server
 

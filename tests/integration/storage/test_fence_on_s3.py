@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from flinkish.common.stores import S3_SETTINGS, storage_of
+from flinkish.delta import fence as delta_fence
+from flinkish.delta.fence import Claim, DeltaFence, FencingLog
 from flinkish.errors import FencedError, OperationError
-from flinkish.spark import delta_fence
-from flinkish.spark.delta_fence import Claim, DeltaFence, FencingLog
+from flinkish.storage.stores import S3_SETTINGS, storage_of
 from tests.support.s3_server import S3Server
 
 

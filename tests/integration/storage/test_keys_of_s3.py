@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common.stores import S3_SETTINGS, s3_options, set_exclusive_creator
 from flinkish.errors import ConfigurationError
 from flinkish.spark.object_stores import use_object_stores_of
+from flinkish.storage.stores import S3_SETTINGS, s3_options, set_exclusive_creator
 from tests.support.hadoop_credentials import credential_store
 
 _SECRETS = {"fs.s3a.secret.key": "a secret"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.hadoop_checksums import checksum_path, write_checksums
+from flinkish.storage.sealed import checksum_path, write_checksums
 
 
 @pytest.mark.parametrize(("length", "blocks"), [(0, 0), (1, 1), (512, 1), (513, 2), (5_000, 10)])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.storage import check_private, make_private
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.launch.home import Home
+from flinkish.storage.paths import check_private, make_private
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.common.storage import absolute, for_spark, is_local, joined, local_path, location_of, scheme_of
-from flinkish.common.stores import s3_options, storage_of
 from flinkish.errors import ConfigurationError
+from flinkish.storage.paths import absolute, for_spark, is_local, joined, local_path, location_of, scheme_of
+from flinkish.storage.stores import s3_options, storage_of
 
 
 @pytest.mark.parametrize(

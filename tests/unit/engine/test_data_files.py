@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common.hadoop_checksums import checksum_path
 from flinkish.errors import OperationError
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.worker import WorkerFailure, typed_failure
+from flinkish.storage.sealed import checksum_path
 
 SCHEMA = pa.schema([("uid", pa.string()), ("value", pa.string())])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flinkish.common.storage import absolute
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, write_manifest
+from flinkish.storage.paths import absolute
 
 
 def job_with(tmp_path: Path, path: Path, mode: str) -> JobDirectory:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.jobmanager.savepoints.table_log import files_of_first_commit
+from flinkish.delta.table_log import files_of_first_commit
 
 PLAIN: list[dict[str, Any]] = [
     {"commitInfo": {"operation": "WRITE"}},

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.common.storage import local_path
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import Life
+from flinkish.storage.paths import local_path
 
 
 def owner(folder: Path) -> dict[str, Any]:

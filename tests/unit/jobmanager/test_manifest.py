@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.storage import joined
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.manifest import (
     MANIFEST,
@@ -21,6 +20,7 @@ from flinkish.jobmanager.savepoints.manifest import (
     write_manifest,
 )
 from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.storage.paths import joined
 
 FULL = Manifest(
     job_id="ab" * 16,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common.stores import LocalStorage, storage_of
 from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.owner import is_earlier_attempt
 from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
+from flinkish.storage.stores import LocalStorage, storage_of
 
 
 def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDirectory:

@@ -14,7 +14,6 @@ import pytest
 
 from flinkish.cli import main
 from flinkish.common import Row, RowKind, Types
-from flinkish.common.sealed_json import sealed
 from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
@@ -27,6 +26,7 @@ from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import FORMAT_VERSION, PreparedEpochs
 from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.report import Row as TaskRow
+from flinkish.storage.sealed import sealed
 
 JOB = JobDescriptor("0" * 32, "shop", (VertexDescriptor(0, "v", 0, (), 1, 1),), ())
 #: the names of the two sinks

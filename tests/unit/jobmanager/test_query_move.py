@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from flinkish.common.stores import LocalStorage
 from flinkish.core.fence import NoFence
 from flinkish.errors import FencedError
 from flinkish.jobmanager.directory import query_move
 from flinkish.jobmanager.directory.job_directory import QUERY_FILE, JobDirectory
 from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
+from flinkish.storage.stores import LocalStorage
 
 
 class Token(NoFence):

@@ -18,21 +18,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import delta_commit
-from flinkish.common.delta_commit import described_table
-from flinkish.common.storage import FileKind
-from flinkish.common.stores import storage_of
+from flinkish.delta import log as delta_commit
+from flinkish.delta.fence import FencingLog
+from flinkish.delta.log import described_table
+from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
-from flinkish.jobmanager.savepoints.table_log import check_log, files_of_first_commit
 from flinkish.runtime.changelog_files import read_changes
 from flinkish.runtime.planner_files import PendingTimers, ReachedWatermarks
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileReference
-from flinkish.spark.delta_fence import FencingLog
+from flinkish.storage.paths import FileKind
+from flinkish.storage.stores import storage_of
 from tests.unit.jobmanager.test_stored_names_and_shapes import KINDS
 
 TERABYTE = 1 << 40

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flinkish.common.sealed_json import sealed
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.delta_source import DeltaSource
@@ -28,6 +27,8 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext, SplitRange, SplitSource
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.delta.fence import FencingLog
+from flinkish.delta.table_log import check_log
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -45,7 +46,6 @@ from flinkish.jobmanager.savepoints.claim import read_restored, subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
-from flinkish.jobmanager.savepoints.table_log import check_log
 from flinkish.launch.replay import requested_replay
 from flinkish.runtime.accumulated import AccumulatorFiles
 from flinkish.runtime.changelog_files import read_parts
@@ -55,7 +55,7 @@ from flinkish.runtime.sources.job_enumerator import known_splits
 from flinkish.runtime.sources.positions import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
-from flinkish.spark.delta_fence import FencingLog
+from flinkish.storage.sealed import sealed
 from tests.unit.minicluster.programs import job_of
 
 NAMES = (

@@ -111,7 +111,7 @@ def test_a_process_that_imports_flinkish_from_a_zip_with_other_packages_archives
     program = f"""
 import sys, pathlib
 sys.path.insert(0, {str(mixed)!r})
-from flinkish.launch import archive
+from flinkish.launch import packages as archive
 assert archive.__file__.startswith({str(mixed)!r})
 print(archive.own_archive(pathlib.Path({str(tmp_path / "other")!r})).name)"""
     # -S: neither an installed flinkish nor an editable one can be imported

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flinkish.common import Row
-from flinkish.common.delta_commit import new_table, publish
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.core.sink import Sink
+from flinkish.delta.log import new_table, publish
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.column_writer import MAX_RECORDS, batches_of
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriterOperator

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.common.sealed_json import json_as
 from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, work_of
 from flinkish.runtime.report import TaskReport
+from flinkish.storage.sealed import json_as
 from tests.support.job_descriptors import job_of_levels
 
 TARGET_MS = 2_000

@@ -26,14 +26,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.common.storage import FileKind, is_local, local_path, read_regular
-from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.common.stores import storage_of
 from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
 from flinkish.runtime.state.files.file_format import decode, encode
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.runtime.state.files.retention import epoch_of, file_name, original_of
 from flinkish.runtime.state.files.rows import Rows
+from flinkish.storage.paths import FileKind, is_local, local_path, read_regular
+from flinkish.storage.stores import storage_error, storage_errors, storage_of
 
 #: How many files stay open in a process, and how many bytes of files that could not be mapped.
 OPEN_FILES, READ_BYTES = 1024, 32 * 1024 * 1024

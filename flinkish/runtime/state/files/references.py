@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.common.storage import NameForm
 from flinkish.errors import CorruptStateError, IncompatibleJobError
+from flinkish.storage.paths import NameForm
 
 #: (hash, entry_hash): the sort key of a row in a run
 Position = tuple[int, int]

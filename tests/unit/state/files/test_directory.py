@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from flinkish.common.storage import is_local
-from flinkish.common.stores import HdfsStorage, Storage, storage_of
 from flinkish.errors import CorruptStateError, IncompatibleJobError, MissingFileError, OperationError
 from flinkish.runtime.state.files import directory as directory_module
 from flinkish.runtime.state.files import file_format
@@ -24,6 +22,8 @@ from flinkish.runtime.state.files.references import FileReference, FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder, sort_order
 from flinkish.runtime.state.files.state_files import StateFiles
 from flinkish.runtime.tasks import StandbyTask
+from flinkish.storage.paths import is_local
+from flinkish.storage.stores import HdfsStorage, Storage, storage_of
 
 
 def some_rows(keys: list[Any], value: bytes = b"value") -> Rows:

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from flinkish.common.delta_commit import actions_of
-from flinkish.common.sealed_json import json_as
-from flinkish.common.storage import FileKind, is_local
-from flinkish.common.stores import storage_of
+from flinkish.delta.log import actions_of
 from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
+from flinkish.storage.paths import FileKind, is_local
+from flinkish.storage.sealed import json_as
+from flinkish.storage.stores import storage_of
 
 #: How long a process on storage that is not local checks only for the next version, in seconds.
 WHOLE_LOOK_S = 60.0

@@ -1,7 +1,7 @@
 """The log of a Delta table without Spark: commits are written and read, and checkpoints of the log are read.
 
 A commit by Spark costs a second of processor time, and five when it is the first of a driver; a commit here costs
-milliseconds. The file of a commit is created exclusively (`flinkish.common.stores`): of two writers of the same
+milliseconds. The file of a commit is created exclusively (`flinkish.storage.stores`): of two writers of the same
 version, the storage refuses one.
 
 Rule: only data files are added. A caller must know that the table asks no more of its writers than that, and that a
@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import FileKind
-from flinkish.common.stores import storage_of
+from flinkish.storage.paths import FileKind
+from flinkish.storage.sealed import json_as, typed
+from flinkish.storage.stores import storage_of
 
 #: The version of Delta's writers that the tables made here ask for.
 PLAIN_WRITER_VERSION = 2

@@ -1,13 +1,12 @@
-"""Reads, writes and deletes files and directories on any storage (`flinkish.common.stores`), with errors that
+"""Reads, writes and deletes files and directories on any storage (`flinkish.storage.stores`), with errors that
 name the path. Files are written whole or not at all, and reading never creates anything."""
 
 from __future__ import annotations
 
 import uuid
 
-from flinkish.common.storage import FileKind
-from flinkish.common.storage_errors import storage_error, storage_errors
-from flinkish.common.stores import storage_of
+from flinkish.storage.paths import FileKind
+from flinkish.storage.stores import storage_error, storage_errors, storage_of
 
 
 def read_bytes(path: str, kind: FileKind) -> bytes | None:

@@ -11,13 +11,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote
 
-from flinkish.common.delta_commit import AddedFile, actions_of, added_by, checkpoint_batches, described_table
-from flinkish.common.sealed_json import json_as, typed
-from flinkish.common.storage import FileKind, check_below, local_path
-from flinkish.common.storage_errors import storage_errors
-from flinkish.common.stores import Entry, storage_of
+from flinkish.delta.log import AddedFile, actions_of, added_by, checkpoint_batches, described_table
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.files import child_names, read_bytes
+from flinkish.storage.files import child_names, read_bytes
+from flinkish.storage.paths import FileKind, check_below, local_path
+from flinkish.storage.sealed import json_as, typed
+from flinkish.storage.stores import Entry, storage_errors, storage_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 #: The commits of several versions, joined into one file.
