@@ -17,9 +17,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.steps import EpochInfo
 
 LOAD_KEYS = 50_000
 

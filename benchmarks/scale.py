@@ -37,12 +37,12 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.execution_graph import ExecutionGraph
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, sink_vertex
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.sources.alignment import Reached

@@ -32,10 +32,10 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
-from flinkish.runtime.buffer import decode
 from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.exchange.buffer import decode
 from flinkish.runtime.source_task import SourceInput, SplitBatch
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask, TaskManager

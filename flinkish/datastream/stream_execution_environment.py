@@ -44,7 +44,7 @@ from flinkish.launch.home import Home
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
-from flinkish.runtime.program_classes import checked_alias
+from flinkish.runtime.stored.classes import checked_alias
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

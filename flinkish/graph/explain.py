@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, VertexDescriptor
-from flinkish.runtime.partitioners import EdgeDescriptor
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor
 
 _HEADER = ("Operator", "Uid", "Vertex", "Level", "Parallelism", "Max", "Subtasks", "Ships to")
 

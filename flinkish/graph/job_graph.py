@@ -20,12 +20,9 @@ from flinkish.graph.broadcast_first import consumes_broadcast_first, waiting_sou
 from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, SinkDescriptor, VertexDescriptor
-from flinkish.runtime.input_gate import origin_name
-from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.guarded_factory import GuardedFactory
-from flinkish.runtime.operators.interval_join import IntervalJoinFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from flinkish.runtime.partitioners import (
+from flinkish.runtime.exchange.gate import origin_name
+from flinkish.runtime.exchange.keys import SentKeys, can_be_repeated
+from flinkish.runtime.exchange.partitioners import (
     EdgeDescriptor,
     ForwardPartitioner,
     InputDescriptor,
@@ -33,9 +30,11 @@ from flinkish.runtime.partitioners import (
     Partitioner,
     RebalancePartitioner,
 )
-from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.shipped_files import ShippedFiles
-from flinkish.runtime.typed_keys import SentKeys, can_be_repeated
+from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.operators.guarded_factory import GuardedFactory
+from flinkish.runtime.operators.interval_join import IntervalJoinFactory
+from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.stored.classes import ProgramClasses, ShippedFiles
 
 #: In a job of more than `_MANY_SUBTASKS` subtasks a receiver gets only a few records of each batch, and a watermark
 #: costs it as much as some records. So watermarks are emitted only once each receiver can have received

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.input_gate import origin_name
-from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Sender, reachable
+from flinkish.runtime.exchange.gate import origin_name
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Sender, reachable
 
 
 def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescriptor, ...]:

@@ -14,9 +14,9 @@ from flinkish.core.error_handling import OnError
 from flinkish.core.sink import Sink
 from flinkish.core.source import Source
 from flinkish.errors import DuplicateUidError, ProgramError
-from flinkish.runtime.key_groups import default_max_parallelism
+from flinkish.runtime.exchange.keys import default_max_parallelism
+from flinkish.runtime.exchange.partitioners import Partitioner
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.partitioners import Partitioner
 
 #: Flink's upper bound of the max parallelism, and so of the parallelism of keyed operators.
 MAX_PARALLELISM_LIMIT = 32768

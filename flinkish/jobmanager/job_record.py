@@ -34,9 +34,9 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.accumulated import counts_of, results_of
-from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.runtime.task_progress import EpochProgress
 
 #: The most bits of a number that is shown as one: JSON cannot hold integers of any length.

@@ -55,9 +55,9 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.shipped_files import files_here
 from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.positions import decode_position, shown_position
+from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task_progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of

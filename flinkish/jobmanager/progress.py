@@ -22,9 +22,9 @@ from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.runtime.task_progress import EpochProgress
 
 #: The least time between two lines where the line is not redrawn.

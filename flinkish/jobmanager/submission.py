@@ -31,7 +31,7 @@ from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_se
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
-from flinkish.runtime.shipped_files import files_here
+from flinkish.runtime.stored.classes import files_here
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.directory.job_directory import JobDirectory

@@ -26,15 +26,14 @@ from flinkish.core.source import SplitSource
 from flinkish.errors import EpochTimeoutError, ProgramError
 from flinkish.minicluster.stored_epochs import Committed, StoredEpochs, StoredTasks
 from flinkish.runtime.accumulated import merged
-from flinkish.runtime.buffer import Buffer, decode
-from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.committing import CommitReport, check_sinks, commit_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
+from flinkish.runtime.exchange.buffer import Buffer, decode
 from flinkish.runtime.operator import OperatorListener
-from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.report import Row
 from flinkish.runtime.sources.alignment import Reached

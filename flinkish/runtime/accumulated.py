@@ -24,8 +24,8 @@ from flinkish.common.accumulators import Accumulator, LongCounter
 from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import sealed, unsealed_as
 from flinkish.storage.stores import storage_errors, storage_of

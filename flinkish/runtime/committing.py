@@ -16,14 +16,14 @@ from flinkish.common.arguments import abbreviated, check_made
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.core.sink import CommitContext, Committer, DataFrameSink, WriterSink, ahead_of
 from flinkish.errors import TypeMismatchError, failures_of_user_code
-from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 
 _log = logging.getLogger("flinkish.Committer")
 

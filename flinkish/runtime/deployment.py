@@ -13,12 +13,11 @@ from typing import Any
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source, SourceLimits
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor
-from flinkish.runtime.pickling import own_copy, unserializable
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
+from flinkish.runtime.stored.classes import NO_CLASSES, NO_FILES, ProgramClasses, ShippedFiles
+from flinkish.runtime.stored.pickling import own_copy, unserializable
 
 #: The vertex number of the rows that carry a task's report.
 REPORT_VERTEX = -1

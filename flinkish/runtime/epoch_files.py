@@ -24,9 +24,9 @@ from typing import Annotated
 
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.accumulated import accumulators_directory
-from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.changelog_files import write_changes
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, is_sink_vertex
+from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.report import Row
 from flinkish.storage.paths import NameForm

@@ -11,7 +11,7 @@ from flinkish.core.source import SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.input_gate import WHOLE_SOURCE, vertex_of
+from flinkish.runtime.exchange.gate import WHOLE_SOURCE, vertex_of
 from flinkish.runtime.report import TaskReport
 
 

@@ -52,7 +52,7 @@ ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0)
 #: work. A test looks for them.
 OUTPUTS = tuple(
     os.path.join(OWN_ROOT, "runtime", *name.split("/"))
-    for name in ("outputs.py", "operator_chain.py", "record_writer.py", "partitioners.py")
+    for name in ("outputs.py", "operator_chain.py", "exchange/writer.py", "exchange/partitioners.py")
 )
 
 

@@ -24,7 +24,7 @@ from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
 from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
-from flinkish.runtime.steps import EpochInfo, Records, WatermarkStep
+from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup

@@ -24,15 +24,15 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import failures_of_user_code
 from flinkish.runtime.accumulated import TaskAccumulators
 from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.list_keys import OwnKeys, ReceivedKeys
+from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
+from flinkish.runtime.exchange.keys import OwnKeys, ReceivedKeys
+from flinkish.runtime.exchange.partitioners import Sender
+from flinkish.runtime.exchange.writer import Emit, RecordWriter
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
 from flinkish.runtime.outputs import ChainOutput, HeardOutput, Interim, copied
-from flinkish.runtime.partitioners import Sender
-from flinkish.runtime.record_writer import Emit, RecordWriter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.steps import EpochInfo, Records, WatermarkStep
 
 #: What a source task keeps of a split between epochs: operator uid -> the value of `StreamOperator.save_split`, and the
 #: watermark that the operator's consumers have seen.

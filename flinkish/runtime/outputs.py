@@ -16,8 +16,8 @@ from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, flat_ha
 from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.exchange.writer import RecordWriter
 from flinkish.runtime.operator import OperatorListener, Output, StreamOperator
-from flinkish.runtime.record_writer import RecordWriter
 from flinkish.runtime.task_log import warn_of_program
 
 Collect = Callable[[list[Any], list[int] | None], None]

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from flinkish.core.fence import Fence
 from flinkish.core.sink import Sink
 from flinkish.errors import FencedError, IncompatibleJobError
-from flinkish.runtime.buffer import decode
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_of
 from flinkish.runtime.epoch_files import damaged_output
+from flinkish.runtime.exchange.buffer import decode
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import sealed, unsealed_as
 from flinkish.storage.stores import storage_error, storage_errors, storage_of

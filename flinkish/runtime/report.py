@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.runtime.task_log import LogLine
 
 #: Version of the encoded form of reports.

@@ -22,7 +22,7 @@ from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSou
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.input_gate import WHOLE_SOURCE, origin_name
+from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator import OperatorListener, StreamOperator
 from flinkish.runtime.operator_chain import SplitState
 from flinkish.runtime.operators.timestamps_and_watermarks import (
@@ -32,7 +32,7 @@ from flinkish.runtime.operators.timestamps_and_watermarks import (
 from flinkish.runtime.report import FORMAT_VERSION, Row, TaskReport
 from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.sources.progress import STREAM, SourceShare
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.runtime.task import EpochStamp, Task
 from flinkish.runtime.task_log import enter
 

@@ -19,13 +19,24 @@ from typing import TYPE_CHECKING
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import IncompatibleJobError
-from flinkish.runtime.buffer import Buffer, BufferKind, place
 from flinkish.runtime.deployment import (
     CHANGELOG_VERTEX,
     JobDescriptor,
     VertexDescriptor,
 )
-from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, vertex_of
+from flinkish.runtime.exchange.buffer import (
+    CACHED,
+    LOOKED_UP,
+    Buffer,
+    BufferKind,
+    LargeRecords,
+    Records,
+    Step,
+    Stretch,
+    WatermarkStep,
+    place,
+)
+from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name, vertex_of
 from flinkish.runtime.operator import ERROR_BUDGET, OperatorListener
 from flinkish.runtime.operator_chain import own_keys
 from flinkish.runtime.report import TaskReport
@@ -38,7 +49,6 @@ from flinkish.runtime.state.restored_buffers import decode_columns
 from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.task_body import TaskBody
-from flinkish.runtime.steps import CACHED, LOOKED_UP, LargeRecords, Records, Step, Stretch, WatermarkStep
 from flinkish.runtime.task_header import TaskHeader, silent_origins
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState

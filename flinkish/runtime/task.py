@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import EpochTimeoutError
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import (
     REPORT_VERTEX,
     JobDescriptor,
     VertexDescriptor,
     sink_vertex,
 )
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, EpochInfo, encode
 from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
@@ -24,7 +24,6 @@ from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWa
 from flinkish.runtime.report import Row, TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.steps import EpochInfo
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import TaskLog
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.steps import OriginProgress
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.exchange.buffer import OriginProgress
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Version of the stored form of header and body. It must be raised with every incompatible change.
 STATE_FORMAT_VERSION = 3

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code
-from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.clock import Clock, SystemClock
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
+from flinkish.runtime.exchange.buffer import Buffer
 from flinkish.runtime.failure import describe_failure
 from flinkish.runtime.operator import OperatorListener
-from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
 from flinkish.runtime.report import Row
 from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare

@@ -26,7 +26,7 @@ from flinkish.common.dependencies import (
     staging_folder,
     unpacked_archive,
 )
-from flinkish.runtime.shipped_files import ShippedFiles, archives_here
+from flinkish.runtime.stored.classes import ShippedFiles, archives_here
 from flinkish.spark.session import is_remote
 
 #: Session -> names of all that was shipped in it.

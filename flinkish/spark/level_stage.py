@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-from flinkish.runtime.buffer import Buffer, decode, place
+from flinkish.runtime.exchange.buffer import Buffer, decode, place
 from flinkish.runtime.report import Row
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask

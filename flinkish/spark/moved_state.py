@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, encode
+from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind, encode
 from flinkish.runtime.report import Row
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_tasks

@@ -18,7 +18,6 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, how_to_skip
 from flinkish.errors import InternalError, ProgramError, failures_of_user_code
 from flinkish.runtime.accumulated import AccumulatorFiles
-from flinkish.runtime.buffer import decode
 from flinkish.runtime.changelog_files import FEW_BYTES, has_list, write_changes, write_parts
 from flinkish.runtime.committing import (
     COMMIT_HINT,
@@ -34,6 +33,7 @@ from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import EpochSteps
+from flinkish.runtime.exchange.buffer import decode
 from flinkish.runtime.operators.column_writer import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks

@@ -32,10 +32,10 @@ from flinkish.core.source import RecordDecoder
 from flinkish.errors import escaped
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
-from flinkish.runtime.clock import SystemClock
 from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
+from flinkish.runtime.phases import SystemClock
 from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, PendingTimers, ReachedWatermarks
 from flinkish.runtime.report import Row
 from flinkish.runtime.source_task import end_of_source

@@ -25,9 +25,8 @@ from flinkish.runtime.collector import WorkerCollector
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.failure import decode_error, encode_error
-from flinkish.runtime.pickling import unserializable, use_fallback
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, qualify
-from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles, at_home
+from flinkish.runtime.stored.classes import NO_CLASSES, NO_FILES, ProgramClasses, ShippedFiles, at_home, qualify
+from flinkish.runtime.stored.pickling import unserializable, use_fallback
 from flinkish.runtime.task_log import forward_to_driver
 from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook

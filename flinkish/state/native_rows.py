@@ -16,7 +16,7 @@ from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import MAP_KINDS, SHARED_KINDS
 from flinkish.runtime.state.stored_values import check_shape
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
 _SCHEMA = pa.schema([(name, pa.string()) for name in SavepointRow._fields])

@@ -14,7 +14,7 @@ from flinkish.errors import SavepointError
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, failures_marked
 
 #: (pattern of a text, type that it stands for); the first pattern that matches counts.

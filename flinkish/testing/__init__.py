@@ -9,8 +9,7 @@
 They need no test framework. See docs/testing.md.
 """
 
-from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.phases import Phase
+from flinkish.runtime.phases import ManualClock, Phase
 from flinkish.testing.crash import SimulatedCrash
 from flinkish.testing.operator_harness import (
     BroadcastOperatorTestHarness,

@@ -19,9 +19,10 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, UnserializableFunctionError
+from flinkish.runtime.exchange.buffer import EpochInfo
+from flinkish.runtime.exchange.valve import WatermarkValve
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import OperatorContext, OperatorFactory, StreamOperator
-from flinkish.runtime.pickling import own_copy
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
@@ -30,8 +31,7 @@ from flinkish.runtime.state.restored_buffers import columns_by_subtask
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
 from flinkish.runtime.state.stored_columns import stored_columns, stored_rows
 from flinkish.runtime.state.ttl import TTL_PREFIX
-from flinkish.runtime.steps import EpochInfo
-from flinkish.runtime.watermark_valve import WatermarkValve
+from flinkish.runtime.stored.pickling import own_copy
 from flinkish.testing.output import CollectingOutput, StreamElement, StreamRecord, tag_id
 
 _UID = "tested"

@@ -32,12 +32,11 @@ from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_worker, captured
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
-from flinkish.runtime.phases import Phase, hooked
-from flinkish.runtime.shipped_files import files_here
+from flinkish.runtime.phases import ManualClock, Phase, hooked
+from flinkish.runtime.stored.classes import files_here
 from flinkish.table import StreamTableEnvironment
 from flinkish.testing.crash import SimulatedCrash
 from flinkish.testing.output import Passage, Passed, Recorder, StreamRecord, stream_records, tag_id

@@ -43,12 +43,12 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.list_keys import ListKey, TupleKey
-from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.exchange.keys import ListKey, TupleKey
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.declared_state import DeclaredState
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.stored_values import StoredState
+from flinkish.runtime.stored.classes import ProgramClasses
 
 #: The program whose classes the values of `of_program` have.
 PROGRAM = ProgramClasses(modules=frozenset({__name__}))

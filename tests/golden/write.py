@@ -21,7 +21,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.core.source import SourcePosition
 from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.savepoints.manifest import read_manifest
-from flinkish.runtime.stored_pickle import dumps_all, dumps_data
+from flinkish.runtime.stored.pickles import dumps_all, dumps_data
 from flinkish.state import write_savepoint
 from tests.golden.job import PER_EPOCH, build
 from tests.golden.positions import make_inputs, stored_positions, write_checkpoint_with_files

@@ -30,12 +30,12 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.errors import FlinkishError
-from flinkish.runtime.data_names import DATA_NAMES, lookup
-from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.names import DATA_NAMES, lookup
+from flinkish.runtime.stored.pickles import loads
+from flinkish.runtime.stored.reader import read_value
+from flinkish.runtime.stored.texts import from_text, to_text
 from flinkish.runtime.stored_names import CONSTRUCTORS
-from flinkish.runtime.stored_pickle import loads
-from flinkish.runtime.stored_reader import read_value
-from flinkish.runtime.stored_texts import from_text, to_text
 from tests.support.written_opcodes import (
     OWN,
     Opcodes,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.exchange.partitioners import InputDescriptor
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
-from flinkish.runtime.partitioners import InputDescriptor
 from tests.support.lettered_source import LetteredSource
 
 

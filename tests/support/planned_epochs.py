@@ -17,9 +17,9 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SplitSource
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from tests.support.lettered_source import LetteredSource

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.errors import FlinkishError
-from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.stored_texts import from_text
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.texts import from_text
 
 OWN = "flinkish.runtime.stored_names"
 #: What a child process may take to read one text: processor time, and memory beyond what its parent has.

@@ -15,7 +15,7 @@ import pytest
 
 import flinkish
 from flinkish.common.options import known_keys
-from flinkish.runtime.data_names import NOW_IN
+from flinkish.runtime.stored.names import NOW_IN
 
 ROOT = Path(flinkish.__file__).parent
 

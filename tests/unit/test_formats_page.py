@@ -19,7 +19,7 @@ _VERSION = re.compile(r"^_?(?:\w+_)?(?:VERSION|VERSION_WITH_\w+)$")
 #: Versions that no stored file of flinkish has: those of Spark and Delta, and of what lives as long as a process.
 _OTHERS = {
     "delta/log.py: PLAIN_WRITER_VERSION",
-    "runtime/buffer.py: WIRE_VERSION",
+    "runtime/exchange/buffer.py: WIRE_VERSION",
     "runtime/failure.py: ERROR_FORMAT_VERSION",
 }
 

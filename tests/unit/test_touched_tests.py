@@ -45,7 +45,7 @@ def script() -> ModuleType:
     ("files", "tests"),
     [
         (["flinkish/formats/csv.py"], ["tests/unit/formats", ARCHITECTURE]),
-        (["flinkish/runtime/buffer.py"], ["tests/unit/runtime", ARCHITECTURE]),
+        (["flinkish/runtime/exchange/buffer.py"], ["tests/unit/runtime", ARCHITECTURE]),
         # the deepest room that has tests, wherever these are
         (["flinkish/runtime/state/ttl.py"], ["tests/unit/state", ARCHITECTURE]),
         (["flinkish/runtime/state/files/merge.py"], ["tests/unit/state/files", ARCHITECTURE]),

@@ -34,6 +34,15 @@ from flinkish.datastream.streams.key_function import KeyFunction, check_function
 from flinkish.datastream.streams.operator_stream import OfKeyedStreams, OperatorStream
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamNode, Tap
+from flinkish.runtime.exchange.partitioners import (
+    BroadcastPartitioner,
+    CustomPartitioner,
+    ForwardPartitioner,
+    RebalancePartitioner,
+    RescalePartitioner,
+    ShufflePartitioner,
+)
+from flinkish.runtime.exchange.partitioners import Partitioner as StreamPartitioner
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.convert import ConvertFactory
 from flinkish.runtime.operators.filter import FilterFactory
@@ -43,17 +52,6 @@ from flinkish.runtime.operators.map_batches import MapBatchesFactory
 from flinkish.runtime.operators.process import ProcessFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.partitioners import (
-    BroadcastPartitioner,
-    CustomPartitioner,
-    ForwardPartitioner,
-    RebalancePartitioner,
-    RescalePartitioner,
-    ShufflePartitioner,
-)
-from flinkish.runtime.partitioners import (
-    Partitioner as StreamPartitioner,
-)
 
 if TYPE_CHECKING:
     from flinkish.core.state import MapStateDescriptor

@@ -30,9 +30,9 @@ from flinkish.datastream.streams.key_function import KeyFunction, key_function
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
 from flinkish.graph.stream_graph import Tap
+from flinkish.runtime.exchange.keys import EitherKeySelector
 from flinkish.runtime.operators.map import MapFactory
 from flinkish.runtime.operators.window.co_group_functions import CoGroupWindowFunction, JoinWindowFunction
-from flinkish.runtime.typed_keys import EitherKeySelector
 
 W = TypeVar("W", bound="_WithWindow")
 

@@ -9,7 +9,7 @@ from flinkish.common.arguments import check_methods_take, check_takes, inherits,
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, declared_type
 from flinkish.core.functions import Function, KeySelector, Partitioner
 from flinkish.errors import ArgumentTypeError, ProgramError
-from flinkish.runtime.typed_keys import TypedKeySelector
+from flinkish.runtime.exchange.keys import TypedKeySelector
 
 KeyFunction = Callable[[Any], Any]
 

@@ -42,11 +42,11 @@ from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.changelog_files import changelog_directory
-from flinkish.runtime.clock import ClockWatch
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.phases import ClockWatch
 from flinkish.runtime.planner_files import directory_beside_driver
 from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.positions import StoreIds

@@ -16,7 +16,7 @@ from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.transitions import CHECKPOINT_TRANSITIONS, CheckpointState
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 
 #: Number of checkpoints whose descriptions are kept.
 MAX_DESCRIPTIONS = 100

@@ -18,7 +18,7 @@ from typing import Any
 
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.storage.files import read_bytes, write_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as

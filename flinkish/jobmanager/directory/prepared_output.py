@@ -24,10 +24,10 @@ from flinkish.errors import ConfigurationError, FinalOperationError, StoredClass
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.ownership import REFUSE, take_ownership
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.runtime.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import sink_of
 from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.operators.column_writer import batches_of, encoded
 from flinkish.runtime.operators.sink_writer import decode_committables, encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory

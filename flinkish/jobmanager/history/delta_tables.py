@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any
 
 from flinkish.jobmanager.history.tables import TABLES, Row
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import vacuum
 from flinkish.spark.failures import translate
 from flinkish.storage.files import child_names

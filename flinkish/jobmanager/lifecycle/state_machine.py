@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from flinkish.errors import IllegalTransitionError
 from flinkish.jobmanager.lifecycle.story import Event, Story
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 
 S = TypeVar("S", bound=Enum)
 

@@ -27,9 +27,9 @@ from flinkish.launch.replay import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.shipped_files import files_here
 from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task import EpochStamp
 from flinkish.spark.addressing import partitions_of
 

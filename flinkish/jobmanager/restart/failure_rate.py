@@ -6,7 +6,7 @@ from collections import deque
 
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.jobmanager.restart.strategy import seconds
-from flinkish.runtime.clock import Clock
+from flinkish.runtime.phases import Clock
 
 
 class FailureRate:

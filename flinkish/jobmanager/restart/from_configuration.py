@@ -11,7 +11,7 @@ from flinkish.jobmanager.restart.exponential_delay import ExponentialDelay
 from flinkish.jobmanager.restart.failure_rate import FailureRate
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.jobmanager.restart.strategy import NoRestart, RestartStrategy
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 
 _NONE = ("none", "off", "disable")
 

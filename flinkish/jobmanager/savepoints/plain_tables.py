@@ -42,13 +42,13 @@ from flinkish.jobmanager.savepoints.state_table import (
 )
 from flinkish.minicluster import StateStore
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.exchange.hashes import row_hashes
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.report import Row
 from flinkish.runtime.sources.job_enumerator import coordinated_sources, progress_in
 from flinkish.runtime.sources.positions import encode_position
 from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.files.hashes import row_hashes
 from flinkish.runtime.state.restored_buffers import state_buffers
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK

@@ -19,7 +19,7 @@ from flinkish.runtime.state.savepoint_rows import watermark_of
 from flinkish.runtime.state.state_rows import WATERMARK
 from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.text_columns import SavepointColumns
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.session import slots_of

@@ -16,7 +16,7 @@ from flinkish.errors import message_of
 from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.lifecycle.transitions import CheckpointState
-from flinkish.runtime.clock import Clock, SystemClock
+from flinkish.runtime.phases import Clock, SystemClock
 
 
 class SavepointLog:

@@ -8,11 +8,11 @@ from typing import Any
 from flinkish.core.broadcast_functions import BroadcastProcessFunction
 from flinkish.core.state import BroadcastState, MapStateDescriptor
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.process import ProcessOperator
 from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
-from flinkish.runtime.steps import EpochInfo
 
 #: Index of the input that receives the broadcast stream.
 BROADCAST_INPUT = 1

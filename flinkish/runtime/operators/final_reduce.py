@@ -12,7 +12,7 @@ from typing import Any
 from flinkish.common.detach import detached
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.reduce import REDUCE_STATE, ReduceFactory, ReduceOperator
 from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory, RollingAggregationOperator

@@ -23,8 +23,8 @@ from flinkish.core.error_handling import DeadLetter, OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
+from flinkish.runtime.exchange.keys import KeyedBatch, thawed
 from flinkish.runtime.failure import user_traceback
-from flinkish.runtime.list_keys import KeyedBatch, thawed
 from flinkish.runtime.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
 from flinkish.runtime.outputs import emit

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.exchange.keys import thawed
 from flinkish.runtime.operators.guarded import GuardedOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 

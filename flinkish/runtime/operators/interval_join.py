@@ -24,7 +24,7 @@ from flinkish.core.state import MapStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter, emit

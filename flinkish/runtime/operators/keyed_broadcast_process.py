@@ -15,14 +15,14 @@ from flinkish.core.state import MapStateDescriptor, StateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.timer_service import TimerService
 from flinkish.errors import StateAccessError
-from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.exchange.buffer import EpochInfo
+from flinkish.runtime.exchange.keys import thawed
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, overrides_on_timer
 from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.broadcast_state import BroadcastStates
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.steps import EpochInfo
 from flinkish.runtime.timer_services import KeyedTimerService
 
 

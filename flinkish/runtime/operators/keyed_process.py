@@ -16,12 +16,12 @@ from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
-from flinkish.runtime.list_keys import FROZEN, keys_of, thawed
+from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
+from flinkish.runtime.exchange.keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
 from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.steps import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.timer_services import KeyedTimerService
 
 #: Name of the timer service, as in Flink's KeyedProcessOperator.

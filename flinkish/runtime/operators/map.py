@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.functions import MapFunction
-from flinkish.runtime.code_scan import decoder_of_json, is_function_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter
+from flinkish.runtime.stored.code_scan import decoder_of_json, is_function_of
 
 #: The function as it was when this module was loaded, and its code: a program may replace both.
 _LOADS = json.loads

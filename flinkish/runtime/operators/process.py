@@ -8,10 +8,10 @@ from typing import Any
 from flinkish.core.functions import ProcessFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.steps import EpochInfo
 from flinkish.runtime.timer_services import NonKeyedTimerService
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import SHARED, detached, handed_over
 from flinkish.core.functions import ReduceFunction
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorFactoryBase
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.outputs import Converter

@@ -15,8 +15,8 @@ from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.column_writer import ColumnWriter
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Called with a batch of committables and the number of records that were written since the last call.
 SinkEmit = Callable[[list[Any], int], None]

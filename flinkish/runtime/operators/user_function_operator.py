@@ -18,12 +18,12 @@ from flinkish.core.functions import Function
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.checkpointed import InitializationContext, SnapshotContext
-from flinkish.runtime.keeps_nothing import Proof, keeps_nothing
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.stored.keeps_nothing import Proof, keeps_nothing
 from flinkish.runtime.task_log import warn_of_program
 
 #: The classes of iterables that are probably meant as one result, and not as several.

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.key_texts import can_be_told
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState
@@ -31,7 +30,8 @@ from flinkish.runtime.state.state_rows import (
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.timer_queue import TimerQueue
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Version of the encoded form.
 FORMAT_VERSION = 2

@@ -10,8 +10,8 @@ import datetime
 from itertools import product
 from typing import Any
 
-from flinkish.runtime.list_keys import ListKey, TupleKey
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.exchange.keys import ListKey, TupleKey
+from flinkish.runtime.stored.texts import to_text
 
 #: The limit of texts per key, because a tuple of many zeros and ones has too many equal tuples.
 _MAX_TEXTS = 16

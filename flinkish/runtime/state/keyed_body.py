@@ -7,12 +7,12 @@ from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError, message_of
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.timer_sets import TimerSets
 from flinkish.runtime.state.state_table import InlineState
 from flinkish.runtime.state.timer_queue import StoredTimers
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Version of the layout below. A reader rejects any other version.
 FORMAT_VERSION = 3

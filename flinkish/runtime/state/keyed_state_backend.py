@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from flinkish.core.state import State, StateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.changelog import Change, keyed_changes
 from flinkish.runtime.state.described_handles import UnkeyedState, expiring_handle_of, handle_of
 from flinkish.runtime.state.inline_limit import InlineLimit
@@ -41,7 +41,7 @@ from flinkish.runtime.state.undo_log import (
     RecordedTimerQueue,
     UndoLog,
 )
-from flinkish.runtime.steps import EpochInfo
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

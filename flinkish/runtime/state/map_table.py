@@ -269,7 +269,7 @@ class MapTable(StateTable):
             found.unwritten = {*found.entries, *removed}
 
     def write_to(self, builder: RowsBuilder, stored: StoredState) -> int:
-        from flinkish.runtime.state.files.hashes import entry_hashes
+        from flinkish.runtime.exchange.hashes import entry_hashes
 
         put: list[tuple[Hashable, Any, Any, _Entry, int | None]] = []
         gone: list[tuple[Hashable, Any, Any]] = []

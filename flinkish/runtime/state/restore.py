@@ -14,7 +14,7 @@ from typing import Any
 from flinkish.common.arguments import abbreviated
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.list_keys import OwnKeys
+from flinkish.runtime.exchange.keys import OwnKeys
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.key_groups import subtasks_of_keys
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.exchange.keys import subtasks_of_keys
 from flinkish.runtime.state.restore import subtasks_of_row
 from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, StateColumns
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Version of the encoded form of rows.
 _FORMAT_VERSION = 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.restore import operator_state_rows
 from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_row
@@ -14,6 +13,7 @@ from flinkish.runtime.state.stored_columns import stored_columns
 from flinkish.runtime.state.stored_operator_states import decode_operator_states
 from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.state.text_columns import SavepointColumns, to_savepoint_columns
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.task_header import TaskHeader
 
 _BATCH_ROWS = 10_000

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from flinkish.common.arguments import abbreviated
 from flinkish.errors import SavepointError, StoredClassError
-from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.exchange.keys import frozen, thawed
 from flinkish.runtime.state.state_rows import MAP_KINDS, WATERMARK, StateRow
-from flinkish.runtime.stored_texts import DEPTH_MAX, from_text, to_text
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.texts import DEPTH_MAX, from_text, to_text
 
 
 class SavepointRow(NamedTuple):

@@ -214,7 +214,7 @@ class StateTable:
     def keys(self, namespace: Hashable) -> Iterator[Any]:
         """All keys that have a value in a namespace now, in memory or in files, ordered by the hashes under which state
         lies in files. Changes to the state during the iteration do not affect it."""
-        from flinkish.runtime.state.files.hashes import group_hashes
+        from flinkish.runtime.exchange.hashes import group_hashes
 
         newer = self._to_store().get(namespace, set())
         there = self.inline_keys(namespace, newer)

@@ -11,7 +11,6 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_domain import TimeDomain
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
 from flinkish.runtime.state.state_table import InlineState
@@ -19,6 +18,7 @@ from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, StoredTimers
 from flinkish.runtime.state.timers_in_files import TimersInFiles
 from flinkish.runtime.state.ttl import TTL_PREFIX
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

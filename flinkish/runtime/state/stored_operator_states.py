@@ -11,10 +11,10 @@ import hashlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.errors import CorruptStateError, StoredClassError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

@@ -11,16 +11,16 @@ from contextlib import suppress
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
-from flinkish.runtime.stored_pickle import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_groups, dumps_joined, loads_all
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import TEXT_BEGINS, TEXT_PLACE, dumps_all, dumps_groups, dumps_joined, loads_all
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flinkish.runtime.exchange.hashes import Hashes
     from flinkish.runtime.state.files.directory import StateDirectory
-    from flinkish.runtime.state.files.hashes import Hashes
     from flinkish.runtime.state.files.rows import Rows, RowsBuilder
     from flinkish.runtime.state.files.state_files import StateFiles
 
@@ -101,7 +101,7 @@ class StoredState:
     ) -> tuple[list[Any], list[int | None]]:
         """The value of each key (MISSING: there is none), and the time of its last access (ms; None: none is kept).
         ``namespaces``: one for all keys, or one for each."""
-        from flinkish.runtime.state.files.hashes import group_hashes_in
+        from flinkish.runtime.exchange.hashes import group_hashes_in
         from flinkish.runtime.state.files.rows import NO_TIME
 
         hashes = group_hashes_in(state, namespaces, keys)
@@ -118,7 +118,7 @@ class StoredState:
         """The elements of each key's list, the time of the last access to each, and how many of the elements have their
         index in the list as their place in files: all, or none if elements before them have expired and were dropped.
         ``namespaces``: as in `values`."""
-        from flinkish.runtime.state.files.hashes import group_hashes_in
+        from flinkish.runtime.exchange.hashes import group_hashes_in
 
         hashes = group_hashes_in(state, namespaces, keys)
         groups = self.state_files.groups(self.files, state, hashes, self.ids(namespaces, keys))
@@ -138,7 +138,7 @@ class StoredState:
 
     def maps(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[StoredMap]:
         """All entries of each key's map, in the order in which they were first put."""
-        from flinkish.runtime.state.files.hashes import group_hashes
+        from flinkish.runtime.exchange.hashes import group_hashes
 
         hashes = group_hashes(state, namespace, keys)
         groups = self.state_files.groups(self.files, state, hashes, self.ids([namespace], keys))
@@ -158,7 +158,7 @@ class StoredState:
     def map_entry(self, state: str, namespace: Hashable, key: Any, user_key: Any) -> tuple[int, Any, int | None] | None:
         """(number in the order of insertion, value, time of the last access) of one entry of a map; None: there is no
         such entry."""
-        from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes
+        from flinkish.runtime.exchange.hashes import entry_hashes, group_hashes
         from flinkish.runtime.state.files.rows import NO_TIME
 
         found = self.state_files.lookup(
@@ -177,7 +177,7 @@ class StoredState:
 
     def group_rows(self, state: str, namespace: Hashable, keys: Sequence[Any]) -> list[int]:
         """An upper bound of the rows of each group: hidden rows count, and those of other groups with its hash."""
-        from flinkish.runtime.state.files.hashes import group_hashes
+        from flinkish.runtime.exchange.hashes import group_hashes
 
         return self.state_files.group_rows(self.files, group_hashes(state, namespace, keys))
 
@@ -244,7 +244,7 @@ class StoredState:
 
     def groups(self, state: str, namespaces: Sequence[Hashable], keys: Sequence[Any]) -> tuple[Hashes, list[bytes]]:
         """The hashes and the encoded (namespace, key) of some groups of a state: the first columns of their rows."""
-        from flinkish.runtime.state.files.hashes import group_hashes_in
+        from flinkish.runtime.exchange.hashes import group_hashes_in
 
         return group_hashes_in(state, namespaces, keys), self.ids(namespaces, keys)
 

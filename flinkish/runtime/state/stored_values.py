@@ -23,8 +23,7 @@ from flinkish.errors import (
     failures_of_user_code,
     message_of,
 )
-from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.exchange.keys import frozen, thawed
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
@@ -37,8 +36,9 @@ from flinkish.runtime.state.state_rows import (
     StateRow,
 )
 from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
-from flinkish.runtime.stored_calls import SAME_HASH_MAX, check_key_numbers, check_keys, crowded
-from flinkish.runtime.stored_texts import PLAIN
+from flinkish.runtime.stored.calls import SAME_HASH_MAX, check_key_numbers, check_keys, crowded
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.texts import PLAIN
 
 #: A function that migrates a stored value: old value -> new value.
 Migration = Callable[[Any], Any]

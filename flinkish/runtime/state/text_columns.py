@@ -15,11 +15,11 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple
 
 from flinkish.errors import StoredClassError
-from flinkish.runtime.list_keys import SEQUENCES, thawed
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.exchange.keys import SEQUENCES, thawed
 from flinkish.runtime.state.savepoint_rows import SavepointRow, frozen_key, to_savepoint_row
 from flinkish.runtime.state.state_rows import MAP_KINDS, StateColumns
-from flinkish.runtime.stored_texts import DIGITS_MAX, PLAIN, decode_json, has_json, is_unicode, to_text
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.texts import DIGITS_MAX, PLAIN, decode_json, has_json, is_unicode, to_text
 
 #: Separates texts that are parsed together. No text contains it, because it is random and new in each process.
 _BETWEEN = uuid.uuid4().hex

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.state.domain_timers import Timer
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
-from flinkish.runtime.stored_pickle import dumps_groups, loads_all
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import dumps_groups, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
@@ -212,7 +212,7 @@ class TimersInFiles:
     def _columns(self, timers: list[Timer]) -> tuple[Sequence[int], Any, Any]:
         import pyarrow as pa
 
-        from flinkish.runtime.state.files.hashes import group_hashes_in
+        from flinkish.runtime.exchange.hashes import group_hashes_in
 
         timestamps, keys, namespaces = zip(*timers)
         # each key is encoded once, because a key has many timers

@@ -7,7 +7,7 @@ import sys
 
 from flinkish.examples.clicks import clicks_of, kafka_clicks
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.documented import DOCS
 from tests.support.kafka_broker import KafkaBroker

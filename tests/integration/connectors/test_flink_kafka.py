@@ -12,7 +12,7 @@ from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from flinkish.errors import ConfigurationError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.processes import wait_until

@@ -28,7 +28,7 @@ from flinkish.errors import (
     TypeMismatchError,
 )
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.integration.engine.collecting import collecting
 from tests.integration.engine.collecting import environment as spark_environment

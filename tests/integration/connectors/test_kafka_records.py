@@ -20,7 +20,7 @@ from flinkish.datastream.connectors.kafka import (
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.kafka_broker import KafkaBroker
 from tests.unit.minicluster.programs import environment, job_of

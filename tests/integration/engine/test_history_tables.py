@@ -11,7 +11,7 @@ from flinkish.jobmanager.history import delta_tables
 from flinkish.jobmanager.history.delta_tables import DeltaTables, history_path
 from flinkish.jobmanager.history.tables import TABLES, Rows
 from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 
 ROWS = Rows("ab" * 16, "clicks", "driver-1")
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
-from flinkish.runtime.program_classes import ProgramPlaces
+from flinkish.runtime.stored.classes import ProgramPlaces
 from flinkish.spark.dependencies import ship
 from tests.integration.engine import shipping_job
 from tests.support.processes import start_driver

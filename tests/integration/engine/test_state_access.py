@@ -21,7 +21,7 @@ from flinkish.errors import FlinkishError, ProgramError, SavepointError
 from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.runtime.phases import Phase, hooked
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.texts import to_text
 from flinkish.state import StateStatus, compatibility, console, list_states, read_state, write_savepoint
 from tests.integration.engine.checkpointed_job import of_status, wait_for_checkpoints
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.runtime.clock import ClockWatch, ManualClock
+from flinkish.runtime.phases import ClockWatch, ManualClock
 from tests.integration.engine.collecting import collecting, environment
 from tests.support.processes import wait_until
 

@@ -12,7 +12,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.core.source import SourceLimits
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from tests.support.documented import documented
 from tests.support.split_reading import SplitReading
 from tests.unit.minicluster.programs import environment, job_of

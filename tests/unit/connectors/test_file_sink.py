@@ -25,7 +25,7 @@ from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
 from flinkish.errors import FencedError, OperationError, ProgramError
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from tests.support.fences import FallingFence
 from tests.unit.minicluster.programs import environment, job_of
 

@@ -15,7 +15,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSource
 from flinkish.errors import ConnectionFailedError, ProgramError, SavepointError, TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.table import DataTypes
 from flinkish.testing import TestingSink
 from tests.support.jdbc_items import CREATE, ITEM, QUERIES, insert, item

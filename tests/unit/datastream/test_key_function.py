@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 from flinkish.common import Row, TypeInformation, Types
 from flinkish.datastream.streams.key_function import key_function
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 
 select = itemgetter(0)
 

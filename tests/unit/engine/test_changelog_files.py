@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.changelog_files import epoch_directory, read_changes, read_parts, write_changes, write_parts
-from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.key_texts import can_be_told, key_texts
 from flinkish.runtime.state.savepoint_rows import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
+from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.worker import DeployedClasses
 from tests.support.any_values import ANY_TEXTS, LONG_INTEGERS

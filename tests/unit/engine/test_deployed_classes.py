@@ -13,8 +13,8 @@ _COMMON = """
 import dataclasses, enum, pickle, sys, threading
 from pathlib import Path
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.stored_pickle import dumps, loads
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.worker import DeployedClasses, Deployment, deploy
 
 folder = Path(sys.argv[1])

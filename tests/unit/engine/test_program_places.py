@@ -15,14 +15,13 @@ import pytest
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of, staged_folders, staging_folder
-from flinkish.runtime.program_classes import ProgramClasses, ProgramPlaces
-from flinkish.runtime.shipped_files import files_here
+from flinkish.runtime.stored.classes import ProgramClasses, ProgramPlaces, files_here
 from tests.support.processes import python_path
 
 #: Imports what it can of the modules below, and prints which of them are the program's.
 SCRIPT = """
 import importlib, os, sys
-from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.stored.classes import ProgramClasses
 project = os.environ["PROJECT"]
 sys.path += [f"{project}/sub", f"{project}/.hidden", f"{project}/venv/site-packages", f"{project}/app.pex"]
 sys.path += [os.path.dirname(project) + "/elsewhere"]

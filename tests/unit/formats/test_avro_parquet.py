@@ -22,7 +22,7 @@ from flinkish.datastream.formats.avro import AvroSchema, GenericRecordAvroTypeIn
 from flinkish.datastream.formats.parquet import AvroParquetReaders, AvroParquetWriters
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.split_reading import SplitReading
 from tests.unit.minicluster.programs import environment, job_of

@@ -14,7 +14,7 @@ from flinkish.errors import CheckpointError, IllegalTransitionError
 from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 
 
 class Coordinated:

@@ -16,7 +16,7 @@ from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.history.history import NoHistory
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 
 
 class Taken:

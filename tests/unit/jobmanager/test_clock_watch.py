@@ -21,8 +21,8 @@ from flinkish.jobmanager.attempt.run_plan import QueryRun
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.settings import driver_settings
-from flinkish.runtime.clock import ClockWatch, ManualClock
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.phases import ClockWatch, ManualClock
 from flinkish.spark.plan import PlanOptions
 
 HOUR_MS = 3_600_000

@@ -23,8 +23,8 @@ from flinkish.jobmanager.progress import progress_for
 from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
 from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
 from flinkish.runtime.accumulated import encode_accumulators
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles

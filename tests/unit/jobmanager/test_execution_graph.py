@@ -10,10 +10,10 @@ import pytest
 from flinkish.errors import OperationError
 from flinkish.jobmanager.description import ExecutionDescription, VertexDescription
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.partitioners import InputDescriptor
+from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.task_progress import EpochProgress, SlowCall, TaskProgress
 

@@ -21,7 +21,7 @@ from flinkish.jobmanager.lifecycle.transitions import (
     CheckpointState,
     ExecutionState,
 )
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from tests.support.rows import hold
 
 TABLES: list[Transitions[Any]] = [JOB_TRANSITIONS, EXECUTION_TRANSITIONS, CHECKPOINT_TRANSITIONS]

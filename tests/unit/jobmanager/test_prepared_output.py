@@ -17,15 +17,15 @@ from flinkish.common import Row, RowKind, Types
 from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.buffer import BufferHeader, BufferKind, decode, encode
 from flinkish.runtime.committing import batches_in_order
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor, sink_of, sink_vertex
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
 from flinkish.runtime.operators.column_writer import ColumnWriter, batches_of
 from flinkish.runtime.operators.sink_writer import encode_committables
 from flinkish.runtime.prepared_epoch import FORMAT_VERSION, PreparedEpochs
-from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.report import Row as TaskRow
+from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.storage.sealed import sealed
 
 JOB = JobDescriptor("0" * 32, "shop", (VertexDescriptor(0, "v", 0, (), 1, 1),), ())

@@ -14,9 +14,9 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.errors import ConfigurationError, OperationError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.task_progress import EpochProgress
 

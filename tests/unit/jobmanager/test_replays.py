@@ -25,7 +25,7 @@ from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.replay import VARIABLE, ReplayRequest, requested_replay
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory

@@ -25,7 +25,7 @@ from flinkish.jobmanager.restart.failure_rate import FailureRate
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.jobmanager.restart.from_configuration import from_configuration
 from flinkish.jobmanager.restart.strategy import NoRestart, RestartStrategy
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 
 FAILURE = RetryableError("lost")
 

@@ -11,7 +11,7 @@ from flinkish.common import WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.examples.sensors import GATEWAYS, Gateway
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from jobs import abandoned_carts, iot_alerts, word_count
 from tests.support.example_jobs import expected_alerts, expected_reminders, expected_words

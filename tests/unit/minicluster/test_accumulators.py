@@ -24,8 +24,8 @@ from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.accumulated import OF_THE_JOB, AccumulatorFiles, encode_accumulators, merged, results_of
-from flinkish.runtime.clock import ManualClock
-from flinkish.runtime.program_classes import NO_CLASSES
+from flinkish.runtime.phases import ManualClock
+from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.testing import TestingSink
 
 from .programs import environment, job_of, list_source, run

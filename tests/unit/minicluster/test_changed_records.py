@@ -32,7 +32,7 @@ from flinkish.datastream.window import (
 )
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.random_programs.program import random_program
 from tests.random_programs.running import differences, expected, in_minicluster

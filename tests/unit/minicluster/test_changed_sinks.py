@@ -19,9 +19,8 @@ from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.sink import Sink
 from flinkish.errors import FinalOperationError, IncompatibleJobError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.phases import Phase, set_hook
+from flinkish.runtime.phases import ManualClock, Phase, set_hook
 
 from .programs import environment, job_of, list_source
 

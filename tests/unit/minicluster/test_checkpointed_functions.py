@@ -26,8 +26,8 @@ from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, S
 from flinkish.errors import IncompatibleJobError, ProgramError, StateAccessError, UserCodeError
 from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.restore import operator_state_rows, subtasks_of_row
 from flinkish.runtime.state.restored_buffers import encode_columns
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row

@@ -12,7 +12,7 @@ from flinkish.core.functions import KeyedProcessFunction, RuntimeContext
 from flinkish.core.state import StateTtlConfig, ValueStateDescriptor
 from flinkish.datastream.window import TumblingProcessingTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.unit.minicluster.programs import environment, job_of, list_source
 

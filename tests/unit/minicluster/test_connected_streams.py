@@ -25,7 +25,7 @@ from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import Pause, TestingSink, TestingSource
 
 from .programs import bounded, environment, job_of, list_source, run

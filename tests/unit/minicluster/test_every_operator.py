@@ -13,11 +13,10 @@ import flinkish.runtime.operators
 from flinkish.graph.batch_mode import apply_runtime_mode
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.operator import StreamOperator
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.phases import set_hook
+from flinkish.runtime.phases import ManualClock, set_hook
 from flinkish.testing import TestingSink
 from tests.support import every_operator
 from tests.support.every_operator import PARALLELISM, build, golden, in_order

@@ -27,9 +27,8 @@ from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.phases import Phase, set_hook
+from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
 
 from .programs import bounded, environment, job_of, list_source, run

@@ -20,7 +20,7 @@ from flinkish.datastream.connectors.number_seq import NumberSequenceSource
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.testing import TestingSink, TestingSource

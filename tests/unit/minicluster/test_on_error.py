@@ -31,7 +31,7 @@ from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTim
 from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
 from flinkish.minicluster import StateStore
 from flinkish.runtime.accumulated import counts_of, results_of
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 
 from .dead_letters import DEAD, LOOSE, results, stream_of

@@ -12,7 +12,7 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.datastream import AsyncDataStream, AsyncFunction, DeadLetter, OnError, OutputTag
 from flinkish.datastream.functions import ProcessFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import Pause, TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run

@@ -33,7 +33,7 @@ from flinkish.datastream.window import (
 from flinkish.errors import ErrorBudgetError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.accumulated import counts_of
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import take_savepoint
 

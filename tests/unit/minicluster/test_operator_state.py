@@ -12,13 +12,13 @@ from flinkish.common.typeinfo import Types
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.exchange.partitioners import BroadcastPartitioner
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from flinkish.runtime.partitioners import BroadcastPartitioner
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.stored_operator_states import decode_operator_states
 from flinkish.runtime.state.task_body import TaskBody

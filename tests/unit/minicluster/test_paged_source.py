@@ -17,7 +17,7 @@ from flinkish.connectors import paged_source
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.positions import decode_position, encode_position
 from flinkish.testing import TestingSink

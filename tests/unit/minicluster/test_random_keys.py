@@ -27,7 +27,7 @@ from flinkish.datastream.functions import ProcessJoinFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.key_groups import subtask_of_key
+from flinkish.runtime.exchange.keys import subtask_of_key
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run

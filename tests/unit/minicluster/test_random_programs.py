@@ -17,9 +17,8 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.phases import Phase, set_hook
+from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source

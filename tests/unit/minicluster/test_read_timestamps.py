@@ -36,7 +36,7 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaSink
 from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from flinkish.runtime.buffer import decode, decode_elements
+from flinkish.runtime.exchange.buffer import decode, decode_elements
 from flinkish.runtime.source_task import SourceInput, SourceTask, SplitBatch, side_by_side
 from flinkish.runtime.task import EpochStamp
 from flinkish.testing import End, StreamRecord, TestingSink, TestingSource

@@ -41,9 +41,8 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.phases import Phase, set_hook
+from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.runtime.state.files.retention import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.managed_memory import DEFAULT_BYTES

@@ -17,7 +17,7 @@ from flinkish.core.functions import KeyedProcessFunction
 from flinkish.core.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import IncompatibleJobError, StoredClassError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.pickling import use_fallback
+from flinkish.runtime.stored.pickling import use_fallback
 from flinkish.testing import End, Pause, ProgramTestHarness, TestingSink, TestingSource
 from tests.unit.minicluster.programs import environment, job_of
 

@@ -27,11 +27,11 @@ from flinkish.datastream.state import (
 )
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved_task import rows_of_task
 from flinkish.testing import TestingSink
 

@@ -17,7 +17,7 @@ from flinkish.datastream.state import ListStateDescriptor
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.errors import TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run

@@ -29,8 +29,8 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run

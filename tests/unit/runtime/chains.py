@@ -7,10 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, decode_elements, encode_elements
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.exchange.buffer import (
+    Buffer,
+    BufferHeader,
+    BufferKind,
+    decode,
+    decode_elements,
+    encode_elements,
+)
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor, GlobalPartitioner, InputDescriptor
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output, StreamOperator
-from flinkish.runtime.partitioners import EdgeDescriptor, GlobalPartitioner, InputDescriptor
 from flinkish.runtime.report import Row
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask, TaskManager

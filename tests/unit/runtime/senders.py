@@ -6,19 +6,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import (
+from flinkish.runtime.exchange.buffer import (
+    CACHED,
     Buffer,
     BufferHeader,
     BufferKind,
+    Joined,
+    OriginProgress,
+    Records,
+    StatusStep,
+    WatermarkStep,
     decode,
     encode_elements,
     place,
 )
-from flinkish.runtime.input_gate import InputGate, SortedBuffers
-from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Partitioner, Sender
-from flinkish.runtime.record_writer import RecordWriter
-from flinkish.runtime.steps import CACHED, Joined, OriginProgress, Records, StatusStep, WatermarkStep
-from flinkish.runtime.watermark_valve import Group
+from flinkish.runtime.exchange.gate import InputGate, SortedBuffers
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Partitioner, Sender
+from flinkish.runtime.exchange.valve import Group
+from flinkish.runtime.exchange.writer import RecordWriter
 
 
 class Wire:

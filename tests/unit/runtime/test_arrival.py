@@ -13,14 +13,22 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind, decode, encode, place
-from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name, whole_source
-from flinkish.runtime.partitioners import EdgeDescriptor, InputDescriptor, Sender
-from flinkish.runtime.record_writer import RecordWriter
+from flinkish.runtime.exchange.buffer import (
+    Buffer,
+    BufferHeader,
+    BufferKind,
+    OriginProgress,
+    Step,
+    decode,
+    encode,
+    place,
+)
+from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name, whole_source
+from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Sender
+from flinkish.runtime.exchange.writer import RecordWriter
 from flinkish.runtime.state.restored_buffers import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
-from flinkish.runtime.steps import OriginProgress, Step
-from flinkish.runtime.stored_pickle import dumps
+from flinkish.runtime.stored.pickles import dumps
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_manager import StoredTask

@@ -12,10 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import Buffer, decode_elements, place
-from flinkish.runtime.input_gate import InputGate, SortedBuffers, origin_name
-from flinkish.runtime.partitioners import InputDescriptor
-from flinkish.runtime.steps import CACHED, Joined, OriginProgress, Records, Step, Stretch, WatermarkStep
+from flinkish.runtime.exchange.buffer import (
+    CACHED,
+    Buffer,
+    Joined,
+    OriginProgress,
+    Records,
+    Step,
+    Stretch,
+    WatermarkStep,
+    decode_elements,
+    place,
+)
+from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name
+from flinkish.runtime.exchange.partitioners import InputDescriptor
 
 from .senders import buffer
 

@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import Buffer
-from flinkish.runtime.input_gate import by_edge, vertex_of, whole_source
-from flinkish.runtime.partitioners import InputDescriptor
-from flinkish.runtime.steps import OriginProgress
+from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
+from flinkish.runtime.exchange.gate import by_edge, vertex_of, whole_source
+from flinkish.runtime.exchange.partitioners import InputDescriptor
 
 from .senders import buffer, gate, story
 

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.errors import InvalidKeyError, ProgramError, TypeMismatchError
-from flinkish.runtime.key_groups import (
+from flinkish.runtime.exchange.keys import (
     KeyCache,
+    TypedKeySelector,
     default_max_parallelism,
     key_group_of,
     key_groups_of,
     subtask_of,
 )
-from flinkish.runtime.partitioners import (
+from flinkish.runtime.exchange.partitioners import (
     BroadcastPartitioner,
     Bucket,
     CustomPartitioner,
@@ -33,7 +34,6 @@ from flinkish.runtime.partitioners import (
     ShufflePartitioner,
     reachable,
 )
-from flinkish.runtime.typed_keys import TypedKeySelector
 
 
 def identity(value: Any) -> Any:

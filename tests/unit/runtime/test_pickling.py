@@ -23,7 +23,7 @@ from pyspark import cloudpickle
 
 from flinkish.datastream import MapFunction
 from flinkish.errors import UnserializableFunctionError, message_of
-from flinkish.runtime.pickling import own_copy
+from flinkish.runtime.stored.pickling import own_copy
 from tests.support.programs import new_environment
 
 

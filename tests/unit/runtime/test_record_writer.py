@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.buffer import (
+from flinkish.runtime.exchange.buffer import (
     Buffer,
     BufferHeader,
     BufferKind,
@@ -21,7 +21,7 @@ from flinkish.runtime.buffer import (
     encode_elements,
     place,
 )
-from flinkish.runtime.partitioners import (
+from flinkish.runtime.exchange.partitioners import (
     BroadcastPartitioner,
     CustomPartitioner,
     ForwardPartitioner,

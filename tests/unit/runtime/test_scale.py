@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.scale import PARTS, Part, SyntheticKafka, job_of
 from flinkish.connectors.kafka.enumerator import SAMPLES_PER_PLAN
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.executed_work import lines_executed

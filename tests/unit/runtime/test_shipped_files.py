@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.runtime import shipped_files
-from flinkish.runtime.shipped_files import NO_FILES, ShippedFiles
+from flinkish.runtime.stored import classes as shipped_files
+from flinkish.runtime.stored.classes import NO_FILES, ShippedFiles
 
 
 @pytest.fixture(autouse=True)

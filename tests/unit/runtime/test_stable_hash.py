@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 
 from flinkish.common.types import Row
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.list_keys import frozen
-from flinkish.runtime.stable_hash import stable_hash
+from flinkish.runtime.exchange.keys import frozen
+from flinkish.runtime.exchange.stable_hash import stable_hash
 
 UTC = dt.timezone.utc
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -353,8 +353,8 @@ SAMPLE = """
 import datetime as dt, enum, uuid
 from decimal import Decimal
 from flinkish.common.types import Row
-from flinkish.runtime.list_keys import frozen
-from flinkish.runtime.stable_hash import stable_hash
+from flinkish.runtime.exchange.keys import frozen
+from flinkish.runtime.exchange.stable_hash import stable_hash
 class E(enum.Enum):
     A = 1
 keys = ["x", "é" * 9, b"abc", 5, -1, 2**70, 1.5, None, True, Decimal("2.5"), ("a", 1), frozenset("abcdefgh"),

@@ -17,7 +17,7 @@ from flinkish.errors import UserCodeError
 from flinkish.jobmanager.task_logs import TaskLogs
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime import task_log
-from flinkish.runtime.clock import ManualClock
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task_log import MAX_LINES, TaskLog, TaskLogHandler, log_in_driver
 from flinkish.testing import TestingSink
 from tests.unit.minicluster.programs import bounded, environment, job_of, list_source

@@ -15,9 +15,9 @@ from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError, UserCodeError
 from flinkish.runtime import task_manager as module
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend

@@ -31,8 +31,8 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.attempt.progress_watch import ProgressWatch
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.report import TaskPlace
 from flinkish.runtime.task_progress import (
     EpochProgress,

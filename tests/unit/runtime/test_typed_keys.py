@@ -20,9 +20,19 @@ from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
 from flinkish.core.functions import KeySelector
 from flinkish.errors import InternalError, InvalidKeyError, TypeMismatchError
-from flinkish.runtime.key_groups import subtask_of_key
-from flinkish.runtime.list_keys import KeyedBatch, OwnKeys, ReceivedKeys, keys_of, thawed
-from flinkish.runtime.typed_keys import EitherKeySelector, Repetition, SentKeys, TypedKeySelector, can_be_repeated
+from flinkish.runtime.exchange.keys import (
+    EitherKeySelector,
+    KeyedBatch,
+    OwnKeys,
+    ReceivedKeys,
+    Repetition,
+    SentKeys,
+    TypedKeySelector,
+    can_be_repeated,
+    keys_of,
+    subtask_of_key,
+    thawed,
+)
 
 
 class Field(KeySelector):

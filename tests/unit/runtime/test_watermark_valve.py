@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.watermark_valve import WatermarkValve, WatermarkValves
+from flinkish.runtime.exchange.valve import WatermarkValve, WatermarkValves
 
 
 @dataclass

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.wide_jobs import Simulation
-from flinkish.runtime.partitioners import InputDescriptor
-from flinkish.runtime.steps import (
+from flinkish.runtime.exchange.buffer import (
     CACHED,
     LARGE,
     LARGE_BYTES,
@@ -23,6 +22,7 @@ from flinkish.runtime.steps import (
     Stretch,
     WatermarkStep,
 )
+from flinkish.runtime.exchange.partitioners import InputDescriptor
 
 from .senders import buffer, gate
 

@@ -16,10 +16,10 @@ from flinkish.common.configuration import Configuration
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.jobmanager.settings import job_settings
-from flinkish.runtime.clock import ManualClock
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.sources import split_list
 from flinkish.runtime.sources.epoch_planner import EpochPlanner

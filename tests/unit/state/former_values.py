@@ -13,7 +13,7 @@ from typing import Any
 from flinkish.common.time import Duration
 from flinkish.common.types import Row, RowKind
 from flinkish.core.window.window import TimeWindow
-from flinkish.runtime.list_keys import ListKey
+from flinkish.runtime.exchange.keys import ListKey
 from tests.unit.state.test_stored_pickle import Colour, Money, Point, Rights, Words
 
 

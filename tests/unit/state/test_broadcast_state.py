@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import CorruptStateError, TypeMismatchError
-from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.broadcast_state import BroadcastHandle, BroadcastStates
 from flinkish.runtime.state.changelog import operator_changes
 from flinkish.runtime.state.declarations import DeclarationsOfTask
@@ -24,6 +23,7 @@ from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts
 

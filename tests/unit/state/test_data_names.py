@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.common import typeinfo
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.runtime.data_names import DATA_NAMES, NOW_IN, NamesOfData, data_name
+from flinkish.runtime.stored.names import DATA_NAMES, NOW_IN, NamesOfData, data_name
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
 
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from flinkish.runtime.data_names import DATA_NAMES
-from flinkish.runtime.stored_pickle import dumps_all, dumps_data, loads, loads_all, loads_data
+from flinkish.runtime.stored.names import DATA_NAMES
+from flinkish.runtime.stored.pickles import dumps_all, dumps_data, loads, loads_all, loads_data
 from tests.golden.values import PROGRAM, content, of_data, of_program
 from tests.golden.write import VALUES
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
-from flinkish.runtime.steps import EpochInfo
 
 KEY = "user"
 user_keys = st.integers(0, 12)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.key_groups import subtask_of_key
+from flinkish.runtime.exchange.keys import subtask_of_key
 from flinkish.runtime.state.restored_buffers import columns_by_subtask
 from flinkish.runtime.state.state_rows import StateColumns
 

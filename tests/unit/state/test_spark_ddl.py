@@ -12,9 +12,9 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.common.types import Row
-from flinkish.runtime.program_classes import NO_CLASSES
 from flinkish.runtime.state.savepoint_rows import SavepointRow
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.classes import NO_CLASSES
+from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, WorkerFailure
 from flinkish.state.native_rows import NativeToTexts, python_value
 from flinkish.state.typed_rows import TextsToTyped

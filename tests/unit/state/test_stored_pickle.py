@@ -39,7 +39,6 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import ProgramError, StoredClassError, UserCodeError
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, checked_alias
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
@@ -47,8 +46,9 @@ from flinkish.runtime.state.state_table import InlineState, StateTable
 from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
-from flinkish.runtime.stored_pickle import dumps, dumps_all, dumps_groups, loads
-from flinkish.runtime.stored_texts import from_text, to_text
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, checked_alias
+from flinkish.runtime.stored.pickles import dumps, dumps_all, dumps_groups, loads
+from flinkish.runtime.stored.texts import from_text, to_text
 
 VERSION = 2
 

@@ -13,7 +13,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.runtime.state.savepoint_rows import SavepointRow
 from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.text_columns import SavepointColumns
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.texts import to_text
 from tests.support.written_opcodes import Opcodes, called, got, pushed, remembered, savepoint_text, with_elements
 
 DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 200_000)

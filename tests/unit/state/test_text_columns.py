@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import StoredClassError
-from flinkish.runtime.list_keys import frozen
+from flinkish.runtime.exchange.keys import frozen
 from flinkish.runtime.state.restored_buffers import decode_columns, encode_columns
 from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
@@ -28,7 +28,7 @@ from flinkish.runtime.state.text_columns import (
     to_savepoint_columns,
     to_texts,
 )
-from flinkish.runtime.stored_texts import from_text, to_text
+from flinkish.runtime.stored.texts import from_text, to_text
 from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
 from tests.unit.state.restored import body_of
 

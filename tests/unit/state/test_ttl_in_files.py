@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.core.state import StateTtlConfig
+from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state import map_table
 from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.files.directory import StateDirectory
@@ -16,7 +17,6 @@ from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.restore import SavepointRows
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.state.stored_columns import stored_rows
-from flinkish.runtime.steps import EpochInfo
 from tests.unit.state.files.support import small_files
 from tests.unit.state.test_ttl import descriptors, ttl
 

@@ -25,11 +25,9 @@ from flinkish.errors import (
     StoredClassError,
     UnsafeStateError,
 )
-from flinkish.runtime.buffer import Buffer, BufferHeader, BufferKind
-from flinkish.runtime.data_names import DATA_NAMES, lookup
 from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind
 from flinkish.runtime.operators.sink_writer import decode_committables
-from flinkish.runtime.program_classes import ProgramClasses
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
@@ -37,9 +35,11 @@ from flinkish.runtime.state.restored_buffers import decode_columns
 from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
 from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.state.stored_operator_states import decode_operator_states
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.names import DATA_NAMES, lookup
+from flinkish.runtime.stored.pickles import dumps, loads, loads_all
+from flinkish.runtime.stored.texts import from_text
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
-from flinkish.runtime.stored_pickle import dumps, loads, loads_all
-from flinkish.runtime.stored_texts import from_text
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
 from tests.unit.state import former_values as former

@@ -20,7 +20,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError, TypeMismatchError
-from flinkish.runtime.key_groups import subtask_of_key
+from flinkish.runtime.exchange.keys import subtask_of_key
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.testing import (
     KeyedOneInputStreamOperatorTestHarness,

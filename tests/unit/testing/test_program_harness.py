@@ -22,7 +22,7 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ProgramError, SavepointError, UnserializableFunctionError, UserCodeError
-from flinkish.runtime.stored_texts import to_text
+from flinkish.runtime.stored.texts import to_text
 from flinkish.testing import (
     CrashOnce,
     End,

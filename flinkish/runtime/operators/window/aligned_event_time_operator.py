@@ -23,7 +23,7 @@ from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.window import TimeWindow
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 
 if TYPE_CHECKING:

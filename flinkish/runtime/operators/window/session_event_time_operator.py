@@ -20,7 +20,7 @@ from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSess
 from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.window import TimeWindow
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
 from flinkish.runtime.state.merge_namespaces import merge_namespaces
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE

@@ -16,7 +16,7 @@ from flinkish.core.functions import (
 )
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
-from flinkish.runtime.list_keys import thawed
+from flinkish.runtime.exchange.keys import thawed
 from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
 
 

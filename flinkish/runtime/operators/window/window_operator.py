@@ -20,7 +20,7 @@ from flinkish.core.window.evictor import TimestampedValue
 from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.window import Window
 from flinkish.errors import InternalError, ProgramError
-from flinkish.runtime.list_keys import keys_of
+from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.window.assigner_context import ScopedAssignerContext
 from flinkish.runtime.operators.window.evictor_context import ScopedEvictorContext

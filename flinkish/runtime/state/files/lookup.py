@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flinkish.runtime.exchange.hashes import Hashes
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.merge import Equality, resolve
 from flinkish.runtime.state.files.references import FileReference, Run
 from flinkish.runtime.state.files.rows import CLEAR, DELETE, NO_TIME, Array, Rows, concat, no_bytes

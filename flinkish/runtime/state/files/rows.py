@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flinkish.runtime.state.files.hashes import Hashes
+from flinkish.runtime.exchange.hashes import Hashes
 
 Array = npt.NDArray[Any]
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from flinkish.errors import InternalError
+from flinkish.runtime.exchange.hashes import Hashes
 from flinkish.runtime.state.files import lookup as lookups
 from flinkish.runtime.state.files.compaction import Compaction, Expiry
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Found, Group, Lookup, binary
 from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same, repeats_an_entry, resolve
 from flinkish.runtime.state.files.references import FileSet, run_bytes

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from flinkish.runtime.exchange.hashes import Hashes
 from flinkish.runtime.state.files.compaction import Compaction
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.hashes import Hashes
 from flinkish.runtime.state.files.lookup import Entries, Lookup, binary, group_batches
 from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same
 from flinkish.runtime.state.files.references import END, Position, Run

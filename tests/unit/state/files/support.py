@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flinkish.runtime.stable_hash import raw_hash
+from flinkish.runtime.exchange.stable_hash import raw_hash
 from flinkish.runtime.state.files import compaction, run_writer
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder
 

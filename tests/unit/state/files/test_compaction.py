@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flinkish.runtime.exchange.hashes import entry_hashes, group_hashes
 from flinkish.runtime.state.files import compaction
 from flinkish.runtime.state.files.compaction import Expiry
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder
 from flinkish.runtime.state.files.state_files import StateFiles

@@ -14,10 +14,10 @@ import pytest
 from pyarrow import fs
 
 from flinkish.errors import CorruptStateError, IncompatibleJobError, MissingFileError, OperationError
+from flinkish.runtime.exchange.hashes import group_hashes
 from flinkish.runtime.state.files import directory as directory_module
 from flinkish.runtime.state.files import file_format
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
-from flinkish.runtime.state.files.hashes import group_hashes
 from flinkish.runtime.state.files.references import FileReference, FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder, sort_order
 from flinkish.runtime.state.files.state_files import StateFiles

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.state.files.hashes import entry_hashes, group_hashes, group_hashes_in, row_hashes
+from flinkish.runtime.exchange.hashes import entry_hashes, group_hashes, group_hashes_in, row_hashes
 
 KEYS: list[Any] = [1, -1, 0, 2**70, "a", "", "é", "\ud800", b"a", (1, "a"), None, 1.5, dt.date(2020, 1, 1)]
 
@@ -53,7 +53,7 @@ def test_hashes_of_many_keys_are_all_different_and_evenly_spread() -> None:
 
 def test_hashes_are_the_same_in_every_process() -> None:
     code = (
-        "from flinkish.runtime.state.files.hashes import *; "
+        "from flinkish.runtime.exchange.hashes import *; "
         "print(group_hashes('s', None, ['a', 1, (1, 'b')]).tolist(), entry_hashes(['k', 1.0]).tolist())"
     )
     outputs = {

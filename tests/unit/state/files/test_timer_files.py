@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.timer_files import NONE_FIRED, TimerChanges, TimerFiles, TimerQueueName, TimerSets
-from flinkish.runtime.stored_pickle import dumps_data, loads_data
+from flinkish.runtime.stored.pickles import dumps_data, loads_data
 from tests.unit.state.files.support import encoded, few_hashes, same_value, small_files
 
 QUEUES: list[TimerQueueName] = [("user-timers", "event"), ("window-timers", "processing")]

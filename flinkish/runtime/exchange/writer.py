@@ -11,15 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.buffer import (
-    BufferHeader,
-    BufferKind,
-    encode,
-    encode_elements,
-)
-from flinkish.runtime.input_gate import by_edge
-from flinkish.runtime.partitioners import Bucket, EdgeDescriptor, KeyGroupSpread, Sender, Spread, reachable
-from flinkish.runtime.pickling import to_worker
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode, encode_elements
+from flinkish.runtime.exchange.gate import by_edge
+from flinkish.runtime.exchange.partitioners import Bucket, EdgeDescriptor, KeyGroupSpread, Sender, Spread, reachable
+from flinkish.runtime.stored.pickling import to_worker
 
 #: A callable that is given (target vertex, target subtask, encoded buffer).
 Emit = Callable[[int, int, bytes], None]

@@ -17,8 +17,8 @@ from typing import Any
 
 from flinkish.errors import UnsafeStateError
 from flinkish.runtime import stored_names
-from flinkish.runtime.data_names import DATA_NAMES
-from flinkish.runtime.stored_calls import GROWING, Constructors
+from flinkish.runtime.stored.calls import GROWING, Constructors
+from flinkish.runtime.stored.names import DATA_NAMES
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN, WITHOUT_CLASSES
 
 #: The module of constructors in pickles of former versions.

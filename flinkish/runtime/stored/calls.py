@@ -21,8 +21,8 @@ from typing import Any
 from flinkish.common.time import Duration, Instant, Time
 from flinkish.core.output_tag import OutputTag
 from flinkish.errors import StoredClassError, UnsafeStateError
-from flinkish.runtime.data_names import ARGUMENTS, CALLABLE, CALLED, DATA_NAMES, ENUMS, MADE, data_name, lookup
-from flinkish.runtime.program_classes import ProgramClasses
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.names import ARGUMENTS, CALLABLE, CALLED, DATA_NAMES, ENUMS, MADE, data_name, lookup
 from flinkish.runtime.stored_names import (
     OWN,
     SIGNATURES,

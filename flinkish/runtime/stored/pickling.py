@@ -1,5 +1,5 @@
 """Pickles values that only travel between the processes of a running job, and makes the copies of functions that
-operators and subtasks have for themselves. Stored values are written by `flinkish.runtime.stored_pickle` instead.
+operators and subtasks have for themselves. Stored values are written by `flinkish.runtime.stored.pickles` instead.
 
 Values are written by plain pickle, protocol 5, which is by far the fastest. In a worker, plain pickle cannot write
 instances of classes that the user's program defines in ``__main__``, because ``__main__`` is another module there. The

@@ -4,8 +4,8 @@ those by which a savepoint's table is recognized, which Spark computes as well (
 Rule: equal values have equal hashes in every process, even when their encodings differ (``1 == True == 1.0``). Unequal
 values may share a hash: a caller that finds a row by its hash compares the value itself.
 
-The raw hash of a value is the one of `flinkish.runtime.stable_hash`. It is mixed with the name of the state and the
-namespace, so that the groups of a subtask are spread evenly over the range of 64 bits.
+The raw hash of a value is the one of `stable_hash`. It is mixed with the name of the state and the namespace, so that
+the groups of a subtask are spread evenly over the range of 64 bits.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from flinkish.core.window.window import Window
 from flinkish.errors import InvalidKeyError
-from flinkish.runtime.stable_hash import STABLE_HASH_MASK, raw_hash
+from flinkish.runtime.exchange.stable_hash import STABLE_HASH_MASK, raw_hash
 
 Hashes = npt.NDArray[np.uint64]
 

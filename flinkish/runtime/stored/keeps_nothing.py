@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.detach import HEAP_TYPE, SCALARS
 from flinkish.common.types import Row
-from flinkish.runtime.code_scan import decoder_of_json, is_function_of
+from flinkish.runtime.stored.code_scan import decoder_of_json, is_function_of
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """Looks at functions for two questions; where it cannot tell, the answer is the safe one. A third question has a module
-of its own, `flinkish.runtime.keeps_nothing`.
+of its own, `flinkish.runtime.stored.keeps_nothing`.
 
 * Whether a function only reads fields of its argument: it gives the same result each time, so the receiver of a record
   can call it again.

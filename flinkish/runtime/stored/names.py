@@ -34,7 +34,7 @@ NOW_IN: dict[str, str] = {
     "flinkish.errors": "flinkish.errors",
     "flinkish.runtime.committing": "flinkish.runtime.committing",
     "flinkish.runtime.epoch_report": "flinkish.runtime.epoch_report",
-    "flinkish.runtime.list_keys": "flinkish.runtime.list_keys",
+    "flinkish.runtime.list_keys": "flinkish.runtime.exchange.keys",
     "flinkish.runtime.report": "flinkish.runtime.report",
     "flinkish.runtime.state.declared_state": "flinkish.runtime.state.declared_state",
     "flinkish.runtime.state.state_rows": "flinkish.runtime.state.state_rows",

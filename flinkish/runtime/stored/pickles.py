@@ -11,7 +11,8 @@ constructors in place of classes and functions. Texts of savepoints, which anybo
 A stored value begins with two bytes, a mark and the version of its format. Values that were written by another version,
 or before there was a mark, are refused with an error that says so.
 
-Values that only travel between the processes of a running job are pickled by `flinkish.runtime.pickling` instead.
+Values that only travel between the processes of a running job are pickled by `flinkish.runtime.stored.pickling`
+instead.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from typing import Any
 
 from flinkish.errors import CorruptStateError, FlinkishError, IncompatibleJobError, StoredClassError
 from flinkish.runtime import stored_names
-from flinkish.runtime.data_names import data_name
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses, dotted, stored_name
-from flinkish.runtime.stored_calls import Constructors, constructors_of
+from flinkish.runtime.stored.calls import Constructors, constructors_of
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, dotted, stored_name
+from flinkish.runtime.stored.names import data_name
+from flinkish.runtime.stored.reader import Unpickler, read_value
 from flinkish.runtime.stored_names import CONSTRUCTORS, OldFormError
-from flinkish.runtime.stored_reader import Unpickler, read_value
 
 #: The first byte of every stored value. The pickles that were stored before there was a mark begin with 0x80.
 _MARK = 0xF1

@@ -20,9 +20,7 @@ from types import MemberDescriptorType, NoneType
 from typing import Any
 from uuid import UUID
 
-from flinkish.runtime.data_names import CALLABLE, DATA_NAMES
-from flinkish.runtime.program_classes import ProgramClasses
-from flinkish.runtime.stored_calls import (
+from flinkish.runtime.stored.calls import (
     Constructors,
     attribute_types,
     check_arguments,
@@ -31,8 +29,9 @@ from flinkish.runtime.stored_calls import (
     defining,
     keeps_attributes,
 )
-from flinkish.runtime.stored_names import OldFormError, refused_name
-from flinkish.runtime.stored_opcodes import (
+from flinkish.runtime.stored.classes import ProgramClasses
+from flinkish.runtime.stored.names import CALLABLE, DATA_NAMES
+from flinkish.runtime.stored.opcodes import (
     FORMER,
     NEW,
     NODES,
@@ -50,6 +49,7 @@ from flinkish.runtime.stored_opcodes import (
     TupleNode,
     refused,
 )
+from flinkish.runtime.stored_names import OldFormError, refused_name
 
 #: The depth of nesting at which reading stops; pickle itself writes about 950 levels.
 DEPTH_MAX = 1_000

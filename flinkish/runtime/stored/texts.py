@@ -31,11 +31,11 @@ from typing import Any
 from flinkish.common.types import Row
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import FlinkishError, SavepointError, StoredClassError, UnsafeStateError
-from flinkish.runtime.program_classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.stored_calls import check_keys, defining
+from flinkish.runtime.stored.calls import check_keys, defining
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
+from flinkish.runtime.stored.pickles import Pickler, dumps_data, loads_data
+from flinkish.runtime.stored.reader import check_value, weight_max
 from flinkish.runtime.stored_names import CONSTRUCTORS
-from flinkish.runtime.stored_pickle import Pickler, dumps_data, loads_data
-from flinkish.runtime.stored_reader import check_value, weight_max
 
 #: `json.dumps` would make an encoder for each value.
 _JSON = json.JSONEncoder(ensure_ascii=False)

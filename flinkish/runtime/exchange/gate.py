@@ -4,7 +4,7 @@ The order is deterministic and aligned in time: the gate always consumes from th
 ties broken by (origin, part), and within an input by sequence. So a backfill of a year in one epoch interleaves its
 inputs as the live stream did, and a replay gives the same results.
 
-Buffers arrive in the order of `flinkish.runtime.buffer.place`, which is nearly that in which they are consumed. So the
+Buffers arrive in the order of `buffer.place`, which is nearly that in which they are consumed. So the
 gate reads them as it proceeds and holds few of them: the first one of every input, because it must know which inputs
 there are, and then those that begin at or before the watermark of the input that it consumes from.
 
@@ -27,23 +27,27 @@ from typing import Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError
-from flinkish.runtime.buffer import Buffer, BufferKind, Place, decode_elements, place
-from flinkish.runtime.list_keys import KeyedBatch
-from flinkish.runtime.partitioners import InputDescriptor
-from flinkish.runtime.steps import (
+from flinkish.runtime.exchange.buffer import (
     ALONE,
     CACHED,
     LARGE,
     LARGE_BYTES,
+    Buffer,
+    BufferKind,
     Joined,
     JoinedBatches,
     OriginProgress,
+    Place,
     Records,
     StatusStep,
     Step,
     WatermarkStep,
+    decode_elements,
+    place,
 )
-from flinkish.runtime.watermark_valve import Group, WatermarkValve, WatermarkValves
+from flinkish.runtime.exchange.keys import KeyedBatch
+from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.exchange.valve import Group, WatermarkValve, WatermarkValves
 
 #: Stands for all splits of a source at its end of input.
 WHOLE_SOURCE = "*"

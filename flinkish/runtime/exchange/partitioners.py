@@ -14,9 +14,15 @@ from typing import Any, ClassVar, Protocol
 
 from flinkish.common.arguments import abbreviated, name_of
 from flinkish.errors import InvalidKeyError, ProgramError, TypeMismatchError
-from flinkish.runtime.key_groups import KeyCache, unhashable_key
-from flinkish.runtime.list_keys import frozen, thawed
-from flinkish.runtime.typed_keys import Repetition, plain_selector, selected
+from flinkish.runtime.exchange.keys import (
+    KeyCache,
+    Repetition,
+    frozen,
+    plain_selector,
+    selected,
+    thawed,
+    unhashable_key,
+)
 
 
 class Bucket:
@@ -221,7 +227,7 @@ class ShufflePartitioner(Partitioner):
 @dataclass(frozen=True)
 class KeyGroupPartitioner(Partitioner):
     """Sends to the subtask that owns the key group of the record's key. ``keyed``: the receiver needs the keys, which
-    travel with the records unless it can find them itself (`flinkish.runtime.typed_keys.Repetition`)."""
+    travel with the records unless it can find them itself (`flinkish.runtime.exchange.keys.Repetition`)."""
 
     key_selector: Callable[[Any], Any]
     max_parallelism: int
