@@ -18,8 +18,8 @@ import time
 from collections.abc import Sequence
 
 from flinkish.runtime.exchange.buffer import EpochInfo
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 LOAD_KEYS = 50_000
 

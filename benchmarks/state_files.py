@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from flinkish.runtime.exchange.hashes import group_hashes
+from flinkish.runtime.state.files.compaction import StateFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder
-from flinkish.runtime.state.files.state_files import StateFiles
 
 STATE = "count"
 CHANGES, LOOKUPS, EPOCHS, LOAD = 10_000, 10_000, 60, 500_000

@@ -24,8 +24,8 @@ from typing import Any
 
 from flinkish.common.types import Row
 from flinkish.core.window.window import TimeWindow
-from flinkish.runtime.state.stored_values import ProgramStates, RowReader
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.saved.texts import SavepointColumns
+from flinkish.runtime.state.saved.values import ProgramStates, RowReader
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.pickles import dumps_all, loads_all
 from flinkish.runtime.stored.texts import from_text, to_text

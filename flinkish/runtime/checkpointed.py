@@ -16,8 +16,7 @@ from flinkish.core.state import BroadcastState, ListState, ListStateDescriptor, 
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import OperatorContext
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.state.broadcast_state import BroadcastHandle, BroadcastStates
-from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.operator_state import BroadcastHandle, BroadcastStates, OperatorState
 from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND
 
 

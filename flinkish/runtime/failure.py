@@ -35,7 +35,7 @@ from flinkish.errors import (
     shortened,
 )
 from flinkish.runtime.operator import StreamOperator
-from flinkish.runtime.state.state_handles import NO_KEY
+from flinkish.runtime.state.handles import NO_KEY
 from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
 
 #: Version of the encoded form of errors.

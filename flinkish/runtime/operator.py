@@ -28,7 +28,7 @@ from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
-    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+    from flinkish.runtime.state.backend import KeyedStateBackend
     from flinkish.runtime.state.operator_state import OperatorState
 
 

@@ -31,7 +31,7 @@ from flinkish.runtime.exchange.writer import Emit, RecordWriter
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
 from flinkish.runtime.outputs import ChainOutput, HeardOutput, Interim, copied
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 
 #: What a source task keeps of a split between epochs: operator uid -> the value of `StreamOperator.save_split`, and the

@@ -5,8 +5,8 @@ from __future__ import annotations
 from flinkish.common.typeinfo import Types
 from flinkish.errors import FlinkishError, failures_of_user_code, message_of
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
 from flinkish.runtime.stateful_task import StatefulTask
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.runtime.task_log import LogLine
 

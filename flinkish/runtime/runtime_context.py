@@ -24,8 +24,8 @@ from flinkish.core.state import (
 )
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.state.described_handles import HandleCache
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.ttl import HandleCache
 
 
 class StreamingRuntimeContext(RuntimeContext):

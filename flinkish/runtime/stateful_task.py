@@ -42,21 +42,20 @@ from flinkish.runtime.operator_chain import own_keys
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import Change, encode_changes, operator_changes, watermark_change
 from flinkish.runtime.state.declarations import DeclarationsOfTask
-from flinkish.runtime.state.files.retention import delete_unneeded
-from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.state.restore import SavepointRows
-from flinkish.runtime.state.restored_buffers import decode_columns
-from flinkish.runtime.state.state_handles import NO_KEY
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
-from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.state.files.references import delete_unneeded
+from flinkish.runtime.state.handles import NO_KEY
+from flinkish.runtime.state.limits import ManagedMemory
+from flinkish.runtime.state.saved.columns import TaskBody
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
+from flinkish.runtime.state.saved.restore import SavepointRows, decode_columns
 from flinkish.runtime.task_header import TaskHeader, silent_origins
 from flinkish.runtime.task_log import enter
 from flinkish.runtime.task_state import TaskLife, TaskState
 
 if TYPE_CHECKING:
+    from flinkish.runtime.state.backend import KeyedStateBackend
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.references import FileReference
-    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS, EpochStamp, Task, TaskId, TaskResult
 

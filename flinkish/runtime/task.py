@@ -22,8 +22,8 @@ from flinkish.runtime.operator_chain import OperatorChain
 from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksOperator
 from flinkish.runtime.report import Row, TaskPlace, TaskReport
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.runtime.task_log import TaskLog
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.state.files.directory import state_directory
-from flinkish.runtime.state.files.retention import epoch_of
-from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.state.files.references import epoch_of
+from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.runtime.stateful_task import StatefulTask
 from flinkish.runtime.task import TaskId
 from flinkish.runtime.task_state import TaskLife, TaskState

@@ -13,7 +13,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.errors import ArgumentTypeError, StateAccessError, TypeMismatchError
 from flinkish.runtime.exchange.buffer import EpochInfo
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 
 
 class NonKeyedTimerService(TimerService):

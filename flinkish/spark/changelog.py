@@ -25,11 +25,9 @@ import pyarrow as pa
 
 from flinkish.common.arguments import abbreviated
 from flinkish.runtime.changelog_files import read_changes, read_parts
-from flinkish.runtime.state.changelog import Change, decode_changes
-from flinkish.runtime.state.key_texts import key_texts
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
+from flinkish.runtime.state.changelog import Change, decode_changes, key_texts
+from flinkish.runtime.state.saved.texts import SavepointRow, to_savepoint_row, to_texts
 from flinkish.runtime.state.state_rows import MAP_KINDS
-from flinkish.runtime.state.text_columns import to_texts
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.savepoint_rows import SavepointRow
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.saved.columns import rows_of_task
+from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.rows import joined
 from flinkish.spark.worker import DeployedClasses, failures_marked

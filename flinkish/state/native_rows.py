@@ -13,9 +13,9 @@ from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.types import Row
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.saved.texts import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.saved.values import check_shape
 from flinkish.runtime.state.state_rows import MAP_KINDS, SHARED_KINDS
-from flinkish.runtime.state.stored_values import check_shape
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, failures_marked
 

@@ -15,8 +15,7 @@ from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport
 from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
 from flinkish.jobmanager.savepoints.restore import compatibility_report
 from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX, WATERMARK
+from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.worker import DeployedClasses

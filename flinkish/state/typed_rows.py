@@ -11,9 +11,8 @@ import pyarrow as pa
 from flinkish.common.typeinfo.arrow import arrow_array
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.errors import SavepointError
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
-from flinkish.runtime.state.state_rows import MAP_KINDS, StateRow
+from flinkish.runtime.state.saved.texts import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.state_rows import MAP_KINDS, DeclaredState, StateRow
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, failures_marked
 

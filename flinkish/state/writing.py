@@ -13,8 +13,7 @@ from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.errors import ProgramError, SavepointError
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
 from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.state_rows import MAP_KINDS
+from flinkish.runtime.state.state_rows import MAP_KINDS, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.failures import translate

@@ -23,13 +23,12 @@ from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.exchange.valve import WatermarkValve
 from flinkish.runtime.metric_group import TaskMetricGroup
 from flinkish.runtime.operator import OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState
-from flinkish.runtime.state.restore import SavepointRows, operator_state_rows
-from flinkish.runtime.state.restored_buffers import columns_by_subtask
+from flinkish.runtime.state.saved.columns import stored_columns, stored_rows
+from flinkish.runtime.state.saved.restore import SavepointRows, columns_by_subtask, operator_state_rows
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
-from flinkish.runtime.state.stored_columns import stored_columns, stored_rows
 from flinkish.runtime.state.ttl import TTL_PREFIX
 from flinkish.runtime.stored.pickling import own_copy
 from flinkish.testing.output import CollectingOutput, StreamElement, StreamRecord, tag_id

@@ -17,8 +17,7 @@ from flinkish.minicluster import StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
 from flinkish.runtime.sources.positions import decode_position
-from flinkish.runtime.state.savepoint_rows import SavepointRow
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 
 _WHERE = "a savepoint in memory"
 

@@ -45,9 +45,8 @@ from flinkish.runtime.committing import CommitReport
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.exchange.keys import ListKey, TupleKey
 from flinkish.runtime.report import TaskPlace, TaskReport
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.state.stored_values import StoredState
+from flinkish.runtime.state.saved.values import StoredState
+from flinkish.runtime.state.state_rows import DeclaredState, StateRow
 from flinkish.runtime.stored.classes import ProgramClasses
 
 #: The program whose classes the values of `of_program` have.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 
 
 def changed_keys(backend: KeyedStateBackend) -> dict[str, set[tuple[Any, Any]]]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from flinkish.errors import FinalOperationError, FlinkishError
 from flinkish.runtime.epoch_report import EpochFigures
-from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import NameForm, local_path
 from flinkish.storage.sealed import typed, unsealed

@@ -19,8 +19,8 @@ from enum import Enum
 from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.uids import stateful_without_uid
 from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.state.saved.values import ProgramStates, StoredState
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, WATERMARK
-from flinkish.runtime.state.stored_values import ProgramStates, StoredState
 
 #: Name under which the position of a source is shown.
 POSITION = "(position)"

@@ -28,7 +28,7 @@ from typing import Any
 from flinkish.errors import SavepointError
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.sources.positions import files_of, with_ended
-from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.files import is_directory, read_bytes, write_bytes
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_below, joined
 from flinkish.storage.sealed import json_as, sealed, typed, unsealed_as

@@ -48,12 +48,11 @@ from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.report import Row
 from flinkish.runtime.sources.job_enumerator import coordinated_sources, progress_in
 from flinkish.runtime.sources.positions import encode_position
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.restored_buffers import state_buffers
-from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
-from flinkish.runtime.state.stored_values import RowReader
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.saved.columns import rows_of_task
+from flinkish.runtime.state.saved.restore import state_buffers
+from flinkish.runtime.state.saved.texts import SavepointColumns
+from flinkish.runtime.state.saved.values import RowReader
+from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of

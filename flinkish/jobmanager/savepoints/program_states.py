@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.runtime.program_states import states_of_program
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.stored.pickling import to_worker
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import Deployment, failures_marked

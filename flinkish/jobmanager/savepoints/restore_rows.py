@@ -14,11 +14,10 @@ from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.report import Row
-from flinkish.runtime.state.restored_buffers import state_buffers
-from flinkish.runtime.state.savepoint_rows import watermark_of
+from flinkish.runtime.state.saved.restore import state_buffers
+from flinkish.runtime.state.saved.texts import SavepointColumns, watermark_of
+from flinkish.runtime.state.saved.values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.state_rows import WATERMARK
-from flinkish.runtime.state.stored_values import Migration, ProgramStates, RowReader, StoredState
-from flinkish.runtime.state.text_columns import SavepointColumns
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow

@@ -17,7 +17,7 @@ from flinkish.delta.log import new_table, publish
 from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents
-from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.runtime.state.saved.texts import SavepointRow
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK
 from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of

@@ -12,7 +12,7 @@ from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.process import ProcessOperator
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.state.broadcast_state import BroadcastStates
+from flinkish.runtime.state.operator_state import BroadcastStates
 
 #: Index of the input that receives the broadcast stream.
 BROADCAST_INPUT = 1

@@ -21,8 +21,8 @@ from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Outp
 from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastContext
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, overrides_on_timer
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.state.broadcast_state import BroadcastStates
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.operator_state import BroadcastStates
 from flinkish.runtime.timer_services import KeyedTimerService
 
 

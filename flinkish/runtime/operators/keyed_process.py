@@ -21,7 +21,7 @@ from flinkish.runtime.exchange.keys import FROZEN, keys_of, thawed
 from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
 from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
 from flinkish.runtime.outputs import Converter
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.timer_services import KeyedTimerService
 
 #: Name of the timer service, as in Flink's KeyedProcessOperator.

@@ -22,7 +22,7 @@ from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.stored.keeps_nothing import Proof, keeps_nothing
 from flinkish.runtime.task_log import warn_of_program
 

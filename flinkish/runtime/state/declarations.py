@@ -7,10 +7,9 @@ from dataclasses import replace
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.core.state import StateDescriptor
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.state_rows import LIST_STATE_KIND, OPERATOR_STATE_KIND, UNION_STATE_KIND
+from flinkish.runtime.state.state_rows import LIST_STATE_KIND, OPERATOR_STATE_KIND, UNION_STATE_KIND, DeclaredState
 
 
 def declared_state(

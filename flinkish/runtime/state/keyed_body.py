@@ -7,8 +7,7 @@ from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.errors import CorruptStateError, StoredClassError, TypeMismatchError, message_of
-from flinkish.runtime.state.files.references import FileSet
-from flinkish.runtime.state.files.timer_sets import TimerSets
+from flinkish.runtime.state.files.references import FileSet, TimerSets
 from flinkish.runtime.state.state_table import InlineState
 from flinkish.runtime.state.timer_queue import StoredTimers
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses

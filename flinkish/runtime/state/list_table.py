@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
-from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.state_table import StateTable, spread
 from flinkish.runtime.state.stored_state import StoredState
-from flinkish.runtime.state.table_keys import spread
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.rows import RowsBuilder

@@ -22,7 +22,7 @@ from flinkish.common.types import Row
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 if TYPE_CHECKING:
-    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+    from flinkish.runtime.state.backend import KeyedStateBackend
     from flinkish.runtime.state.state_table import StateTable
 
 #: Of so many objects at a time it is looked whether they change after their call.

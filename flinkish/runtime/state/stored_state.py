@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flinkish.runtime.exchange.hashes import Hashes
+    from flinkish.runtime.state.files.compaction import StateFiles
     from flinkish.runtime.state.files.directory import StateDirectory
     from flinkish.runtime.state.files.rows import Rows, RowsBuilder
-    from flinkish.runtime.state.files.state_files import StateFiles
 
 
 class Missing:
@@ -78,7 +78,7 @@ class StoredState:
         """Reads and writes the files; created at the first use."""
         if self._state_files is None:
             # numpy and Arrow are not imported by jobs whose state is small
-            from flinkish.runtime.state.files.state_files import StateFiles
+            from flinkish.runtime.state.files.compaction import StateFiles
 
             assert self.directory is not None
             self._state_files = StateFiles(self.directory, self._same, self._same)

@@ -17,8 +17,8 @@ from flinkish.runtime.stored.pickles import dumps_groups, loads_all
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
+    from flinkish.runtime.state.files.references import TimerSets
     from flinkish.runtime.state.files.timer_files import TimerFiles, Timers
-    from flinkish.runtime.state.files.timer_sets import TimerSets
 
 #: (timestamp, namespace, key)
 _Timer = tuple[int, Hashable, Any]
@@ -174,8 +174,8 @@ class TimersInFiles:
 
     def write(self, queues: dict[str, TimerQueue], epoch: int) -> int:
         """Write the changes of all timer queues that may lie in files; returns the number of timers written."""
+        from flinkish.runtime.state.files.references import TimerSets
         from flinkish.runtime.state.files.timer_files import TimerChanges
-        from flinkish.runtime.state.files.timer_sets import TimerSets
 
         changes: dict[tuple[str, str], TimerChanges] = {}
         count = 0

@@ -20,9 +20,8 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.map_table import MapEntries, MapTable
-from flinkish.runtime.state.state_table import StateTable
+from flinkish.runtime.state.state_table import NONE_MARKED, Marks, StateTable
 from flinkish.runtime.state.stored_state import MISSING, StoredState
-from flinkish.runtime.state.table_keys import NONE_MARKED, Marks
 from flinkish.runtime.state.timer_queue import FiledTimers, TimerQueue
 
 if TYPE_CHECKING:

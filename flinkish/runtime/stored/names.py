@@ -36,9 +36,9 @@ NOW_IN: dict[str, str] = {
     "flinkish.runtime.epoch_report": "flinkish.runtime.epoch_report",
     "flinkish.runtime.list_keys": "flinkish.runtime.exchange.keys",
     "flinkish.runtime.report": "flinkish.runtime.report",
-    "flinkish.runtime.state.declared_state": "flinkish.runtime.state.declared_state",
+    "flinkish.runtime.state.declared_state": "flinkish.runtime.state.state_rows",
     "flinkish.runtime.state.state_rows": "flinkish.runtime.state.state_rows",
-    "flinkish.runtime.state.stored_values": "flinkish.runtime.state.stored_values",
+    "flinkish.runtime.state.stored_values": "flinkish.runtime.state.saved.values",
 }
 
 

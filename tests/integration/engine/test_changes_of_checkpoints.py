@@ -26,7 +26,7 @@ from flinkish.jobmanager.savepoints.plain_tables import rows_of_savepoint
 from flinkish.jobmanager.savepoints.state_table import open_table, reading
 from flinkish.runtime.changelog_files import epoch_directory, write_changes, write_parts
 from flinkish.runtime.state.changelog import Change, apply_changes, encode_changes
-from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA

@@ -19,9 +19,9 @@ from flinkish.datastream import KeyedProcessFunction, MapFunction, OutputTag, Ru
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.runtime.state.files.retention import epoch_of
+from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.state.saved.columns import TaskBody
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.state_reader import stored_tasks

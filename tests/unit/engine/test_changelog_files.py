@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.changelog_files import epoch_directory, read_changes, read_parts, write_changes, write_parts
-from flinkish.runtime.state.changelog import Change, encode_changes
-from flinkish.runtime.state.key_texts import can_be_told, key_texts
-from flinkish.runtime.state.savepoint_rows import to_savepoint_row
+from flinkish.runtime.state.changelog import Change, can_be_told, encode_changes, key_texts
+from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.spark.changelog import ChangesToRows

@@ -14,11 +14,11 @@ from flinkish.errors import StoredClassError
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
+from flinkish.runtime.state.saved.columns import TaskBody
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
+from flinkish.runtime.state.saved.texts import SavepointRow, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.state_table import StateTable
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
-from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.texts import from_text, to_text
 from flinkish.runtime.task_header import TaskHeader

@@ -8,7 +8,7 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.jobmanager.savepoints.compatibility import POSITION, ProgramOutline, StateStatus, compare
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, StoredState
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, StoredState
 
 OUTLINE = ProgramOutline("job", frozenset({"a", "b", "in"}), frozenset({"in"}))
 PROGRAM = ProgramStates(

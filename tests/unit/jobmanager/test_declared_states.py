@@ -25,8 +25,8 @@ from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_stat
 from flinkish.jobmanager.savepoints.uids import stateful_without_uid, warn_of_missing_uids
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.program_states import states_of_program
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.stored_values import ProgramState
+from flinkish.runtime.state.saved.values import ProgramState
+from flinkish.runtime.state.state_rows import DeclaredState
 from tests.support.epoch_reports import execute_observed, reports_of
 
 

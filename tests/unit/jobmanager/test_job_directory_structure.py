@@ -20,7 +20,7 @@ from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory
 from flinkish.jobmanager.savepoints.state_catalog import write_states
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.spark.addressing import partitions_of
 
 

@@ -19,7 +19,7 @@ from flinkish.jobmanager.savepoints.manifest import (
     read_manifest,
     write_manifest,
 )
-from flinkish.runtime.state.declared_state import DeclaredState
+from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.paths import joined
 
 FULL = Manifest(

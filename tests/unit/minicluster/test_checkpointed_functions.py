@@ -28,13 +28,12 @@ from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.state.restore import operator_state_rows, subtasks_of_row
-from flinkish.runtime.state.restored_buffers import encode_columns
-from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
+from flinkish.runtime.state.saved.columns import TaskBody
+from flinkish.runtime.state.saved.operator_states import decode_operator_states
+from flinkish.runtime.state.saved.restore import encode_columns, operator_state_rows, subtasks_of_row
+from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
+from flinkish.runtime.state.saved.values import RowReader
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
-from flinkish.runtime.state.stored_operator_states import decode_operator_states
-from flinkish.runtime.state.stored_values import RowReader
-from flinkish.runtime.state.task_body import TaskBody
 from flinkish.runtime.task_header import TaskHeader
 from flinkish.testing import TestingSink
 

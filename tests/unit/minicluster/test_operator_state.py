@@ -19,9 +19,8 @@ from flinkish.runtime.operators.sink_writer import SinkWriterFactory
 from flinkish.runtime.operators.source import SourceOperatorFactory
 from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.state.stored_columns import stored_rows
-from flinkish.runtime.state.stored_operator_states import decode_operator_states
-from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.state.saved.columns import TaskBody, stored_rows
+from flinkish.runtime.state.saved.operator_states import decode_operator_states
 from flinkish.testing import TestingSink, TestingSource
 
 from .programs import list_source, run

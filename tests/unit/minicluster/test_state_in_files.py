@@ -43,12 +43,11 @@ from flinkish.datastream.window import (
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
-from flinkish.runtime.state.files.retention import epoch_of
+from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.managed_memory import DEFAULT_BYTES
-from flinkish.runtime.state.saved_task import rows_of_task
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
-from flinkish.runtime.state.task_body import TaskBody
+from flinkish.runtime.state.limits import DEFAULT_BYTES
+from flinkish.runtime.state.saved.columns import TaskBody, rows_of_task
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
 from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import restore_savepoint, take_savepoint

@@ -32,7 +32,7 @@ from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.state.saved_task import rows_of_task
+from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source

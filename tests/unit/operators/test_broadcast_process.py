@@ -25,9 +25,9 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
 from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.testing import BroadcastOperatorTestHarness, KeyedBroadcastOperatorTestHarness, StreamRecord, Watermark
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())

@@ -26,7 +26,7 @@ from flinkish.runtime.exchange.buffer import (
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name, whole_source
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Sender
 from flinkish.runtime.exchange.writer import RecordWriter
-from flinkish.runtime.state.restored_buffers import encode_columns
+from flinkish.runtime.state.saved.restore import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.stored.pickles import dumps
 from flinkish.runtime.task import EpochStamp

@@ -19,8 +19,8 @@ from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSetting
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.report import TaskReport
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.stateful_task import StatefulTask
 from flinkish.runtime.task import EpochStamp
 from flinkish.runtime.task_manager import StoredTask, TaskManager

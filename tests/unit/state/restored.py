@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.restore import SavepointRows
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.saved.restore import SavepointRows
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 
 

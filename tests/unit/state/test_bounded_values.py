@@ -18,9 +18,9 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import RowKind
 from flinkish.errors import SavepointError, StoredClassError, UnsafeStateError
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row, watermark_of
+from flinkish.runtime.state.saved.texts import SavepointRow, to_savepoint_row, watermark_of
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.texts import from_text, to_text
 from tests.support.written_opcodes import (

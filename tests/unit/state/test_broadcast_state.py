@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import CorruptStateError, TypeMismatchError
-from flinkish.runtime.state.broadcast_state import BroadcastHandle, BroadcastStates
 from flinkish.runtime.state.changelog import operator_changes
 from flinkish.runtime.state.declarations import DeclarationsOfTask
-from flinkish.runtime.state.declared_state import DeclaredState
-from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.restore import SavepointRows, operator_state_rows, subtasks_of_row
-from flinkish.runtime.state.savepoint_rows import SavepointRow, to_savepoint_row
-from flinkish.runtime.state.state_rows import StateColumns, StateRow
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.operator_state import BroadcastHandle, BroadcastStates, OperatorState
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates, decode_operator_states
+from flinkish.runtime.state.saved.restore import SavepointRows, operator_state_rows, subtasks_of_row
+from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow, to_savepoint_row
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, RowReader
+from flinkish.runtime.state.state_rows import DeclaredState, StateColumns, StateRow
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts

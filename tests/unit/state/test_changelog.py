@@ -23,13 +23,19 @@ from flinkish.core.state import (
 )
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.exchange.buffer import EpochInfo
-from flinkish.runtime.state.changelog import Change, apply_changes, decode_changes, encode_changes, operator_changes
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.changelog import (
+    Change,
+    apply_changes,
+    decode_changes,
+    encode_changes,
+    key_texts,
+    operator_changes,
+)
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.key_texts import key_texts
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.saved.columns import stored_rows as rows
 from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.state.stored_columns import stored_rows as rows
 from flinkish.runtime.stored.texts import to_text
 from tests.support.any_values import HALVES, LONG_INTEGERS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.runtime.state.inline_limit import InlineLimit
+from flinkish.runtime.state.limits import InlineLimit
 
 LIMIT = 1_000
 

@@ -15,11 +15,10 @@ from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
-from flinkish.runtime.state.files.references import FileSet
-from flinkish.runtime.state.files.retention import delete_unneeded
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.managed_memory import ManagedMemory
+from flinkish.runtime.state.files.references import FileSet, delete_unneeded
+from flinkish.runtime.state.limits import ManagedMemory
 from tests.support.changed_keys import changed_keys
 
 ANY = Types.PICKLED_BYTE_ARRAY()

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.runtime.exchange.buffer import EpochInfo
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
 
 KEY = "user"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from flinkish.errors import StoredClassError
 from flinkish.runtime.state.changelog import apply_changes, decode_changes, encode_changes, operator_changes
 from flinkish.runtime.state.operator_state import OperatorState
-from flinkish.runtime.state.restore import SavepointRows, operator_state_rows, subtasks_of_row
-from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates, decode_operator_states
+from flinkish.runtime.state.saved.restore import SavepointRows, operator_state_rows, subtasks_of_row
+from flinkish.runtime.state.saved.texts import SavepointRow
+from flinkish.runtime.state.saved.values import ProgramStates, RowReader
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND, StateColumns, StateRow
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
-from flinkish.runtime.state.stored_values import ProgramStates, RowReader
 
 KINDS = st.sampled_from([LIST_STATE_KIND, UNION_STATE_KIND])
 STEPS = st.lists(st.tuples(KINDS, st.sampled_from("xy"), st.booleans(), st.lists(st.integers(0, 9), max_size=4)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flinkish.errors import InvalidKeyError
 from flinkish.runtime.exchange.keys import subtask_of_key
-from flinkish.runtime.state.restored_buffers import columns_by_subtask
+from flinkish.runtime.state.saved.restore import columns_by_subtask
 from flinkish.runtime.state.state_rows import StateColumns
 
 TEXTS = st.text(st.characters(), max_size=5)

@@ -12,7 +12,7 @@ import pytest
 from flinkish.common.typeinfo import Types
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.common.types import Row
-from flinkish.runtime.state.savepoint_rows import SavepointRow
+from flinkish.runtime.state.saved.texts import SavepointRow
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, WorkerFailure

@@ -30,10 +30,10 @@ from flinkish.core.state import (
 )
 from flinkish.core.state_ttl import StateTtlConfig
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.state.described_handles import HandleCache
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.saved.columns import stored_rows
+from flinkish.runtime.state.ttl import HandleCache
 from flinkish.runtime.stored.classes import ProgramClasses
 from tests.support.changed_keys import changed_keys
 

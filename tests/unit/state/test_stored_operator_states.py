@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from flinkish.errors import CorruptStateError, MissingFileError
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
-from flinkish.runtime.state.files.retention import delete_unneeded
+from flinkish.runtime.state.files.references import delete_unneeded
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates, decode_operator_states
 
 INLINE = 2_000
 

@@ -42,8 +42,8 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
+from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
 from flinkish.runtime.state.state_table import InlineState, StateTable
-from flinkish.runtime.state.stored_operator_states import StoredOperatorStates
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, checked_alias

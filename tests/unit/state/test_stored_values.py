@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.runtime.state.savepoint_rows import SavepointRow
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
-from flinkish.runtime.state.text_columns import SavepointColumns
+from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.stored.texts import to_text
 from tests.support.written_opcodes import Opcodes, called, got, pushed, remembered, savepoint_text, with_elements
 

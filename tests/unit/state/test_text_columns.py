@@ -15,19 +15,20 @@ from flinkish.common.types import Row
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import StoredClassError
 from flinkish.runtime.exchange.keys import frozen
-from flinkish.runtime.state.restored_buffers import decode_columns, encode_columns
-from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
-from flinkish.runtime.state.state_rows import StateColumns, StateRow
-from flinkish.runtime.state.stored_columns import stored_columns, stored_rows
-from flinkish.runtime.state.stored_values import ProgramState, ProgramStates, RowReader
-from flinkish.runtime.state.text_columns import (
+from flinkish.runtime.state.saved.columns import stored_columns, stored_rows
+from flinkish.runtime.state.saved.restore import decode_columns, encode_columns
+from flinkish.runtime.state.saved.texts import (
     SavepointColumns,
     from_savepoint_columns,
+    from_savepoint_row,
     from_texts,
     to_repeated_texts,
     to_savepoint_columns,
+    to_savepoint_row,
     to_texts,
 )
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, RowReader
+from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.stored.texts import from_text, to_text
 from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
 from tests.unit.state.restored import body_of

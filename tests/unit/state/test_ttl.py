@@ -18,8 +18,8 @@ from flinkish.core.state import (
     ValueStateDescriptor,
 )
 from flinkish.runtime.exchange.buffer import EpochInfo
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.stored_columns import stored_rows as rows
+from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.saved.columns import stored_rows as rows
 from tests.unit.state.test_state_handles import Average
 
 ANY = Types.PICKLED_BYTE_ARRAY()

@@ -14,11 +14,11 @@ from flinkish.common.time import Time
 from flinkish.core.state import StateTtlConfig
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state import map_table
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
-from flinkish.runtime.state.managed_memory import ManagedMemory
-from flinkish.runtime.state.stored_columns import stored_rows
+from flinkish.runtime.state.limits import ManagedMemory
+from flinkish.runtime.state.saved.columns import stored_rows
 from tests.unit.state.files.support import small_files
 from tests.unit.state.test_ttl import descriptors
 

@@ -31,10 +31,10 @@ from flinkish.runtime.operators.sink_writer import decode_committables
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
-from flinkish.runtime.state.restored_buffers import decode_columns
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
-from flinkish.runtime.state.stored_columns import stored_rows
-from flinkish.runtime.state.stored_operator_states import decode_operator_states
+from flinkish.runtime.state.saved.columns import stored_rows
+from flinkish.runtime.state.saved.operator_states import decode_operator_states
+from flinkish.runtime.state.saved.restore import decode_columns
+from flinkish.runtime.state.saved.texts import SavepointRow, from_savepoint_row
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.names import DATA_NAMES, lookup
 from flinkish.runtime.stored.pickles import dumps, loads, loads_all

@@ -19,7 +19,7 @@ from flinkish.runtime.operators.window.aligned_event_time_operator import Aligne
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_scope import CONTENTS, TIMERS
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.support.changed_keys import changed_keys
 from tests.support.window_model import AlignedModel, Element, Fired, Watermark

@@ -21,9 +21,9 @@ from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.runtime.state.changelog import apply_changes
-from flinkish.runtime.state.savepoint_rows import from_savepoint_row, to_savepoint_row
+from flinkish.runtime.state.saved.columns import stored_rows
+from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.state.stored_columns import stored_rows
 from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.unit.state.restored import body_of
 from tests.unit.windows.building_blocks import Elements

@@ -11,10 +11,10 @@ from typing import Any
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.window.window import Window
 from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.state.described_handles import HandleCache
-from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.timer_queue import TimerQueue
+from flinkish.runtime.state.ttl import HandleCache
 
 #: name of the state that holds the windows' contents; no user gives a state this name by accident
 CONTENTS = "__window_contents__"

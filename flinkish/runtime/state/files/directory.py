@@ -27,10 +27,8 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.errors import CorruptStateError, InternalError, MissingFileError, OperationError
-from flinkish.runtime.state.files.file_format import decode, encode
-from flinkish.runtime.state.files.references import FileReference
-from flinkish.runtime.state.files.retention import epoch_of, file_name, original_of
-from flinkish.runtime.state.files.rows import Rows
+from flinkish.runtime.state.files.references import FileReference, epoch_of, file_name, original_of
+from flinkish.runtime.state.files.rows import Rows, decode, encode
 from flinkish.storage.paths import FileKind, is_local, local_path, read_regular
 from flinkish.storage.stores import storage_error, storage_errors, storage_of
 

@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 
 from flinkish.runtime.exchange.hashes import Hashes
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.merge import Equality, resolve
+from flinkish.runtime.state.files.merge import Equality, live_between, lower_bounds, places_of_ranges, resolve
 from flinkish.runtime.state.files.references import FileReference, Run
 from flinkish.runtime.state.files.rows import CLEAR, DELETE, NO_TIME, Array, Rows, concat, no_bytes
-from flinkish.runtime.state.files.runs import live_between
-from flinkish.runtime.state.files.search import lower_bounds, places_of_ranges
 
 
 @dataclass(frozen=True)

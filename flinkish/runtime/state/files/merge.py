@@ -9,13 +9,15 @@ objects, and the caller's functions say which are equal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.references import END, FileReference, Position, Run
 from flinkish.runtime.state.files.rows import CLEAR, DELETE, PUT, REPLACE, Array, Rows, concat, sort_order
 
 #: A function that says whether two different encodings stand for equal values.
@@ -211,3 +213,188 @@ class _Numbers:
                 return number
         self._known.append((value, unused))
         return unused
+
+
+# HEAD: Binary search for positions (hash, entry_hash) in sorted columns, for many positions at once.
+
+
+def lower_bounds(hashes: Array, entry_hashes: Array, of_hashes: Array, of_entry_hashes: Array) -> Array:
+    """For each of the positions (``of_hashes``, ``of_entry_hashes``) the index of the first row that is not below it.
+    The columns are sorted by (hash, entry_hash)."""
+    low = np.searchsorted(hashes, of_hashes, "left")
+    if not of_entry_hashes.any():
+        return low
+    high = np.searchsorted(hashes, of_hashes, "right")
+    while (searching := low < high).any():
+        middle = (low + high) >> 1
+        below = entry_hashes[np.minimum(middle, len(hashes) - 1)] < of_entry_hashes
+        low = np.where(searching & below, middle + 1, low)
+        high = np.where(searching & ~below, middle, high)
+    return low
+
+
+def lower_bound(hashes: Array, entry_hashes: Array, position: Position) -> int:
+    """`lower_bounds` for a single position."""
+    if position >= END:
+        return len(hashes)
+    of_hash, of_entry_hash = np.array([position[0]], np.uint64), np.array([position[1]], np.uint64)
+    return int(lower_bounds(hashes, entry_hashes, of_hash, of_entry_hash)[0])
+
+
+def between(rows: Rows, start: Position, stop: Position) -> tuple[int, int]:
+    """The range of indices of the rows of a file with ``start`` <= position < ``stop``."""
+    return lower_bound(rows.hash, rows.entry_hash, start), lower_bound(rows.hash, rows.entry_hash, stop)
+
+
+def places_of_ranges(starts: Array, stops: Array) -> Array:
+    """All indices in these ranges, one range after the other; the stops are exclusive."""
+    lengths = stops - starts
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return places
+
+
+# HEAD: Writes sorted rows as a run: files of a bounded size, each with a range of positions of its own.
+
+#: About how many rows and bytes a file has at most; a value is never split.
+FILE_ROWS, FILE_BYTES = 256 * 1024, 16 * 1024 * 1024
+
+#: About how many bytes the columns of numbers take per row.
+_NUMBERS_BYTES = 16
+
+
+def write_run(directory: StateDirectory, rows: Rows, epoch: int) -> Run:
+    """Write sorted rows to as few files as they fit in, all of about the same size; returns the run of these files."""
+    bounds = _bounds(rows)
+    run = tuple(directory.write(rows.slice(a, b), epoch) for a, b in zip(bounds, bounds[1:]))
+    return run
+
+
+def _bounds(rows: Rows) -> list[int]:
+    """The indices at which the files begin and end. Rows with the same position are never separated."""
+    sizes = row_bytes(rows)
+    parts = -(-max(len(rows) * FILE_BYTES, int(sizes.sum()) * FILE_ROWS) // (FILE_ROWS * FILE_BYTES))
+    if parts == 1:
+        return [0, len(rows)]
+    weights = np.cumsum(sizes / FILE_BYTES + 1 / FILE_ROWS)
+    cuts = np.searchsorted(weights, weights[-1] * np.arange(1, parts) / parts)
+    cuts = lower_bounds(rows.hash, rows.entry_hash, rows.hash[cuts], rows.entry_hash[cuts])
+    return sorted({0, *cuts.tolist(), len(rows)})
+
+
+def row_bytes(rows: Rows) -> Array:
+    """The approximate size of each row in a file, in bytes."""
+    columns = (np.asarray(pc.binary_length(column), np.int64) for column in (rows.id, rows.entry, rows.value))
+    sizes: Array = np.add.reduce([*columns, np.full(len(rows), _NUMBERS_BYTES)])
+    return sizes
+
+
+# HEAD: Reads ranges of runs, and merges them piece by piece, so that only a bounded part is in memory.
+
+#: About how many bytes a batch of a scan has at most.
+SCAN_BYTES = 8 * 1024 * 1024
+
+
+def rows_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
+    """The rows of a run with ``start`` <= position < ``stop``, in order."""
+    parts = []
+    for file in _files_between(run, start, stop):
+        rows = directory.open(file)
+        part = rows.slice(*between(rows, max(start, file.low), stop))
+        if len(part):
+            parts.append(part)
+    return parts
+
+
+def _files_between(run: Run, start: Position, stop: Position) -> list[FileReference]:
+    return [file for file in run if file.high >= start and file.low < stop]
+
+
+def newer_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> list[Rows]:
+    """`rows_between`, and the CLEAR rows before ``start`` that hide older rows in the range: those of a group that
+    begins before it."""
+    return [*_clears_before(directory, run, start), *rows_between(directory, run, start, stop)]
+
+
+def _clears_before(directory: StateDirectory, run: Run, start: Position) -> list[Rows]:
+    hash_, entry_hash = start
+    if not entry_hash or not any(file.tombstones for file in run):
+        return []
+    first = rows_between(directory, run, (hash_, 0), (hash_, 1))
+    clears = [rows.take(np.flatnonzero(rows.op == CLEAR)) for rows in first]
+    return [rows for rows in clears if len(rows)]
+
+
+def live_between(
+    directory: StateDirectory, runs: Sequence[Run], start: Position, stop: Position, equality: Equality
+) -> Rows | None:
+    """The rows that count with ``start`` <= position < ``stop``; None: there are none. ``runs``: all, newest first."""
+    parts = [newer_between(directory, run, start, stop) for run in runs]
+    return resolve(parts, equality, drop_tombstones=True)
+
+
+def bounded_stop(
+    directory: StateDirectory, runs: Sequence[Run], start: Position, stop: Position, max_bytes: int
+) -> Position:
+    """A position after ``start``, at most ``stop``, up to which the runs have at most about ``max_bytes`` together.
+
+    They can have more if many rows have the same position."""
+    while True:
+        sizes = [_bytes_between(directory, run, start, stop) for run in runs]
+        if sum(sizes) <= max_bytes:
+            return stop
+        middle = _middle(directory, runs[int(np.argmax(sizes))], start, stop)
+        if middle is None:
+            return stop
+        stop = middle
+
+
+def _bytes_between(directory: StateDirectory, run: Run, start: Position, stop: Position) -> int:
+    """The approximate size of the rows of a run in a range, in bytes."""
+    total = 0
+    for file in _files_between(run, start, stop):
+        if start <= file.low and file.high < stop:
+            total += file.size_bytes
+        else:
+            low, high = between(directory.open(file), max(start, file.low), stop)
+            total += file.size_bytes * (high - low) // max(file.rows, 1)
+    return total
+
+
+def _middle(directory: StateDirectory, run: Run, start: Position, stop: Position) -> Position | None:
+    """A position about in the middle of the rows of a run in a range; None if the range cannot be divided."""
+    files = _files_between(run, start, stop)
+    if len(files) > 1:
+        position = files[len(files) // 2].low
+        return position if start < position < stop else None
+    rows = directory.open(files[0])
+    low, high = between(rows, max(start, files[0].low), stop)
+    for place in ((low + high) // 2, high - 1):
+        position = int(rows.hash[place]), int(rows.entry_hash[place])
+        if start < position < stop:
+            return position
+    return None
+
+
+def scan(
+    directory: StateDirectory,
+    runs: Sequence[Run],
+    equality: Equality,
+    *,
+    start: Position = (0, 0),
+    stop: Position = END,
+    first_bytes: int = SCAN_BYTES,
+) -> Iterator[Rows]:
+    """All rows that count with ``start`` <= position < ``stop``, in order, in batches of bounded size.
+
+    The first batch has at most about ``first_bytes``, each next one up to four times as many, and none more than about
+    `SCAN_BYTES`."""
+    max_bytes = first_bytes
+    while start < stop:
+        end = bounded_stop(directory, runs, start, stop, max_bytes)
+        max_bytes = min(4 * max_bytes, SCAN_BYTES)
+        rows = live_between(directory, runs, start, end, equality)
+        if rows is not None:
+            yield rows
+        start = end

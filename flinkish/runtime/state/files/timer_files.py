@@ -25,16 +25,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from flinkish.runtime.exchange.hashes import Hashes
-from flinkish.runtime.state.files.compaction import Compaction
+from flinkish.runtime.state.files.compaction import Compaction, add
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.lookup import Entries, Lookup, binary, group_batches
-from flinkish.runtime.state.files.merge import Equality, SameBytes, never_same
-from flinkish.runtime.state.files.references import END, Position, Run
+from flinkish.runtime.state.files.merge import Equality, SameBytes, between, never_same, scan
+from flinkish.runtime.state.files.references import END, Position, Run, TimerQueueName, TimerSets
 from flinkish.runtime.state.files.rows import DELETE, PUT, REPLACE, Rows, RowsBuilder, concat, no_bytes
-from flinkish.runtime.state.files.runs import scan
-from flinkish.runtime.state.files.search import between
-from flinkish.runtime.state.files.state_files import add
-from flinkish.runtime.state.files.timer_sets import TimerQueueName, TimerSets
 
 #: The encoded (namespace, key) of timers.
 Ids: TypeAlias = "Sequence[bytes] | pa.LargeBinaryArray"

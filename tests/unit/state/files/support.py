@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from flinkish.runtime.exchange.stable_hash import raw_hash
-from flinkish.runtime.state.files import compaction, run_writer
+from flinkish.runtime.state.files import compaction
+from flinkish.runtime.state.files import merge as run_writer
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder
 
 

@@ -10,11 +10,10 @@ import pytest
 
 from flinkish.runtime.exchange.hashes import entry_hashes, group_hashes
 from flinkish.runtime.state.files import compaction
-from flinkish.runtime.state.files.compaction import Expiry
+from flinkish.runtime.state.files.compaction import Expiry, StateFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder
-from flinkish.runtime.state.files.state_files import StateFiles
 
 STATE = "count"
 
@@ -44,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything a hundredth of its size."""
     for name in ("MIN_BUDGET_BYTES", "MIN_CYCLE_BYTES", "STEP_BYTES", "FILE_BYTES"):
         monkeypatch.setattr(compaction, name, getattr(compaction, name) // 100)
-    monkeypatch.setattr("flinkish.runtime.state.files.run_writer.FILE_BYTES", compaction.FILE_BYTES)
+    monkeypatch.setattr("flinkish.runtime.state.files.merge.FILE_BYTES", compaction.FILE_BYTES)
 
 
 @pytest.mark.usefixtures("small")

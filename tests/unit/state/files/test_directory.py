@@ -16,11 +16,11 @@ from pyarrow import fs
 from flinkish.errors import CorruptStateError, IncompatibleJobError, MissingFileError, OperationError
 from flinkish.runtime.exchange.hashes import group_hashes
 from flinkish.runtime.state.files import directory as directory_module
-from flinkish.runtime.state.files import file_format
+from flinkish.runtime.state.files import rows as file_format
+from flinkish.runtime.state.files.compaction import StateFiles
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.files.references import FileReference, FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder, sort_order
-from flinkish.runtime.state.files.state_files import StateFiles
 from flinkish.runtime.tasks import StandbyTask
 from flinkish.storage.paths import is_local
 from flinkish.storage.stores import HdfsStorage, Storage, storage_of

@@ -10,7 +10,11 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["flinkish.runtime.state.files", "flinkish.runtime.state.files.retention", "flinkish.runtime.exchange.stable_hash"],
+    [
+        "flinkish.runtime.state.files",
+        "flinkish.runtime.state.files.references",
+        "flinkish.runtime.exchange.stable_hash",
+    ],
 )
 def test_importing_it_imports_neither_numpy_nor_pyarrow(module: str) -> None:
     code = f"import sys, {module}; sys.exit(', '.join(sorted({{'numpy', 'pyarrow'}} & set(sys.modules))) or 0)"

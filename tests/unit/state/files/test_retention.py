@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.runtime.state.files.retention import deletable, file_name, still_dropped
+from flinkish.runtime.state.files.references import deletable, file_name, still_dropped
 
 
 def test_a_file_stays_as_long_as_a_retained_epoch_refers_to_it() -> None:

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.errors import InternalError
+from flinkish.runtime.state.files.compaction import StateFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import NO_TIME, PUT, RowsBuilder
-from flinkish.runtime.state.files.state_files import StateFiles
 from flinkish.runtime.stored.pickles import dumps_data, loads_data
 from tests.unit.state.files.support import Model, encoded, same_value, small_files
 

@@ -28,11 +28,11 @@ from flinkish.core.state import (
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.state.loans import EntryLoan, Loan
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
+from flinkish.runtime.state.state_table import NONE_MARKED
 from flinkish.runtime.state.stored_state import MISSING
-from flinkish.runtime.state.table_keys import NONE_MARKED
 
 if TYPE_CHECKING:
-    from flinkish.runtime.state.keyed_state_backend import KeyedStateBackend
+    from flinkish.runtime.state.backend import KeyedStateBackend
     from flinkish.runtime.state.map_table import MapTable
     from flinkish.runtime.state.state_table import StateTable
 

@@ -19,21 +19,18 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.changelog import Change, keyed_changes
-from flinkish.runtime.state.described_handles import UnkeyedState, expiring_handle_of, handle_of
-from flinkish.runtime.state.inline_limit import InlineLimit
+from flinkish.runtime.state.handles import NO_KEY
 from flinkish.runtime.state.keyed_body import KeyedBody
+from flinkish.runtime.state.limits import InlineLimit, ManagedMemory
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.loans import Loans
-from flinkish.runtime.state.managed_memory import ManagedMemory
 from flinkish.runtime.state.map_table import MapTable
-from flinkish.runtime.state.state_handles import NO_KEY
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
-from flinkish.runtime.state.ttl import TTL_PREFIX, TtlPolicy
-from flinkish.runtime.state.ttl_purge import purge_expired
+from flinkish.runtime.state.ttl import TTL_PREFIX, TtlPolicy, UnkeyedState, expiring_handle_of, handle_of, purge_expired
 from flinkish.runtime.state.undo_log import (
     RecordedListTable,
     RecordedMapTable,

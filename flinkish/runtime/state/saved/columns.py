@@ -6,12 +6,24 @@ files, whose rows count only if the entry has not been changed since. So no entr
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Hashable, Iterable, Iterator
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.keyed_body import KeyedBody
+from flinkish.runtime.state.saved.operator_states import decode_operator_states
+from flinkish.runtime.state.saved.restore import operator_state_rows
+from flinkish.runtime.state.saved.texts import (
+    SavepointColumns,
+    SavepointRow,
+    to_savepoint_columns,
+    to_savepoint_row,
+    watermark_row,
+)
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
 from flinkish.runtime.state.state_table import InlineState
 from flinkish.runtime.state.stored_state import StoredState
@@ -19,9 +31,7 @@ from flinkish.runtime.state.timer_queue import NONE_TAKEN, StoredTimers
 from flinkish.runtime.state.timers_in_files import TimersInFiles
 from flinkish.runtime.state.ttl import TTL_PREFIX
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
-
-if TYPE_CHECKING:
-    from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.task_header import TaskHeader
 
 _Group = tuple[Hashable, Any]
 #: (group, elements, the time of the last access of each)
@@ -257,3 +267,72 @@ def stored_rows(
     """`stored_columns` entry by entry, as rows."""
     for found in stored_columns(data, directory, where, classes):
         yield from found.rows()
+
+
+# HEAD: The stored state of one subtask without its header: its keyed state and its operator states, each of them
+# encoded.
+
+_LENGTH = struct.Struct("<Q")
+
+
+class TaskBody(NamedTuple):
+    """The encoded keyed state and the encoded operator states of a subtask; None: there are none.
+
+    >>> TaskBody.decode(TaskBody(b"keyed", None).encode())
+    TaskBody(keyed=b'keyed', operators=None)
+    """
+
+    keyed: bytes | None
+    operators: bytes | None
+
+    def encode(self) -> bytes | None:
+        """Both parts as one binary value; None when both are None."""
+        if self.keyed is None and self.operators is None:
+            return None
+        operators = self.operators or b""
+        return b"".join((_LENGTH.pack(len(operators)), operators, self.keyed or b""))
+
+    @staticmethod
+    def decode(data: bytes | None) -> TaskBody:
+        """The inverse of `encode`."""
+        if not data:
+            return TaskBody(None, None)
+        (length,) = _LENGTH.unpack_from(data)
+        end = _LENGTH.size + length
+        return TaskBody(data[end:] or None, data[_LENGTH.size : end] or None)
+
+
+# HEAD: Reads the rows of a savepoint from a stored task: its watermark, keyed state and operator state.
+
+_BATCH_ROWS = 10_000
+
+
+def rows_of_task(
+    data: bytes, body: bytes | None, state: str, classes: ProgramClasses = NO_CLASSES
+) -> Iterator[SavepointColumns]:
+    """The rows of a task, in batches of one state each.
+
+    Args:
+        data: the encoded header of the task.
+        body: the encoded state of the task (`TaskBody`).
+        state: the directory with the files of state of the job; "": there are none.
+        classes: the classes of the program that state may hold.
+    """
+    header = TaskHeader.decode(data, "", classes)
+    if MIN_TIMESTAMP_MS < header.watermark_ms < MAX_WATERMARK_MS:
+        yield _columns_of(watermark_row(header.uid, header.subtask, header.watermark_ms))
+    stored = TaskBody.decode(body)
+    where = f"uid {header.uid}, subtask {header.subtask}"
+    directory = StateDirectory(state_directory(state, header.vertex, header.subtask)) if state else None
+    for found in stored_columns(stored.keyed, directory, where, classes):
+        for start in range(0, len(found.keys), _BATCH_ROWS):
+            part = slice(start, start + _BATCH_ROWS)
+            some = StateColumns(found.state, found.kind, found.namespaces[part], found.keys[part], found.values[part])
+            yield to_savepoint_columns(header.uid, some, classes)
+    for uid, of_operator in decode_operator_states(stored.operators, directory, where, classes).items():
+        for row in operator_state_rows(header.subtask, header.parallelism, of_operator):
+            yield _columns_of(to_savepoint_row(uid, row, classes))
+
+
+def _columns_of(row: SavepointRow) -> SavepointColumns:
+    return SavepointColumns(*row[:3], *([text] for text in row[3:]))

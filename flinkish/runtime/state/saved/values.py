@@ -24,7 +24,12 @@ from flinkish.errors import (
     message_of,
 )
 from flinkish.runtime.exchange.keys import frozen, thawed
-from flinkish.runtime.state.savepoint_rows import SavepointRow, from_savepoint_row
+from flinkish.runtime.state.saved.texts import (
+    SavepointColumns,
+    SavepointRow,
+    from_savepoint_columns,
+    from_savepoint_row,
+)
 from flinkish.runtime.state.state_rows import (
     BROADCAST_STATE_KIND,
     KINDS_WITHOUT_KEY,
@@ -35,7 +40,6 @@ from flinkish.runtime.state.state_rows import (
     StateColumns,
     StateRow,
 )
-from flinkish.runtime.state.text_columns import SavepointColumns, from_savepoint_columns
 from flinkish.runtime.stored.calls import SAME_HASH_MAX, check_key_numbers, check_keys, crowded
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.texts import PLAIN
