@@ -41,7 +41,7 @@ from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, sink_verte
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.epoch_report import EpochReport, sum_up
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.report import TaskPlace, TaskReport

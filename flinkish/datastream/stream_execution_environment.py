@@ -42,8 +42,8 @@ from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.launch.home import Home
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.convert import ConvertFactory
-from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.operators.columns import ConvertFactory
+from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.stored.classes import checked_alias
 
 if TYPE_CHECKING:

@@ -11,12 +11,9 @@ from dataclasses import replace
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
-from flinkish.runtime.operators.final_reduce import FinalReduceFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
-from flinkish.runtime.operators.reduce import ReduceFactory
-from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.reduce import FinalReduceFactory, ReduceFactory, RollingAggregationFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 
 
 def apply_runtime_mode(graph: StreamGraph, mode: str) -> None:

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.core.source import SplitSource
 from flinkish.graph.stream_graph import StreamEdge, StreamNode
-from flinkish.runtime.operators.broadcast_process import BROADCAST_INPUT, BroadcastProcessFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.broadcast import BROADCAST_INPUT, BroadcastProcessFactory, KeyedBroadcastProcessFactory
 
 
 def consumes_broadcast_first(node: StreamNode) -> bool:

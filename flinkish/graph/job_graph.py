@@ -33,7 +33,7 @@ from flinkish.runtime.exchange.partitioners import (
 from flinkish.runtime.operator import OperatorFactory
 from flinkish.runtime.operators.guarded_factory import GuardedFactory
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.stored.classes import ProgramClasses, ShippedFiles
 
 #: In a job of more than `_MANY_SUBTASKS` subtasks a receiver gets only a few records of each batch, and a watermark

@@ -14,7 +14,7 @@ from flinkish.errors import FlinkishError, indented
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.task_log import OF_PROGRAM, LogLine, log_in_driver
 from flinkish.runtime.task_progress import EpochProgress, TaskProgress
 

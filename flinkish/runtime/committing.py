@@ -20,7 +20,7 @@ from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
 from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.operators.sink_writer import decode_committables
+from flinkish.runtime.operators.source_and_sink import decode_committables
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses

@@ -25,10 +25,7 @@ from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.operator import OperatorListener, StreamOperator
 from flinkish.runtime.operator_chain import SplitState
-from flinkish.runtime.operators.timestamps_and_watermarks import (
-    TimestampsAndWatermarksFactory,
-    TimestampsAndWatermarksOperator,
-)
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, TimestampsAndWatermarksOperator
 from flinkish.runtime.report import FORMAT_VERSION, Row, TaskReport
 from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.sources.progress import STREAM, SourceShare

@@ -19,8 +19,8 @@ from flinkish.runtime.deployment import (
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, EpochInfo, encode
 from flinkish.runtime.operator import OperatorListener
 from flinkish.runtime.operator_chain import OperatorChain
-from flinkish.runtime.operators.sink_writer import SinkEmit, SinkWriterOperator, encode_committables
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksOperator
+from flinkish.runtime.operators.source_and_sink import SinkEmit, SinkWriterOperator, encode_committables
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksOperator
 from flinkish.runtime.report import Row, TaskPlace, TaskReport
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.limits import ManagedMemory

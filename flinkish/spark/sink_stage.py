@@ -34,7 +34,7 @@ from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.epoch_steps import EpochSteps
 from flinkish.runtime.exchange.buffer import decode
-from flinkish.runtime.operators.column_writer import batches_of, frame_schema
+from flinkish.runtime.operators.columns import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs

@@ -17,8 +17,7 @@ from flinkish.core.state import MapStateDescriptor
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamNode
-from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 from flinkish.testing.operator_harness import (
     BroadcastOperatorTestHarness,
     KeyedBroadcastOperatorTestHarness,

@@ -34,7 +34,7 @@ from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_w
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.operators.sink_writer import SinkWriterFactory
+from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 from flinkish.runtime.phases import ManualClock, Phase, hooked
 from flinkish.runtime.stored.classes import files_here
 from flinkish.table import StreamTableEnvironment

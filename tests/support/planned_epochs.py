@@ -18,7 +18,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SplitSource
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles

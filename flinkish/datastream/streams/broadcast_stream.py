@@ -19,8 +19,7 @@ from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 
 if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment

@@ -20,10 +20,8 @@ from flinkish.datastream.streams.keyed_stream import KeyedStream, _can_use_state
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
-from flinkish.runtime.operators.co_map import CoMapFactory
-from flinkish.runtime.operators.co_process import CoProcessFactory
-from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
+from flinkish.runtime.operators.functions import CoFlatMapFactory, CoMapFactory, CoProcessFactory
+from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory
 from flinkish.runtime.outputs import Converter
 
 

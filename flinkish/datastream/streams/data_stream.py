@@ -44,13 +44,9 @@ from flinkish.runtime.exchange.partitioners import (
 )
 from flinkish.runtime.exchange.partitioners import Partitioner as StreamPartitioner
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.convert import ConvertFactory
-from flinkish.runtime.operators.filter import FilterFactory
-from flinkish.runtime.operators.flat_map import FlatMapFactory
-from flinkish.runtime.operators.map import MapFactory
-from flinkish.runtime.operators.map_batches import MapBatchesFactory
-from flinkish.runtime.operators.process import ProcessFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
+from flinkish.runtime.operators.columns import ConvertFactory, MapBatchesFactory
+from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory, ProcessFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
 from flinkish.runtime.outputs import Converter
 
 if TYPE_CHECKING:

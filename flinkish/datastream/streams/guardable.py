@@ -6,22 +6,21 @@ from __future__ import annotations
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.runtime.operators.async_wait import AsyncWaitFactory
-from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
-from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
-from flinkish.runtime.operators.co_map import CoMapFactory
-from flinkish.runtime.operators.co_process import CoProcessFactory
-from flinkish.runtime.operators.filter import FilterFactory
-from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.functions import (
+    CoFlatMapFactory,
+    CoMapFactory,
+    CoProcessFactory,
+    FilterFactory,
+    FlatMapFactory,
+    MapFactory,
+    ProcessFactory,
+)
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
-from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
-from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
-from flinkish.runtime.operators.map import MapFactory
-from flinkish.runtime.operators.process import ProcessFactory
-from flinkish.runtime.operators.reduce import ReduceFactory
-from flinkish.runtime.operators.rolling_aggregations import RollingAggregationFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory, KeyedProcessFactory
+from flinkish.runtime.operators.reduce import ReduceFactory, RollingAggregationFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 
 _GUARDABLE = (
     AsyncWaitFactory,

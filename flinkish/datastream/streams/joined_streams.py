@@ -31,8 +31,8 @@ from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.datastream.streams.windowed_stream import WindowedStream
 from flinkish.graph.stream_graph import Tap
 from flinkish.runtime.exchange.keys import EitherKeySelector
-from flinkish.runtime.operators.map import MapFactory
-from flinkish.runtime.operators.window.co_group_functions import CoGroupWindowFunction, JoinWindowFunction
+from flinkish.runtime.operators.functions import MapFactory
+from flinkish.runtime.operators.window.factory import CoGroupWindowFunction, JoinWindowFunction
 
 W = TypeVar("W", bound="_WithWindow")
 

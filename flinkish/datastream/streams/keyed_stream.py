@@ -36,18 +36,10 @@ from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.errors import UnsupportedOperationError
 from flinkish.graph.stream_graph import StreamNode
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.filter import FilterFactory
-from flinkish.runtime.operators.flat_map import FlatMapFactory
+from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
-from flinkish.runtime.operators.map import MapFactory
-from flinkish.runtime.operators.reduce import ReduceFactory
-from flinkish.runtime.operators.rolling_aggregations import (
-    AccumulateType as _AccumulateType,
-)
-from flinkish.runtime.operators.rolling_aggregations import (
-    RollingAggregation,
-    RollingAggregationFactory,
-)
+from flinkish.runtime.operators.reduce import AccumulateType as _AccumulateType
+from flinkish.runtime.operators.reduce import ReduceFactory, RollingAggregation, RollingAggregationFactory
 
 if TYPE_CHECKING:
     from flinkish.datastream.streams.closeable_iterator import CloseableIterator

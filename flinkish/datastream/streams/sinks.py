@@ -9,7 +9,7 @@ from flinkish.common.arguments import kind_of
 from flinkish.core.sink import DataFrameSink, Sink, SupportsPreprocessing
 from flinkish.datastream.streams.data_stream_sink import DataStreamSink
 from flinkish.errors import ArgumentTypeError
-from flinkish.runtime.operators.sink_writer import SinkWriterFactory
+from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 
 if TYPE_CHECKING:
     from flinkish.datastream.streams.data_stream import DataStream

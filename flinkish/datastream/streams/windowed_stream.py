@@ -30,9 +30,9 @@ from flinkish.datastream.streams.data_stream import (
 )
 from flinkish.datastream.streams.key_function import check_function
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.rolling_aggregations import AccumulateType, RollingAggregation
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.reduce import AccumulateType, RollingAggregation
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 
 if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment

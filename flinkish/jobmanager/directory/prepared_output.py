@@ -28,8 +28,8 @@ from flinkish.runtime.changelog_files import changelog_directory
 from flinkish.runtime.deployment import sink_of
 from flinkish.runtime.epoch_files import EpochFiles
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
-from flinkish.runtime.operators.column_writer import batches_of, encoded
-from flinkish.runtime.operators.sink_writer import decode_committables, encode_committables
+from flinkish.runtime.operators.columns import batches_of, encoded
+from flinkish.runtime.operators.source_and_sink import decode_committables, encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.spark.session import get_session
 from flinkish.storage.files import child_names

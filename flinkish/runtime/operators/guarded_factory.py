@@ -2,15 +2,134 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Any
 
+from flinkish.common.detach import detached
 from flinkish.core.error_handling import OnError
+from flinkish.core.time_domain import TimeDomain
+from flinkish.runtime.exchange.keys import thawed
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.async_wait import AsyncWaitOperator
+from flinkish.runtime.operators.async_wait import AsyncWaitOperator, Call
 from flinkish.runtime.operators.guarded import GuardedOperator
-from flinkish.runtime.operators.guarded_async import GuardedAsyncOperator
-from flinkish.runtime.operators.guarded_window import GuardedWindowOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
+from flinkish.runtime.operators.window.window_operator import WindowOperator
+
+# HEAD: Asynchronous calls with ``on_error``: a call that fails, or is out of time, after all of its retries becomes a
+#  dead
+# letter or is skipped. The results of the others are emitted in the order that was asked for; a dead letter is
+# emitted
+# when it is the turn of its call.
+#
+# The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as
+# it came. No state is undone: calls run concurrently, so a change of state could not be assigned to one of them.
+
+
+class GuardedAsyncOperator(GuardedOperator):
+    """Guards an `AsyncWaitOperator` by the rules of `OnError`, call by call, in the order in which results are
+    emitted."""
+
+    _inner: AsyncWaitOperator
+
+    def guard_calls(self) -> None:
+        inner = self._inner
+        call, timeout, hand_on = inner.call, inner.timeout, inner.hand_on
+        inner.keeps_failed = True
+        inner.call = lambda value: call(detached(value))
+        inner.timeout = lambda value: timeout(detached(value))
+
+        def hand_on_each(calls: list[Call]) -> None:
+            failed = sum(not self._hand_on(each, hand_on) for each in calls)
+            self._consumed.add(len(calls) - failed)
+            self._diverted.add(failed)
+            self._held.flush()
+
+        inner.hand_on = hand_on_each  # type: ignore[method-assign]
+
+    def _hand_on(self, call: Call, hand_on: Any) -> bool:
+        """Emit the results of one call, or report its failure. Returns whether it has succeeded."""
+        self._held.mark()
+        try:
+            if call.error is not None:
+                raise call.error
+            if call.results:
+                hand_on([call])
+        except Exception as error:
+            self._undo(error)
+            self._failed(error, call.value, self._key_of(call.value, 0), call.timestamp_ms)
+            return False
+        self._budget.succeeded()
+        return True
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        self._received.add(len(values))
+        self._inner.process_batch(values, timestamps, input_index)
+
+
+# HEAD: Windows with ``on_error``: keyed windows, windows of all records, window joins and co-groups.
+#
+# A record fails if the assigner, the fold, the trigger or the window function that the trigger fires raises for it:
+# it is
+# then in none of its windows. A window fails if one of its timers does: the effects of the trigger and of the window
+# function are undone, the timer is gone, and the dead letter names key and window. If the window was to end with that
+# timer, it ends: its state is cleared, as if its function had given no results.
+
+#: When so many results of windows that fire at one watermark are held back, they are emitted.
+_MOST_HELD = 10_000
+
+
+class GuardedWindowOperator(GuardedOperator):
+    """Guards a `WindowOperator` by the rules of `OnError`, record by record and timer by timer."""
+
+    _inner: WindowOperator
+
+    def guard_calls(self) -> None:
+        inner = self._inner
+        on_timer = inner.on_timer
+
+        def call(domain: TimeDomain, timer_ms: int, key: Any, namespace: Hashable) -> None:
+            error = self._attempt(lambda: on_timer(domain, timer_ms, key, namespace))
+            if error is None:
+                self._budget.succeeded()
+            else:
+                self._timers_failed.add(1)
+                self._failed(error, None, thawed(key), timer_ms, domain, repr(inner.scope.window))
+                self._end_window(domain, timer_ms, key, namespace)
+            if len(self._held) >= _MOST_HELD:
+                self._held.flush()
+
+        inner.on_timer = call  # type: ignore[method-assign]
+
+    def _attempt(self, call: Callable[[], None]) -> Exception | None:
+        """Make a call. If it fails, undo it and return the error."""
+        self._held.mark()
+        self._log.begin()
+        try:
+            call()
+            self._inner.write_back()
+            self._inner.results.flush()
+        except Exception as error:
+            self._undo(error)
+            return error
+        self._log.commit()
+        return None
+
+    def _end_window(self, domain: TimeDomain, timer_ms: int, key: Any, namespace: Hashable) -> None:
+        """Clear the window whose timer has failed, if it was to end with that timer. If user code fails in clearing,
+        too, the state of the window is removed without calling user code."""
+        inner = self._inner
+        if not (inner.enter_timer(key, namespace) and inner.ends_window(domain, timer_ms)):
+            return
+        if self._attempt(inner.clean_up) is not None and inner.enter_timer(key, namespace):
+            inner.remove_window()
+            inner.write_back()
+            inner.scope.backend.remove_namespace(namespace)
+
+    def _undo(self, error: Exception) -> None:
+        self._inner.results.take_back()
+        self._inner.drop_unwritten()
+        super()._undo(error)
 
 
 @dataclass

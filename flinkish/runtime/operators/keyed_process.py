@@ -12,6 +12,7 @@ from itertools import islice, repeat
 from typing import Any
 
 from flinkish.common.arguments import inherits
+from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import Function, KeyedProcessFunction
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
@@ -242,3 +243,31 @@ class KeyedProcessFactory(OperatorFactoryBase):
 def overrides_on_timer(function: Function, kind: type[Any]) -> bool:
     """Whether a function has another ``on_timer`` than its base class ``kind``, which does nothing."""
     return not inherits(function, kind, "on_timer")
+
+
+# HEAD: ``process`` on connected keyed streams: calls a KeyedCoProcessFunction (or a CoProcessFunction, which Java
+# Flink
+# allows there, too), which has access to time and side outputs, and to state and timers that both inputs share.
+
+
+@dataclass
+class KeyedCoProcessFactory(OperatorFactoryBase):
+    """Makes the operator of ``process`` on connected keyed streams.
+
+    ``converter`` converts the results of a batch to the declared type of the main output.
+    """
+
+    function: KeyedCoProcessFunction | CoProcessFunction
+    converter: Converter | None = None
+    keyed: bool = True
+    watermark_sensitive: bool = True
+
+    @property
+    def has_timers(self) -> bool:  # type: ignore[override]
+        """Whether the function does anything when a timer fires."""
+        kind = KeyedCoProcessFunction if isinstance(self.function, KeyedCoProcessFunction) else CoProcessFunction
+        return overrides_on_timer(self.function, kind)
+
+    def create(self) -> KeyedProcessOperator:
+        methods = "process_element1", self.converter, "process_element2"
+        return KeyedProcessOperator(self.function, *methods, in_stretches=True)

@@ -23,8 +23,8 @@ from flinkish.datastream.formats.json import JsonRowSerializationSchema
 from flinkish.datastream.formats.orc import OrcBulkWriters
 from flinkish.datastream.formats.parquet import ParquetBulkWriters
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operators.column_writer import batches_of
-from flinkish.runtime.operators.sink_writer import SinkWriterFactory
+from flinkish.runtime.operators.columns import batches_of
+from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 from flinkish.table import DataTypes
 
 ROW = Types.ROW_NAMED(["page", "n"], [Types.STRING(), Types.LONG()])

@@ -24,7 +24,7 @@ from flinkish.runtime.committing import EpochCommit
 from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_vertex
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
-from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.testing import TestingSink
 from tests.unit.state.test_unsafe_pickles import GADGETS
 

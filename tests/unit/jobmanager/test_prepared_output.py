@@ -21,8 +21,8 @@ from flinkish.runtime.committing import batches_in_order
 from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor, sink_of, sink_vertex
 from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
-from flinkish.runtime.operators.column_writer import ColumnWriter, batches_of
-from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.runtime.operators.columns import ColumnWriter, batches_of
+from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.runtime.prepared_epoch import FORMAT_VERSION, PreparedEpochs
 from flinkish.runtime.report import Row as TaskRow
 from flinkish.runtime.stored.classes import ProgramClasses

@@ -15,9 +15,8 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.exchange.partitioners import BroadcastPartitioner
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.operators.sink_writer import SinkWriterFactory
-from flinkish.runtime.operators.source import SourceOperatorFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.source_and_sink import SinkWriterFactory, SourceOperatorFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import TaskBody, stored_rows
 from flinkish.runtime.state.saved.operator_states import decode_operator_states

@@ -29,8 +29,7 @@ from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
-from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
+from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory, KeyedProcessFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.testing import TestingSink

@@ -20,7 +20,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
 from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from tests.random_programs.running import differences, expected, in_minicluster

@@ -29,7 +29,7 @@ from flinkish.datastream.window import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 

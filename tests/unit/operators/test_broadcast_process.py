@@ -23,8 +23,7 @@ from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, StateTt
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
-from flinkish.runtime.operators.broadcast_process import BroadcastProcessFactory
-from flinkish.runtime.operators.keyed_broadcast_process import KeyedBroadcastProcessFactory
+from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.limits import ManagedMemory

@@ -14,8 +14,8 @@ from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.core.sink import Sink
 from flinkish.delta.log import new_table, publish
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operators.column_writer import MAX_RECORDS, batches_of
-from flinkish.runtime.operators.sink_writer import SinkWriterFactory, SinkWriterOperator
+from flinkish.runtime.operators.columns import MAX_RECORDS, batches_of
+from flinkish.runtime.operators.source_and_sink import SinkWriterFactory, SinkWriterOperator
 
 PAIR = Types.ROW_NAMED(["k", "n"], [Types.STRING(), Types.LONG()])
 

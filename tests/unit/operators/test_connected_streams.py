@@ -19,10 +19,8 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, StateAccessError, TypeMismatchError
 from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.operators.co_flat_map import CoFlatMapFactory
-from flinkish.runtime.operators.co_map import CoMapFactory
-from flinkish.runtime.operators.co_process import CoProcessFactory
-from flinkish.runtime.operators.keyed_co_process import KeyedCoProcessFactory
+from flinkish.runtime.operators.functions import CoFlatMapFactory, CoMapFactory, CoProcessFactory
+from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory
 from flinkish.testing import KeyedTwoInputStreamOperatorTestHarness as KeyedHarness
 from flinkish.testing import StreamRecord, Watermark
 from flinkish.testing import TwoInputStreamOperatorTestHarness as Harness

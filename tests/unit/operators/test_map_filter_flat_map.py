@@ -17,9 +17,7 @@ from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.errors import StateAccessError, TypeMismatchError
-from flinkish.runtime.operators.filter import FilterFactory
-from flinkish.runtime.operators.flat_map import FlatMapFactory
-from flinkish.runtime.operators.map import MapFactory
+from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness as KeyedHarness
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 from flinkish.testing import StreamRecord, Watermark

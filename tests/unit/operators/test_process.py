@@ -11,7 +11,7 @@ from flinkish.core.functions import ProcessFunction
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
-from flinkish.runtime.operators.process import ProcessFactory
+from flinkish.runtime.operators.functions import ProcessFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 from flinkish.testing import StreamRecord, Watermark
 

@@ -15,9 +15,9 @@ from flinkish.common.types import Row
 from flinkish.core.functions import ReduceFunction, RuntimeContext
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operators.reduce import ReduceFactory
-from flinkish.runtime.operators.rolling_aggregations import (
+from flinkish.runtime.operators.reduce import (
     AccumulateType,
+    ReduceFactory,
     RollingAggregation,
     RollingAggregationFactory,
 )

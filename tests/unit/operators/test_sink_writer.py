@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.core.sink import SinkWriter
-from flinkish.runtime.operators.sink_writer import MAX_BATCH, SinkWriterOperator
+from flinkish.runtime.operators.source_and_sink import MAX_BATCH, SinkWriterOperator
 from flinkish.testing import TestingSink
 
 

@@ -18,10 +18,8 @@ from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, ProgramError
 from flinkish.runtime.operator import OperatorFactory
-from flinkish.runtime.operators.filter import FilterFactory
-from flinkish.runtime.operators.flat_map import FlatMapFactory
-from flinkish.runtime.operators.map import MapFactory
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksFactory
+from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 from tests.support.programs import new_environment, results_of
 from tests.unit.minicluster.sums import ListOf

@@ -13,7 +13,7 @@ from flinkish.runtime.committing import batches_in_order
 from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor, VertexDescriptor, sink_vertex
 from flinkish.runtime.epoch_files import CHANGES_IN_FILE, CHANGES_INLINE, EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
-from flinkish.runtime.operators.sink_writer import encode_committables
+from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.report import Row
 from flinkish.testing import TestingSink

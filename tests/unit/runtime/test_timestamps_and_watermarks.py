@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.timestamps_and_watermarks import TimestampsAndWatermarksOperator
+from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksOperator
 
 
 class Recorder:

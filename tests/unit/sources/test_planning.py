@@ -18,7 +18,7 @@ from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.operators.source import SourceOperatorFactory
+from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.sources import split_list

@@ -27,7 +27,7 @@ from flinkish.errors import (
 )
 from flinkish.runtime.epoch_report import EpochReport
 from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind
-from flinkish.runtime.operators.sink_writer import decode_committables
+from flinkish.runtime.operators.source_and_sink import decode_committables
 from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody

@@ -11,7 +11,7 @@ from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
 from flinkish.core.window.window import GlobalWindow, TimeWindow
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.window.contents import WindowLogic
 
 TEN = TumblingEventTimeWindows(10)
 

@@ -15,12 +15,11 @@ from flinkish.core.window.count_evictor import CountEvictor
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
 from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.contents import CONTENTS, TIMERS, WindowLogic
+from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.operators.window.window_scope import CONTENTS, TIMERS
 from flinkish.runtime.state.backend import KeyedStateBackend
-from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.support.changed_keys import changed_keys
 from tests.support.window_model import AlignedModel, Element, Fired, Watermark
 from tests.unit.windows.window_driver import WindowDriver

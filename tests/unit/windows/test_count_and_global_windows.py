@@ -15,8 +15,8 @@ from flinkish.core.window.count_tumbling import CountTumblingWindowAssigner
 from flinkish.core.window.global_windows import GlobalWindows
 from flinkish.core.window.window import CountWindow
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from tests.unit.windows.building_blocks import Elements
 from tests.unit.windows.window_driver import WindowDriver
 

@@ -7,7 +7,7 @@ from typing import Any
 from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.window import TimeWindow, Window
-from flinkish.runtime.windowing.merging_window_set import MergingWindowSet
+from flinkish.runtime.operators.window.merging_window_operator import MergingWindowSet
 
 SESSIONS = EventTimeSessionWindows(5)
 

@@ -29,8 +29,8 @@ from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError, StateAccessError
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from tests.unit.windows.building_blocks import SUM, Elements, Ignore
 from tests.unit.windows.window_driver import LATE, WindowDriver
 

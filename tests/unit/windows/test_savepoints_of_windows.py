@@ -19,12 +19,12 @@ from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.global_windows import GlobalWindows
 from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.saved.columns import stored_rows
 from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
-from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.unit.state.restored import body_of
 from tests.unit.windows.building_blocks import Elements
 from tests.unit.windows.test_against_the_model import LOGICS, Events

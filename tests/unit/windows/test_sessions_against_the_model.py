@@ -15,9 +15,9 @@ from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSess
 from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.session_gap import SessionWindowTimeGapExtractor
+from flinkish.runtime.operators.window.event_time_operators import SessionEventTimeOperator
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.merging_window_operator import OPEN_WINDOWS, MergingWindowOperator
-from flinkish.runtime.operators.window.session_event_time_operator import SessionEventTimeOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from tests.support.window_model import Element, SessionModel, Watermark
 from tests.unit.windows.test_against_the_model import LOGICS, Events, contents_and_timers, expected
 from tests.unit.windows.window_driver import WindowDriver

@@ -17,8 +17,8 @@ from flinkish.core.window.trigger import TriggerResult
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
 from flinkish.core.window.window import GlobalWindow
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, Ignore
 from tests.unit.windows.window_driver import WindowDriver
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.functions import AggregateFunction
 from flinkish.errors import ProgramError
-from flinkish.runtime.windowing.window_contents import ListContents, WindowContents
-from flinkish.runtime.windowing.window_logic import WindowLogic
+from flinkish.runtime.operators.window.contents import ListContents, WindowContents, WindowLogic
 
 
 class Mean(AggregateFunction):

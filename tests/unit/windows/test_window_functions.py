@@ -13,10 +13,10 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
 from tests.unit.windows.building_blocks import SUM, TEN, add_up
 from tests.unit.windows.window_driver import LATE, WindowDriver
 

@@ -15,10 +15,10 @@ from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
-from flinkish.runtime.operators.window.aligned_event_time_operator import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
-from flinkish.runtime.windowing.window_logic import WindowLogic
 from flinkish.testing import StreamRecord, Watermark
 from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, TwoSizes, add_up
 from tests.unit.windows.window_driver import LATE, WindowDriver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.window import GlobalWindow, TimeWindow
-from flinkish.runtime.windowing.window_time import WindowTime
+from flinkish.runtime.operators.window.contents import WindowTime
 
 WINDOW = TimeWindow(0, 10)
 

@@ -16,7 +16,7 @@ from flinkish.core.window.serializers import (
     TimeWindowSerializer,
 )
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
-from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
+from flinkish.runtime.operators.window.contents import namespace_of, window_of
 
 ALL_KINDS = [TimeWindow(0, 10), TimeWindow(-10, 0), CountWindow(0), CountWindow(7), GlobalWindow.get()]
 

@@ -13,10 +13,10 @@ from flinkish.core.window.event_time_session import EventTimeSessionWindows
 from flinkish.core.window.event_time_trigger import EventTimeTrigger
 from flinkish.core.window.purging_trigger import PurgingTrigger
 from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+from flinkish.runtime.operators.window.contents import WindowLogic
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.stored_state import StoredState
-from flinkish.runtime.windowing.window_logic import WindowLogic
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
 from tests.unit.windows.building_blocks import SUM, Elements
 from tests.unit.windows.window_driver import key_of

@@ -9,8 +9,8 @@ from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, OperatorSubtaskState, StreamRecord
 from tests.support.window_model import Element, Watermark
 

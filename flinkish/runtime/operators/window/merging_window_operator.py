@@ -8,7 +8,7 @@ is added to the window that it belongs to now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
@@ -16,16 +16,76 @@ from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
 from flinkish.runtime.operator import OperatorContext, Output
-from flinkish.runtime.operators.window.trigger_context import ScopedOnMergeContext
-from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.state.merge_namespaces import merge_namespaces
+from flinkish.runtime.operators.window.contents import merge_namespaces, namespace_of, window_of
+from flinkish.runtime.operators.window.window_operator import ScopedOnMergeContext, WindowOperator
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.state_table import StateTable
-from flinkish.runtime.windowing.merging_window_set import MergingWindowSet
-from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
 
 if TYPE_CHECKING:
-    from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+    from flinkish.runtime.operators.window.factory import WindowOperatorFactory
+
+
+# HEAD: The open windows of a key, and where the contents of each are kept, with the semantics of Flink's
+# ``MergingWindowSet``.
+#
+# When windows merge, not all contents need to move: the result keeps the *state window* of one of them, which is the
+# namespace in which its contents were put when it was opened. Only the contents of the others are merged into that.
+# The
+# set, window -> state window, is itself stored in keyed state.
+
+#: (merge result, the windows that were merged, the state window of the result, the state windows that are given up)
+MergeFunction = Callable[[Window, list[Window], Window, list[Window]], None]
+
+
+class _Merges(MergingWindowAssigner.MergeCallback[Any]):
+    """Collects the merges that an assigner asks for, in order."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Window, list[Window]]] = []
+
+    def merge(self, to_be_merged: Iterable[Window], merge_result: Window) -> None:
+        self.found.append((merge_result, list(dict.fromkeys(to_be_merged))))
+
+
+class MergingWindowSet:
+    """The open windows of one key. ``pairs`` are (window, state window), as the method `pairs` has returned them."""
+
+    def __init__(self, assigner: MergingWindowAssigner[Any, Any], pairs: Iterable[tuple[Window, Window]] = ()) -> None:
+        self._assigner = assigner
+        self._state_windows = dict(pairs)
+
+    def pairs(self) -> list[tuple[Window, Window]]:
+        """All open windows, as (window, state window)."""
+        return list(self._state_windows.items())
+
+    def state_window(self, window: Window) -> Window | None:
+        """The window in whose namespace the contents of ``window`` are kept; None if it is not open."""
+        return self._state_windows.get(window)
+
+    def retire(self, window: Window) -> None:
+        """Remove a window that is over."""
+        self._state_windows.pop(window, None)
+
+    def add(self, new_window: Window, merge: MergeFunction) -> Window:
+        """Open a window for an element, and merge the windows that the assigner wants merged. Returns the window that
+        the element belongs to now; ``merge`` is called for each merge that concerns windows that had been open."""
+        merges = _Merges()
+        self._assigner.merge_windows([*self._state_windows, new_window], merges)
+        actual = new_window
+        for result, merged in merges.found:
+            if new_window in merged:
+                actual = result
+            # a new window has no contents
+            open_before = [window for window in merged if window in self._state_windows]
+            if not open_before:
+                continue
+            state_windows = [self._state_windows.pop(window) for window in open_before]
+            self._state_windows[result] = state_windows[0]
+            if open_before != [result]:
+                merge(result, open_before, state_windows[0], state_windows[1:])
+        self._state_windows.setdefault(actual, actual)
+        return actual
+
 
 #: Name of the state with the open windows of a key: a tuple of (window, state window), each as a namespace.
 OPEN_WINDOWS = "__merging_windows__"

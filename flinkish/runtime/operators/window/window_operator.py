@@ -8,34 +8,151 @@ whose windows are late goes to the side output for late data or is counted in ``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.detach import detached
-from flinkish.core.functions import Function
-from flinkish.core.metrics import Counter
+from flinkish.core.functions import Function, RuntimeContext
+from flinkish.core.metrics import Counter, MetricGroup
+from flinkish.core.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    State,
+    StateDescriptor,
+)
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.core.window.evictor import TimestampedValue
-from flinkish.core.window.trigger import TriggerResult
+from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.evictor import Evictor, TimestampedValue
+from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.core.window.window import Window
-from flinkish.errors import InternalError, ProgramError
+from flinkish.errors import InternalError, ProgramError, StateAccessError
 from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
-from flinkish.runtime.operators.window.assigner_context import ScopedAssignerContext
-from flinkish.runtime.operators.window.evictor_context import ScopedEvictorContext
-from flinkish.runtime.operators.window.process_window_context import ScopedProcessWindowContext
-from flinkish.runtime.operators.window.trigger_context import ScopedTriggerContext
-from flinkish.runtime.operators.window.window_evaluator import WindowEvaluator, make_evaluator
-from flinkish.runtime.operators.window.window_output import WindowOutput
-from flinkish.runtime.operators.window.window_scope import TIMERS, WindowScope
+from flinkish.runtime.operators.window.contents import (
+    TIMERS,
+    ListContents,
+    WindowContents,
+    WindowScope,
+    WindowTime,
+    merge_namespaces,
+    namespace_of,
+    window_of,
+)
+from flinkish.runtime.operators.window.evaluator import (
+    ScopedProcessWindowContext,
+    WindowEvaluator,
+    WindowOutput,
+    make_evaluator,
+)
 from flinkish.runtime.runtime_context import StreamingRuntimeContext
-from flinkish.runtime.windowing.window_contents import ListContents, WindowContents
-from flinkish.runtime.windowing.window_namespace import namespace_of, window_of
-from flinkish.runtime.windowing.window_time import WindowTime
 
 if TYPE_CHECKING:
-    from flinkish.runtime.operators.window.window_operator_factory import WindowOperatorFactory
+    from flinkish.runtime.operators.window.factory import WindowOperatorFactory
+
+
+# HEAD: The context that window assigners get from the window operator.
+
+
+class ScopedAssignerContext(WindowAssigner.WindowAssignerContext):
+    """The context of a window assigner: the scope's processing time and the subtask's runtime context."""
+
+    def __init__(self, scope: WindowScope, runtime_context: RuntimeContext) -> None:
+        self._scope = scope
+        self._runtime_context = runtime_context
+
+    def get_current_processing_time(self) -> int:
+        return self._scope.processing_time_ms
+
+    def get_runtime_context(self) -> RuntimeContext:
+        return self._runtime_context
+
+
+# HEAD: The context that evictors get from the window operator.
+
+
+class ScopedEvictorContext(Evictor.EvictorContext):
+    """The context of an evictor: the scope's time and the operator's metrics."""
+
+    def __init__(self, scope: WindowScope) -> None:
+        self._scope = scope
+
+    def get_current_processing_time(self) -> int:
+        return self._scope.processing_time_ms
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._scope.context.metrics
+
+    def get_current_watermark(self) -> int:
+        return self._scope.watermark_ms
+
+
+# HEAD: The contexts that triggers get from the window operator.
+
+
+class ScopedTriggerContext(Trigger.TriggerContext):
+    """The context of a trigger: time, timers and state of the scope's key and window."""
+
+    def __init__(self, scope: WindowScope) -> None:
+        self._scope = scope
+
+    def get_current_processing_time(self) -> int:
+        return self._scope.processing_time_ms
+
+    def get_metric_group(self) -> MetricGroup:
+        return self._scope.context.metrics
+
+    def get_current_watermark(self) -> int:
+        return self._scope.watermark_ms
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._scope.timers.register(TimeDomain.PROCESSING_TIME, time, self._scope.key, self._scope.namespace)
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._scope.timers.register(TimeDomain.EVENT_TIME, time, self._scope.key, self._scope.namespace)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self._scope.timers.delete(TimeDomain.PROCESSING_TIME, time, self._scope.key, self._scope.namespace)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self._scope.timers.delete(TimeDomain.EVENT_TIME, time, self._scope.key, self._scope.namespace)
+
+    def get_partitioned_state(self, state_descriptor: StateDescriptor) -> State:
+        return self._scope.handles.state(state_descriptor, self._scope.namespace)
+
+
+class ScopedOnMergeContext(ScopedTriggerContext, Trigger.OnMergeContext):
+    """The context of ``Trigger.on_merge``: the scope's window is the result of the merge."""
+
+    #: namespaces of the windows that were merged into the scope's window, without that window itself
+    merged: Sequence[Hashable] = ()
+
+    def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
+        scope, name, kind = self._scope, state_descriptor.name, state_descriptor.kind
+        merge = _merge_of(state_descriptor)
+        if merge is None or state_descriptor.ttl_config is not None:
+            raise StateAccessError(
+                f"on_merge merges the {kind} state {name!r}"
+                + (" which expires" if state_descriptor.ttl_config is not None else ""),
+                where=scope.backend.where,
+                expected="list, reducing or aggregating state without a time-to-live",
+            )
+        # what the trigger has changed in the state that is merged
+        scope.backend.loans.settle()
+        merge_namespaces(scope.backend.table(name, kind), scope.key, scope.namespace, self.merged, merge)
+
+
+def _merge_of(descriptor: StateDescriptor) -> Callable[[Any, Any], Any] | None:
+    """The function that merges two values of a state; None if states of this kind cannot be merged."""
+    if isinstance(descriptor, ListStateDescriptor):
+        return add
+    if isinstance(descriptor, ReducingStateDescriptor):
+        return descriptor.get_reduce_function().reduce
+    if isinstance(descriptor, AggregatingStateDescriptor):
+        return descriptor.get_agg_function().merge
+    return None
 
 
 class WindowOperator(StreamOperator):

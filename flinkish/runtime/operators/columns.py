@@ -4,20 +4,121 @@ of its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from flinkish.common.arguments import abbreviated
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.base import Mismatch
-from flinkish.common.types import check_inserts_only
+from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.core.functions import MapBatchesFunction
+from flinkish.core.sink import DELETED_COLUMN, DataFrameSink, SinkWriter
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
+from flinkish.runtime.outputs import Converter
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+# HEAD: The sink writer of sinks that take DataFrames: it turns records into columns, in the task.
+#
+# So a record that does not fit its declared type fails the epoch before anything of the epoch is committed, and a
+# corrected program may emit other records in that epoch.
+
+#: The number of records from which a batch of columns is made.
+MAX_RECORDS = 20_000
+
+
+class ColumnWriter(SinkWriter):
+    """A sink writer whose committables are batches of columns, each as an Arrow IPC stream.
+
+    Args:
+        sink: the sink that gets the columns.
+        input_type: type of the records.
+        where: names the sink in errors.
+    """
+
+    def __init__(self, sink: DataFrameSink, input_type: TypeInformation, where: str) -> None:
+        self._sink = sink
+        self._where = where
+        self._columns = RecordWriter(input_type, where)
+        self._held: list[Any] = []
+
+    def write(self, values: list[Any], timestamps: list[int] | None) -> list[Any]:
+        """Hold records back until there are enough for a batch."""
+        self._held.extend(values)
+        return self.prepare_commit() if len(self._held) >= MAX_RECORDS else []
+
+    def prepare_commit(self) -> list[Any]:
+        """A batch of the records that were held back; an empty list if there are none."""
+        held, self._held = self._held, []
+        return [encoded(self._batch(held))] if held else []
+
+    def _batch(self, records: list[Any]) -> pa.RecordBatch:
+        if not self._sink.takes_changes:
+            check_inserts_only(records, self._where)
+            batch = self._columns.write(records)
+            self._sink.check_columns(batch, self._where)
+            return batch
+        kinds = [record._row_kind if type(record) is Row else RowKind.INSERT for record in records]
+        if RowKind.UPDATE_BEFORE in kinds:
+            records = [row for row, kind in zip(records, kinds, strict=True) if kind is not RowKind.UPDATE_BEFORE]
+            kinds = [kind for kind in kinds if kind is not RowKind.UPDATE_BEFORE]
+        batch = self._columns.write(records)
+        deleted = pa.array([kind is RowKind.DELETE for kind in kinds], pa.bool_())
+        self._sink.check_columns(batch.filter(pc.invert(deleted)), self._where)
+        return pa.RecordBatch.from_arrays([*batch.columns, deleted], schema=frame_schema(self._sink, batch.schema))
+
+
+def frame_schema(sink: DataFrameSink, columns: pa.Schema) -> pa.Schema:
+    """The schema of the DataFrame of a sink, given that of its records."""
+    return columns.append(pa.field(DELETED_COLUMN, pa.bool_())) if sink.takes_changes else columns
+
+
+def encoded(batch: pa.RecordBatch) -> bytes:
+    """The committable of a batch of columns."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def batches_of(committables: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Decode the committables of a `ColumnWriter`: the batches of columns, in order."""
+    for data in committables:
+        yield from pa.ipc.open_stream(data)
+
+
+# HEAD: Converts records to their declared type and changes nothing else: the head of a typed source, or of the stream
+#  of a
+# side output.
+
+
+class ConvertOperator(StreamOperator):
+    """Emits each batch in the form of the declared type. It costs nothing per record if there is nothing to convert."""
+
+    keeps_positions = True
+
+    def __init__(self, converter: Converter | None) -> None:
+        self._converter = converter
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        self.output.collect(values if self._converter is None else self._converter(values), timestamps)
+
+
+@dataclass(frozen=True)
+class ConvertFactory(OperatorFactoryBase):
+    """Makes converting operators. ``converter`` None: there is nothing to convert."""
+
+    converter: Converter | None
+    reads_timestamps: bool = False
+
+    def create(self) -> ConvertOperator:
+        """A fresh operator."""
+        return ConvertOperator(self.converter)
 
 
 class MapBatchesOperator(UserFunctionOperator):

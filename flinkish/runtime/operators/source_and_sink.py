@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.operators.column_writer import ColumnWriter
+from flinkish.runtime.operators.columns import ColumnWriter
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
 
@@ -141,3 +141,27 @@ def decode_committables(payload: bytes, classes: ProgramClasses = NO_CLASSES) ->
     """The inverse of `encode_committables`: (processing time of the epoch in ms, committables)."""
     time_ms, committables = loads(payload, FORMAT_VERSION, "the output of a sink", "", classes)
     return time_ms, committables
+
+
+# HEAD: The head operator of a source's chain: emits the records that were read (Flink's StreamSource).
+
+
+class SourceOperator(StreamOperator):
+    """Emits each batch as it was read."""
+
+    keeps_positions = True
+
+    def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
+        """Emit a batch."""
+        self.output.collect(values, timestamps)
+
+
+@dataclass(frozen=True)
+class SourceOperatorFactory(OperatorFactoryBase):
+    """Makes the head operator of a source task."""
+
+    reads_timestamps: bool = False
+
+    def create(self) -> SourceOperator:
+        """A fresh operator."""
+        return SourceOperator()
