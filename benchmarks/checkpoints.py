@@ -26,7 +26,7 @@ from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collec
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 TIMEOUT_S = 3_600.0
 #: A checkpoint that keeps its thread for so long after its completion has merged changes into the state.

@@ -37,17 +37,16 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.execution_graph import ExecutionGraph
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, sink_vertex
-from flinkish.runtime.epoch_files import EpochFiles
-from flinkish.runtime.epoch_report import EpochReport, sum_up
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, identities_of
+from flinkish.runtime.epoch.steps import EpochReport, sum_up
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, sink_vertex
+from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, identities_of
-from flinkish.runtime.report import TaskPlace, TaskReport
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.positions import encode_position, shown_position
+from flinkish.runtime.sources.progress import encode_position, shown_position
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from flinkish.spark.addressing import AddressBook, partitions_of
 from flinkish.spark.sink_stage import EpochRunner

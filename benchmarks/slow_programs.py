@@ -19,7 +19,7 @@ from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 
 class Epochs(JobObserver):

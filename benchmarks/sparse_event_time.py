@@ -33,12 +33,12 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
 from flinkish.runtime.collector import THRESHOLD
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import decode
-from flinkish.runtime.source_task import SourceInput, SplitBatch
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_manager import StoredTask, TaskManager
+from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor
+from flinkish.runtime.task.source_task import SourceInput, SplitBatch
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
 
 SUBTASKS, SOURCE, KEYED = 2, 0, 1
 PER_INTERVAL, INTERVAL_MS = 55, 200

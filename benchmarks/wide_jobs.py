@@ -38,16 +38,15 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
 from flinkish.runtime.collector import THRESHOLD
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import Buffer, decode
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers
 from flinkish.runtime.exchange.valve import WatermarkValve
-from flinkish.runtime.report import Row
-from flinkish.runtime.source_task import SourceInput, SplitBatch
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_header import TaskHeader
-from flinkish.runtime.task_manager import StoredTask, TaskManager
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import Row, TaskHeader
+from flinkish.runtime.task.source_task import SourceInput, SplitBatch
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
 from flinkish.spark.addressing import AddressBook, partitions_of
 
 #: Records that a source subtask sends per epoch, and the size of its batches, the default of sources.

@@ -296,7 +296,7 @@ class FlinkishError(Exception):
     epoch: int | None = None
     #: the executor, the host and Spark's stage and partition of that task
     place: str = ""
-    #: what the user functions of that task logged in that epoch (`flinkish.runtime.task_log`); not part of the message
+    #: what the user functions of that task logged in that epoch (`flinkish.runtime.job.log`); not part of the message
     log: tuple[tuple[float, int, str, str], ...] = ()
     #: the last events of the job that failed with this error, and lines that are shown below the message
     story: str = ""

@@ -16,7 +16,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 
 class SilentSource(NumberedSplitSource):

@@ -25,7 +25,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}
 COLUMN_TYPES = {

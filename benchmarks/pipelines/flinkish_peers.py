@@ -18,7 +18,7 @@ from benchmarks.pipelines.figures_sink import FiguresSink, committed
 from benchmarks.pipelines.flinkish_job import BOUND_MS, clicks, environment, in_a_folder
 from benchmarks.spark_settings import session
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 EPOCH_RECORDS = 500_000
 

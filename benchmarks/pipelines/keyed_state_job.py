@@ -27,7 +27,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 SPLITS = 2
 TIMEOUT_S = 2 * 3_600.0

@@ -135,7 +135,7 @@ def result_of_each(function: Callable[[Any], Any], values: Sequence[Any], what: 
     Raises:
         ProgramError: the function has raised StopIteration.
     """
-    # the name of the iterator: runtime/task_progress.py
+    # the name of the iterator: runtime/task/progress.py
     arriving = iter(values)
     results = list(map(function, arriving))
     if len(results) < len(values):

@@ -19,7 +19,7 @@ from flinkish.common.options import core, execution
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.graph.batch_mode import apply_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 
 
 class Program:

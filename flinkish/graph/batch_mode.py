@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 from flinkish.runtime.operators.reduce import FinalReduceFactory, ReduceFactory, RollingAggregationFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.runtime.deployment import JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
 
 _HEADER = ("Operator", "Uid", "Vertex", "Level", "Parallelism", "Max", "Subtasks", "Ships to")
 

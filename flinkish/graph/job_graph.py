@@ -19,7 +19,6 @@ from flinkish.errors import ProgramError
 from flinkish.graph.broadcast_first import consumes_broadcast_first, waiting_sources
 from flinkish.graph.origins import declare_origins
 from flinkish.graph.stream_graph import ChainingStrategy, StreamEdge, StreamGraph, StreamNode
-from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, SinkDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.gate import origin_name
 from flinkish.runtime.exchange.keys import SentKeys, can_be_repeated
 from flinkish.runtime.exchange.partitioners import (
@@ -30,7 +29,14 @@ from flinkish.runtime.exchange.partitioners import (
     Partitioner,
     RebalancePartitioner,
 )
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.deployment import (
+    JobDescriptor,
+    JobSettings,
+    OperatorDescriptor,
+    SinkDescriptor,
+    VertexDescriptor,
+)
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.guarded_factory import GuardedFactory
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory

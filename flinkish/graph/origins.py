@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from flinkish.runtime.deployment import VertexDescriptor
 from flinkish.runtime.exchange.gate import origin_name
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Sender, reachable
+from flinkish.runtime.job.deployment import VertexDescriptor
 
 
 def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescriptor, ...]:

@@ -16,7 +16,7 @@ from flinkish.core.source import Source
 from flinkish.errors import DuplicateUidError, ProgramError
 from flinkish.runtime.exchange.keys import default_max_parallelism
 from flinkish.runtime.exchange.partitioners import Partitioner
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 
 #: Flink's upper bound of the max parallelism, and so of the parallelism of keyed operators.
 MAX_PARALLELISM_LIMIT = 32768

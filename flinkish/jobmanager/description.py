@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.runtime.task_progress import SlowCall
+from flinkish.runtime.task.progress import SlowCall
 
 
 @dataclass(frozen=True)

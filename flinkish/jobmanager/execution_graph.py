@@ -23,11 +23,11 @@ from flinkish.jobmanager.description import (
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.lifecycle.story import Story, shortened
 from flinkish.jobmanager.lifecycle.transitions import EXECUTION_TRANSITIONS, ExecutionState
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import NO_BACKLOG, Backlog, EpochReport
+from flinkish.runtime.epoch.steps import NO_BACKLOG, Backlog, EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import Clock, SystemClock
-from flinkish.runtime.report import TaskPlace, TaskReport
-from flinkish.runtime.task_progress import EpochProgress, TaskProgress
+from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 
 _S = ExecutionState
 

@@ -33,11 +33,11 @@ from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.accumulated import counts_of, results_of
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.accumulators import counts_of, results_of
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import Clock, SystemClock
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task.progress import EpochProgress
 
 #: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
 _SHOWN_BITS = 1024

@@ -28,9 +28,9 @@ from flinkish.jobmanager.restart.decision import Restarts, one_line
 from flinkish.jobmanager.restart.strategy import NoRestart
 from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import SystemClock
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task.progress import EpochProgress
 from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:

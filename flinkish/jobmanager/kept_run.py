@@ -25,7 +25,7 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
 

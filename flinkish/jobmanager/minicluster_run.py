@@ -52,13 +52,13 @@ from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path, driver_settings
 from flinkish.jobmanager.submitted_program import sent_to_minicluster
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.job_enumerator import coordinated_sources
-from flinkish.runtime.sources.positions import decode_position, shown_position
+from flinkish.runtime.sources.progress import decode_position, shown_position
 from flinkish.runtime.stored.classes import files_here
-from flinkish.runtime.task_progress import EpochProgress, ProgressReporter
+from flinkish.runtime.task.progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
 from flinkish.storage.paths import is_local

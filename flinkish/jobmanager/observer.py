@@ -5,8 +5,8 @@ from __future__ import annotations
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.task.progress import EpochProgress
 
 
 class JobObserver:

@@ -22,10 +22,10 @@ from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Clock, SystemClock
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task.progress import EpochProgress
 
 #: The least time between two lines where the line is not redrawn.
 LINE_INTERVAL_MS = 2_000

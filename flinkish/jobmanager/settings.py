@@ -13,7 +13,7 @@ from flinkish.errors import EnvironmentVersionError
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.path_check import check_path
-from flinkish.runtime.deployment import JobSettings
+from flinkish.runtime.job.deployment import JobSettings
 from flinkish.storage.paths import is_local
 from flinkish.storage.stores import storage_of
 

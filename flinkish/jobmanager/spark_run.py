@@ -32,9 +32,9 @@ from flinkish.jobmanager.savepoints.savepoint import take_savepoint, write_by_sp
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.launch.replay import replay_command
-from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
-from flinkish.runtime.committing import COMMIT_HINT
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.epoch.commit import COMMIT_HINT
+from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 

@@ -36,7 +36,7 @@ from flinkish.runtime.stored.classes import files_here
 if TYPE_CHECKING:
     from flinkish.jobmanager.directory.job_directory import JobDirectory
     from flinkish.jobmanager.spark_run import SparkRun
-    from flinkish.runtime.deployment import JobDescriptor
+    from flinkish.runtime.job.deployment import JobDescriptor
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

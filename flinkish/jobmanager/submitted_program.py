@@ -12,7 +12,7 @@ from flinkish.connectors.collection import CollectionSource
 from flinkish.connectors.numbered_splits import SAMPLE
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 
 
 @dataclass(frozen=True)

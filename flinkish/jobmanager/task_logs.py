@@ -12,11 +12,11 @@ from datetime import datetime, timezone
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, indented
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.log import OF_PROGRAM, LogLine, log_in_driver
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
-from flinkish.runtime.task_log import OF_PROGRAM, LogLine, log_in_driver
-from flinkish.runtime.task_progress import EpochProgress, TaskProgress
+from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 
 _JOB_LOG = logging.getLogger("flinkish.JobMaster")
 _TASK_LOG = logging.getLogger("flinkish.Task")

@@ -2,7 +2,7 @@
 
 In the place of Spark's shuffles and state stores there are lists of rows and a dict of tasks, which takes an epoch's
 changes only when the whole epoch has succeeded, and which may be kept in files (`StoredEpochs`). The steps of an epoch
-are those on Spark (``runtime/epoch_steps.py``).
+are those on Spark (``runtime/epoch/steps.py``).
 """
 
 from __future__ import annotations
@@ -25,24 +25,23 @@ from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
 from flinkish.errors import EpochTimeoutError, ProgramError
 from flinkish.minicluster.stored_epochs import Committed, StoredEpochs, StoredTasks
-from flinkish.runtime.accumulated import merged
-from flinkish.runtime.committing import CommitReport, check_sinks, commit_of
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.epoch_steps import Acknowledgements, EpochSteps, end_epoch
+from flinkish.runtime.epoch.commit import CommitReport, check_sinks, commit_of
+from flinkish.runtime.epoch.files import PreparedEpoch
+from flinkish.runtime.epoch.steps import Acknowledgements, EpochReport, EpochSteps, end_epoch
 from flinkish.runtime.exchange.buffer import Buffer, decode
-from flinkish.runtime.operator import OperatorListener
+from flinkish.runtime.job.accumulators import merged
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.operator import OperatorListener
+from flinkish.runtime.job.report import Row
 from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch
-from flinkish.runtime.report import Row
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress, SourceShare
+from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory, SegmentStore
-from flinkish.runtime.task import EpochStamp, heartbeats
-from flinkish.runtime.task_manager import StoredTask, TaskManager
-from flinkish.runtime.task_progress import ProgressReporter
+from flinkish.runtime.task.progress import ProgressReporter
+from flinkish.runtime.task.task import EpochStamp, heartbeats
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
 
 #: (vertex, subtask)
 _TaskId = tuple[int, int]

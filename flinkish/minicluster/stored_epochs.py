@@ -2,11 +2,11 @@
 
     <job dir>/minicluster/<epoch>.json            positions of the sources and stored tasks at the end of the epoch
     <job dir>/minicluster/committed.json          the last committed epoch, and totals of the accumulators
-    <job dir>/minicluster/prepared/<epoch>.json   what the epoch gives to sinks (runtime/prepared_epoch.py)
+    <job dir>/minicluster/prepared/<epoch>.json   what the epoch gives to sinks (runtime/epoch/files.py)
 
 A process that takes the job over moves that directory away, as it does with the directory of a query on Spark.
 
-Rule: that of ``runtime/prepared_epoch.py``. The state of an epoch is written before the epoch is prepared, so a
+Rule: that of ``runtime/epoch/files.py``. The state of an epoch is written before the epoch is prepared, so a
 prepared epoch has its state and is never run again. An epoch in which nothing has happened is not written: it runs
 again, and nobody has seen it.
 """
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from flinkish.core.fence import Fence
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.files import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import sealed, unsealed_as

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor
+from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor
 
 
 def murmur3(values: NDArray[np.uint32], seed: int = 42) -> NDArray[np.int32]:

@@ -1,6 +1,6 @@
 """Changes of state as rows of a table, which are read together with the rows of state that they change, or merged into
-those; and how the changelog of a job (``runtime/changelog_files.py``) becomes such rows, which Spark can write, or
-files of them, which only have to be added to the table.
+those; and how the changelog of a job (`ChangelogFiles`) becomes such rows, which Spark can write, or files of them,
+which only have to be added to the table.
 
 A change belongs to one entry (columns `ENTRY`) and one epoch. It consists of ``marker`` rows, which name the entry once
 for each text that its key may have, and of one row for each row of state that the entry has after the epoch (none if
@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.arguments import abbreviated
-from flinkish.runtime.changelog_files import read_changes, read_parts
+from flinkish.runtime.epoch.changelog_files import read_changes, read_parts
 from flinkish.runtime.state.changelog import Change, decode_changes, key_texts
 from flinkish.runtime.state.saved.texts import SavepointRow, to_savepoint_row, to_texts
 from flinkish.runtime.state.state_rows import MAP_KINDS

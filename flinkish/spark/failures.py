@@ -31,7 +31,7 @@ from flinkish.errors import (
     SparkLostError,
     UserCodeError,
 )
-from flinkish.runtime.failure import NOTHING_COMMITTED, uncommitted, user_traceback
+from flinkish.runtime.job.failure import NOTHING_COMMITTED, uncommitted, user_traceback
 from flinkish.spark.causes import heads_of, raised_within, tasks_of
 from flinkish.spark.worker import typed_failure
 

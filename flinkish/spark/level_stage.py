@@ -10,9 +10,9 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 from flinkish.runtime.exchange.buffer import Buffer, decode, place
-from flinkish.runtime.report import Row
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_manager import StoredTask
+from flinkish.runtime.job.report import Row
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask
 from flinkish.spark.moved_state import moved_in
 from flinkish.spark.rows import ROW_SCHEMA, STATE_SCHEMA
 from flinkish.spark.state_files import delete_state_of_failed_try

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind, encode
-from flinkish.runtime.report import Row
+from flinkish.runtime.job.report import Row, TaskHeader
 from flinkish.runtime.stored.pickles import dumps, loads
-from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.state_reader import stored_tasks
 from flinkish.spark.worker import Deployment, failures_marked

@@ -17,7 +17,7 @@ from typing import Any
 from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.launch.home import S3_KEYS, s3_settings_of
 from flinkish.launch.spark_version import local_file_manager
-from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.storage.paths import S3_SCHEMES, for_spark, is_local, location_of, scheme_of
 from flinkish.storage.stores import S3_SETTINGS, s3_options, set_exclusive_creator, storage_of
 

@@ -8,8 +8,8 @@ from functools import reduce
 from typing import Any
 
 from flinkish.core.source import DataFrameSource, Source
-from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.exchange.buffer import BufferKind
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.level_stage import level_rows
 from flinkish.spark.rows import ROW_SCHEMA

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from flinkish.runtime.report import Row
+from flinkish.runtime.job.report import Row
 from flinkish.spark.addressing import AddressBook
 
 #: Schema of the rows between stages, in Spark's DDL. ``address`` is the grouping value of the next level.

@@ -1,7 +1,7 @@
 """Runs an epoch until its sinks have committed it, called by ``foreachBatch``: one Spark action runs all levels, then
-the epoch is prepared, then a second, small Spark job commits it (the steps: ``runtime/epoch_steps.py``).
+the epoch is prepared, then a second, small Spark job commits it (the steps: ``runtime/epoch/steps.py``).
 
-Rule: that of ``runtime/prepared_epoch.py``. An epoch that is already prepared when Spark delivers it (again) is only
+Rule: that of ``runtime/epoch/files.py``. An epoch that is already prepared when Spark delivers it (again) is only
 committed: its plan does not run, and its state is what the run that prepared it has written.
 """
 
@@ -17,9 +17,8 @@ import pyarrow as pa
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, how_to_skip
 from flinkish.errors import InternalError, ProgramError, failures_of_user_code
-from flinkish.runtime.accumulated import AccumulatorFiles
-from flinkish.runtime.changelog_files import FEW_BYTES, has_list, write_changes, write_parts
-from flinkish.runtime.committing import (
+from flinkish.runtime.epoch.changelog_files import FEW_BYTES, has_list, write_changes, write_parts
+from flinkish.runtime.epoch.commit import (
     COMMIT_HINT,
     CommitReport,
     EpochCommit,
@@ -28,17 +27,16 @@ from flinkish.runtime.committing import (
     commit_of,
     commits_on_driver,
 )
-from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
-from flinkish.runtime.epoch_files import CHANGES_IN_FILE, EpochFiles
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.epoch_steps import EpochSteps
+from flinkish.runtime.epoch.files import CHANGES_IN_FILE, EpochFiles, PreparedEpoch, PreparedEpochs
+from flinkish.runtime.epoch.planner import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
+from flinkish.runtime.epoch.steps import EpochReport, EpochSteps
 from flinkish.runtime.exchange.buffer import decode
+from flinkish.runtime.job.accumulators import AccumulatorFiles
+from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.runtime.operators.columns import batches_of, frame_schema
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.planner_files import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
 from flinkish.runtime.sources.alignment import Reached
+from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.spark.failures import failure_of_frame_sink, is_conflict
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.worker import Deployment, failures_marked

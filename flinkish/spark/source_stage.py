@@ -12,11 +12,11 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from flinkish.core.source import RecordDecoder
-from flinkish.runtime.planner_files import ReachedWatermarks
-from flinkish.runtime.source_task import UNSPLIT, SourceInput, SplitBatch
+from flinkish.runtime.epoch.planner import ReachedWatermarks
 from flinkish.runtime.sources.alignment import keeps_watermarks
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_manager import TaskManager
+from flinkish.runtime.task.source_task import UNSPLIT, SourceInput, SplitBatch
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import TaskManager
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, current_partition

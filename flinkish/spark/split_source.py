@@ -32,19 +32,24 @@ from flinkish.core.source import RecordDecoder
 from flinkish.errors import escaped
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
-from flinkish.runtime.deployment import VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.epoch_sizer import EpochTimes
+from flinkish.runtime.epoch.planner import (
+    EpochRequest,
+    GivenUpEpoch,
+    LastEpochTimes,
+    PendingTimers,
+    ReachedWatermarks,
+)
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import VertexDescriptor
+from flinkish.runtime.job.report import Row
 from flinkish.runtime.phases import SystemClock
-from flinkish.runtime.planner_files import EpochRequest, GivenUpEpoch, LastEpochTimes, PendingTimers, ReachedWatermarks
-from flinkish.runtime.report import Row
-from flinkish.runtime.source_task import end_of_source
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
-from flinkish.runtime.sources.positions import decode_position
-from flinkish.runtime.sources.progress import SourceShare
+from flinkish.runtime.sources.progress import SourceShare, decode_position
+from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task import EpochStamp, heartbeats
-from flinkish.runtime.task_manager import TaskManager
+from flinkish.runtime.task.source_task import end_of_source
+from flinkish.runtime.task.task import EpochStamp, heartbeats
+from flinkish.runtime.task.task_manager import TaskManager
 from flinkish.spark.executors import register_data_source
 from flinkish.spark.rows import ROW_SCHEMA, to_arrow
 from flinkish.spark.task_place import current_place

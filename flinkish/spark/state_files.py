@@ -4,7 +4,7 @@ and, where each file that Spark deletes costs several requests, what no start of
     <query>/state/<operator>/<partition>/18.delta    the state after batch 17, as changes of the version before
     <query>/state/<operator>/<partition>/18.snapshot the same as a whole
     <query>/offsets/17, <query>/commits/17           batch 17 is planned, is committed
-    <query>/prepared/17.json, <query>/prepared/17/   what epoch 17 gives to sinks (runtime/prepared_epoch.py)
+    <query>/prepared/17.json, <query>/prepared/17/   what epoch 17 gives to sinks (runtime/epoch/files.py)
 
 Rule: the state after an epoch is that of the run which prepares the epoch, and is not deleted from then on. Spark's
 file manager never replaces a file of state that is there already: the state of a failed run would stay, beside the
@@ -24,9 +24,8 @@ from pyspark import TaskContext
 
 from flinkish.core.fence import Fence
 from flinkish.errors import RetryableError
-from flinkish.runtime.epoch_files import EpochFiles
-from flinkish.runtime.prepared_epoch import PreparedEpochs
-from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.object_stores import delete_objects
 from flinkish.spark.task_place import DRIVER, executor_id
 from flinkish.storage.paths import is_local

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flinkish.runtime.report import TaskPlace
+from flinkish.runtime.job.report import TaskPlace
 
 #: Spark's id of the executor inside of the driver.
 DRIVER = "driver"

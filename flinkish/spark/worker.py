@@ -22,13 +22,13 @@ from flinkish.common.logger_levels import configure_loggers
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.collector import WorkerCollector
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
-from flinkish.runtime.failure import decode_error, encode_error
+from flinkish.runtime.epoch.files import EpochFiles
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.failure import decode_error, encode_error
+from flinkish.runtime.job.log import forward_to_driver
 from flinkish.runtime.stored.classes import NO_CLASSES, NO_FILES, ProgramClasses, ShippedFiles, at_home, qualify
 from flinkish.runtime.stored.pickling import unserializable, use_fallback
-from flinkish.runtime.task_log import forward_to_driver
-from flinkish.runtime.task_manager import MAX_JOBS, TaskManager, task_manager
+from flinkish.runtime.task.task_manager import MAX_JOBS, TaskManager, task_manager
 from flinkish.spark.addressing import AddressBook
 from flinkish.spark.task_place import DRIVER, current_place, executor_id, task_context
 from flinkish.storage.paths import local_path

@@ -21,8 +21,8 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, UnserializableFunctionError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.exchange.valve import WatermarkValve
-from flinkish.runtime.metric_group import TaskMetricGroup
-from flinkish.runtime.operator import OperatorContext, OperatorFactory, StreamOperator
+from flinkish.runtime.job.context import TaskMetricGroup
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactory, StreamOperator
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState

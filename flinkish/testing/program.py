@@ -32,8 +32,8 @@ from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_worker, captured
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 from flinkish.runtime.phases import ManualClock, Phase, hooked
 from flinkish.runtime.stored.classes import files_here

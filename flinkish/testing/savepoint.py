@@ -14,9 +14,9 @@ from flinkish.errors import SavepointError
 from flinkish.jobmanager.savepoints.compatibility import incompatible
 from flinkish.jobmanager.savepoints.plain_tables import positions_in, rows_in, take_in
 from flinkish.minicluster import StateStore
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
-from flinkish.runtime.sources.positions import decode_position
+from flinkish.runtime.sources.progress import decode_position
 from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 
 _WHERE = "a savepoint in memory"

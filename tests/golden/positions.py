@@ -21,11 +21,10 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SourceSplit
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.positions import decode_position, encode_position
-from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
+from flinkish.runtime.sources.progress import OpenSplit, SourceProgress, decode_position, encode_position
 from flinkish.runtime.sources.split_list import MAX_TAIL, SegmentsInMemory, SplitList
 from tests.unit.minicluster.programs import environment, job_of
 

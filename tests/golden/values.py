@@ -41,10 +41,10 @@ from flinkish.core.error_handling import DeadLetter
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
-from flinkish.runtime.committing import CommitReport
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.commit import CommitReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.keys import ListKey, TupleKey
-from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.state.saved.values import StoredState
 from flinkish.runtime.state.state_rows import DeclaredState, StateRow
 from flinkish.runtime.stored.classes import ProgramClasses

@@ -13,7 +13,7 @@ import pytest
 from pyarrow.fs import FileSelector
 
 from flinkish.exit_codes import ExitCode
-from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from tests.integration.engine.counting_job import expected, in_database, make_tables
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
 from tests.platforms.summed_job import EPOCHS, RECORDS

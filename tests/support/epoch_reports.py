@@ -8,7 +8,7 @@ from unittest import mock
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 
 class EpochReports(JobObserver):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.functions import MapFactory
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from tests.support.lettered_source import LetteredSource

@@ -17,7 +17,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SplitSource
-from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator

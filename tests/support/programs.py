@@ -7,7 +7,7 @@ from typing import Any
 from flinkish.common import Configuration
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 
 
 def new_environment(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:

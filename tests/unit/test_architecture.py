@@ -147,7 +147,7 @@ def test_the_pure_parts_of_the_jobmanager_import_only_what_is_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["flinkish.minicluster", "flinkish.graph.job_graph", "flinkish.runtime.task_manager"]
+    "module", ["flinkish.minicluster", "flinkish.graph.job_graph", "flinkish.runtime.task.task_manager"]
 )
 def test_the_pure_floors_can_be_imported_without_spark(module: str) -> None:
     code = f"import sys, {module}; sys.exit(', '.join(sorted({SPARKS!r} & set(sys.modules))) or 0)"

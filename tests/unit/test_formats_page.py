@@ -20,7 +20,7 @@ _VERSION = re.compile(r"^_?(?:\w+_)?(?:VERSION|VERSION_WITH_\w+)$")
 _OTHERS = {
     "delta/log.py: PLAIN_WRITER_VERSION",
     "runtime/exchange/buffer.py: WIRE_VERSION",
-    "runtime/failure.py: ERROR_FORMAT_VERSION",
+    "runtime/job/failure.py: ERROR_FORMAT_VERSION",
 }
 
 

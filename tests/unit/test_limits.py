@@ -16,8 +16,8 @@ from flinkish.delta.log import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
 from flinkish.errors import MAX_TEXT, MAX_TRACEBACK
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 from flinkish.jobmanager.requests import MAX_REQUEST_BYTES
-from flinkish.runtime.task import RETAINED_EPOCHS
-from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES
+from flinkish.runtime.job.log import MAX_CHARACTERS, MAX_LINES
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.storage.paths import FileKind
 from tests.support.documented import DOCS
 

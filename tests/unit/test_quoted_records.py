@@ -18,8 +18,8 @@ from flinkish.formats.csv import CsvRowDeserializationSchema
 from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.job_record import describe_exception
 from flinkish.jobmanager.restart.decision import one_line
-from flinkish.runtime import task_log
-from flinkish.runtime.task_log import TaskLog, TaskLogHandler, log_in_driver
+from flinkish.runtime.job import log as task_log
+from flinkish.runtime.job.log import TaskLog, TaskLogHandler, log_in_driver
 from tests.support.programs import new_environment, results_of
 
 FAKE = "2026-01-01 00:00:00 ERROR fake"
@@ -121,7 +121,7 @@ def test_a_record_in_a_line_of_a_task_begins_no_line_of_the_log(mark: str, caplo
 def test_a_record_in_a_line_of_a_task_begins_no_line_of_the_executor() -> None:
     program = (
         "import logging\n"
-        "from flinkish.runtime.task_log import TaskLog, enter, forward_to_driver\n"
+        "from flinkish.runtime.job.log import TaskLog, enter, forward_to_driver\n"
         "forward_to_driver(also_here=True)\n"
         "enter(TaskLog())\n"
         "text = 'a\\n2026-01-01 ERROR fake \\x1b[2J'\n"

@@ -20,7 +20,7 @@ from flinkish.common.configuration import redacted
 from flinkish.common.options import groups
 from flinkish.error_display import text_of
 from flinkish.errors import ConfigurationError, FlinkishError, UserCodeError, message_of, redact
-from flinkish.runtime.task_log import TaskLog, TaskLogHandler, enter
+from flinkish.runtime.job.log import TaskLog, TaskLogHandler, enter
 
 #: Texts with secrets that contain "hidden".
 WITH_SECRETS = [

@@ -18,7 +18,7 @@ from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
 from flinkish.datastream.streams.keyed_stream import KeyedStream
 from flinkish.errors import ArgumentTypeError, ProgramError
 from flinkish.graph.stream_graph import Tap
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 
 if TYPE_CHECKING:

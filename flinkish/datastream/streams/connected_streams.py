@@ -19,10 +19,10 @@ from flinkish.datastream.streams.key_function import KeyFunction
 from flinkish.datastream.streams.keyed_stream import KeyedStream, _can_use_state
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import Tap
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.functions import CoFlatMapFactory, CoMapFactory, CoProcessFactory
 from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory
-from flinkish.runtime.outputs import Converter
 
 
 class ConnectedStreams:

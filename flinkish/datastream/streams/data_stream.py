@@ -43,11 +43,11 @@ from flinkish.runtime.exchange.partitioners import (
     ShufflePartitioner,
 )
 from flinkish.runtime.exchange.partitioners import Partitioner as StreamPartitioner
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.columns import ConvertFactory, MapBatchesFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory, ProcessFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
-from flinkish.runtime.outputs import Converter
 
 if TYPE_CHECKING:
     from flinkish.core.state import MapStateDescriptor

@@ -35,7 +35,7 @@ from flinkish.datastream.streams.key_function import KeyFunction, check_function
 from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.errors import UnsupportedOperationError
 from flinkish.graph.stream_graph import StreamNode
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.operators.reduce import AccumulateType as _AccumulateType

@@ -9,7 +9,7 @@ from typing import Any
 
 from flinkish.jobmanager.attempt.epoch_listeners import EpochListener, StopQuery, listener_of
 from flinkish.jobmanager.attempt.remote_reports import FarSide, far_side
-from flinkish.runtime.failure import uncommitted
+from flinkish.runtime.job.failure import uncommitted
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.failures import translate
 from flinkish.spark.sink_stage import EpochRunner

@@ -12,7 +12,7 @@ import threading
 from contextlib import suppress
 from typing import Any, Protocol
 
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 
 
 class EpochListener(Protocol):

@@ -1,6 +1,6 @@
 """Gives epochs up: the one that an earlier run of the query has left planned, and the one that is running.
 
-Rule: an epoch is given up only before it is prepared (``runtime/prepared_epoch.py``), so nothing of it was delivered,
+Rule: an epoch is given up only before it is prepared (``runtime/epoch/files.py``), so nothing of it was delivered,
 and nothing will be. Its work is lost, and nothing else: the next run plans the epoch anew, from where the last
 committed one has ended and with what limits there are then, and may deliver something else under its number.
 """
@@ -23,7 +23,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocat
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import late_batch, read_traces
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.prepared_epoch import PreparedEpochs
+from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.spark.executors import running_tasks
 from flinkish.spark.plan import frame_sources

@@ -18,7 +18,7 @@ from flinkish.jobmanager.recovery.fallback import QueryFallback
 from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.addressing import partitions_of
 
 

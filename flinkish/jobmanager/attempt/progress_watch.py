@@ -1,4 +1,4 @@
-"""Follows what the tasks say of the epoch that runs (``runtime/task_progress.py``), while an attempt runs."""
+"""Follows what the tasks say of the epoch that runs (``runtime/task/progress.py``), while an attempt runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.errors import FlinkishError, OperationError, RetryableError, SparkLostError
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.task_progress import EpochProgress, ProgressFiles, interval_s
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.task.progress import EpochProgress, ProgressFiles, interval_s
 from flinkish.spark.driver_jvm import end_of_worker
 from flinkish.spark.failures import SPARK_HAS_GONE, SPARK_HAS_GONE_HINT
 from flinkish.spark.session import is_stopped

@@ -41,17 +41,15 @@ from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.launch.spark_version import plans_with_start
-from flinkish.runtime.changelog_files import changelog_directory
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.epoch.changelog_files import changelog_directory
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.planner import directory_beside_driver
+from flinkish.runtime.epoch.steps import Acknowledgements, EpochReport, end_epoch
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch
-from flinkish.runtime.planner_files import directory_beside_driver
-from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
-from flinkish.runtime.sources.positions import StoreIds
+from flinkish.runtime.sources.progress import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task_progress import EpochProgress, interval_s
+from flinkish.runtime.task.progress import EpochProgress, interval_s
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate

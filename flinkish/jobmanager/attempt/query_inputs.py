@@ -27,11 +27,11 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocat
 from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import read_traces
-from flinkish.runtime.committing import check_sinks
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import Backlog, EpochReport
+from flinkish.runtime.epoch.commit import check_sinks
+from flinkish.runtime.epoch.steps import Backlog, EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of, progress_in
-from flinkish.runtime.sources.positions import StoreIds, encode_position
+from flinkish.runtime.sources.progress import StoreIds, encode_position
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentStore
 from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.plan import PlanOptions, frame_sources

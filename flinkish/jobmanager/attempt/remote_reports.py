@@ -21,11 +21,11 @@ from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobmanager.attempt.epoch_listeners import EpochGate, StopQuery
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.committing import CommitReport, EpochCommit
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.failure import decode_error, encode_error
-from flinkish.runtime.prepared_epoch import sink_of_identity
+from flinkish.runtime.epoch.commit import CommitReport, EpochCommit
+from flinkish.runtime.epoch.files import sink_of_identity
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.failure import decode_error, encode_error
 from flinkish.spark.sink_stage import Target
 
 _log = logging.getLogger("flinkish.JobMaster")

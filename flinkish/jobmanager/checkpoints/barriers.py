@@ -7,8 +7,8 @@ from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, field
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 
 #: Number of epochs that are remembered: Spark commits an epoch soon after its sinks have.
 _EPOCHS = 32

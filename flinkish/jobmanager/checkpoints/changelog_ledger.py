@@ -13,7 +13,7 @@ from __future__ import annotations
 import posixpath
 
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.changelog_files import changelog_directory, epoch_directory
+from flinkish.runtime.epoch.changelog_files import changelog_directory, epoch_directory
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once
 
 _FILE = "changelog.json"

@@ -29,7 +29,7 @@ from flinkish.jobmanager.savepoints.manifest import (
     write_ids,
     write_manifest,
 )
-from flinkish.runtime.sources.positions import files_of
+from flinkish.runtime.sources.progress import files_of
 from flinkish.storage.files import (
     child_names,
     delete_directory,

@@ -24,9 +24,9 @@ from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.settings import checkpoints_path
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
-from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.worker import secret_of
 

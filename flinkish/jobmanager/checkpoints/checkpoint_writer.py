@@ -21,9 +21,9 @@ from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, manifest_of, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.sources.positions import StoreIds, shown_position
+from flinkish.runtime.sources.progress import StoreIds, shown_position
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 

@@ -21,7 +21,7 @@ from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Wr
 from flinkish.jobmanager.checkpoints.file_appends import FileAppends
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.savepoints.manifest import Manifest
-from flinkish.runtime.changelog_files import epoch_directory, read_parts
+from flinkish.runtime.epoch.changelog_files import epoch_directory, read_parts
 from flinkish.spark.changelog import changed_file, changed_files, changed_rows, merge_changes
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import DeployedClasses

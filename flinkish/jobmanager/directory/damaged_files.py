@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from flinkish.errors import FinalOperationError, FlinkishError
-from flinkish.runtime.epoch_report import EpochFigures
+from flinkish.runtime.epoch.steps import EpochFigures
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import NameForm, local_path

@@ -10,7 +10,7 @@ directory and which program wrote it.
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
     <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (path_check.py)
-    <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/accumulated.py)
+    <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
     <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
 
@@ -34,8 +34,8 @@ from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, Op
 from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
 from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
 from flinkish.jobmanager.savepoints.uids import chained_operators, lost_operators
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.task_header import STATE_FORMAT_VERSION
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import STATE_FORMAT_VERSION
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private
 from flinkish.storage.sealed import sealed, typed
 from flinkish.storage.stores import job_directory_error, storage_error, storage_errors, storage_of

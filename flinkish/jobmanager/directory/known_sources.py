@@ -12,8 +12,8 @@ from typing import Any
 from flinkish.core.source import Source
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.positions import known_in
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.sources.progress import known_in
 
 _KNOWN_SOURCES = "sources.json"
 

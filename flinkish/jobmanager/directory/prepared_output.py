@@ -24,13 +24,12 @@ from flinkish.errors import ConfigurationError, FinalOperationError, StoredClass
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.ownership import REFUSE, take_ownership
 from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.runtime.changelog_files import changelog_directory
-from flinkish.runtime.deployment import sink_of
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.changelog_files import changelog_directory
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
+from flinkish.runtime.job.deployment import sink_of
 from flinkish.runtime.operators.columns import batches_of, encoded
 from flinkish.runtime.operators.source_and_sink import decode_committables, encode_committables
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.spark.session import get_session
 from flinkish.storage.files import child_names
 from flinkish.storage.stores import storage_errors

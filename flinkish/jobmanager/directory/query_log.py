@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.planner_files import GivenUpEpoch
+from flinkish.runtime.epoch.planner import GivenUpEpoch
 from flinkish.storage.files import child_names, delete_file, read_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as

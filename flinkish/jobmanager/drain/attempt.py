@@ -13,9 +13,9 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.drain.marker import QUERY_NAME, DrainMarker, has_moved, state_rows
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.sources.positions import StoreIds
+from flinkish.runtime.sources.progress import StoreIds
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
 from flinkish.spark.moved_state import write_moved_state

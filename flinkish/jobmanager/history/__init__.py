@@ -10,7 +10,7 @@ from flinkish.jobmanager.history.history import History
 from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.history.writer import HistoryWriter
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.session import is_remote
 
 #: The first rows, those of the job's start, are written after this many seconds: after the first epoch of most jobs,

@@ -26,7 +26,7 @@ from flinkish.jobmanager.savepoints.claim import read_restored, restored_file
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, take_over
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.accumulated import AccumulatorFiles, accumulators_directory
+from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed
 from flinkish.storage.files import delete_directory
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog, damaged, files_read
-from flinkish.runtime.planner_files import GivenUpEpoch
-from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.planner import GivenUpEpoch
 from flinkish.storage.files import child_names, empty_files, read_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as

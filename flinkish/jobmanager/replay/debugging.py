@@ -10,7 +10,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from flinkish.errors import UserCodeError
-from flinkish.runtime.task import Task
+from flinkish.runtime.task.task import Task
 
 
 def place_of_failure(error: BaseException) -> TracebackType | None:

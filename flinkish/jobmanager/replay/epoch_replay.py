@@ -25,12 +25,12 @@ from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram
 from flinkish.launch.replay import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.stored.classes import files_here
-from flinkish.runtime.task import EpochStamp
+from flinkish.runtime.task.task import EpochStamp
 from flinkish.spark.addressing import partitions_of
 
 #: A size in bytes that no state reaches, so that all state stays with the tasks and none is written to files.

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.common.arguments import abbreviated
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 
 #: The most characters of a value that are shown.
 _VALUE_CHARACTERS = 200

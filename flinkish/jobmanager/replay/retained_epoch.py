@@ -19,10 +19,10 @@ from flinkish.jobmanager.drain.marker import has_moved
 from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
 from flinkish.minicluster.stored_epochs import StoredTasks
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, offset_of
-from flinkish.runtime.sources.positions import decode_position
-from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.sources.progress import decode_position
 from flinkish.storage.stores import file_system_of, storage_error
 
 

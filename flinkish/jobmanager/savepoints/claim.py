@@ -20,7 +20,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
 from flinkish.jobmanager.settings import DriverSettings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.storage.files import child_names, delete_directory, delete_file
 from flinkish.storage.paths import absolute, joined
 

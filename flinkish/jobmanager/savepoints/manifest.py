@@ -8,7 +8,7 @@
 
     <checkpoints>/chk-18/manifest.json   the same, and "changes": {"table": "../changes", "version": 3}
     <checkpoints>/changes/               Delta: what has changed since that version of the state, entry by entry
-    <checkpoints>/ended/<name>.json      ids of splits, to which positions refer (runtime/sources/positions.py)
+    <checkpoints>/ended/<name>.json      ids of splits, to which positions refer (runtime/sources/progress.py)
 
 Rule: the manifest is written last, so that a directory without one is not a savepoint; and it carries a digest of its
 own text, so that a manifest in which a single byte has changed is never accepted.
@@ -26,8 +26,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from flinkish.errors import SavepointError
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.sources.positions import files_of, with_ended
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.sources.progress import files_of, with_ended
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.files import is_directory, read_bytes, write_bytes
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_below, joined

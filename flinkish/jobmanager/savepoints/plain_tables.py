@@ -41,18 +41,18 @@ from flinkish.jobmanager.savepoints.state_table import (
     unreadable,
 )
 from flinkish.minicluster import StateStore
-from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.exchange.hashes import row_hashes
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import Row
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.program_states import states_of_program
-from flinkish.runtime.report import Row
 from flinkish.runtime.sources.job_enumerator import coordinated_sources, progress_in
-from flinkish.runtime.sources.positions import encode_position
+from flinkish.runtime.sources.progress import encode_position
 from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.runtime.state.saved.restore import state_buffers
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.saved.values import RowReader
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
+from flinkish.runtime.task.tasks import states_of_program
 from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
 from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of

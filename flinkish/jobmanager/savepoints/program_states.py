@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.common.typeinfo.arrow import spark_type
-from flinkish.runtime.program_states import states_of_program
 from flinkish.runtime.state.saved.values import ProgramState, ProgramStates
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.stored.pickling import to_worker
+from flinkish.runtime.task.tasks import states_of_program
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import Deployment, failures_marked
 

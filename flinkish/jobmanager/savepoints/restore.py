@@ -35,7 +35,7 @@ from flinkish.jobmanager.savepoints.state_table import (
     reading,
 )
 from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.addressing import partitions_of
 from flinkish.spark.dependencies import ship

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from flinkish.jobmanager.savepoints.manifest import StateContents
 from flinkish.jobmanager.savepoints.state_table import DIGEST, with_digest
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.report import Row
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import Row
 from flinkish.runtime.state.saved.restore import state_buffers
 from flinkish.runtime.state.saved.texts import SavepointColumns, watermark_of
 from flinkish.runtime.state.saved.values import Migration, ProgramStates, RowReader, StoredState

@@ -13,7 +13,7 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, man
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.sources.positions import shown_position
+from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state

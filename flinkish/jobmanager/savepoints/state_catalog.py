@@ -13,7 +13,7 @@ import threading
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobmanager.directory.job_directory import STATES_FILE, JobDirectory
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.sealed import typed
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

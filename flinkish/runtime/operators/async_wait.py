@@ -27,9 +27,9 @@ from flinkish.common.detach import all_detached
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
-from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.job.operator import OperatorFactoryBase
+from flinkish.runtime.job.outputs import Converter, emit
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.outputs import Converter, emit
 
 #: How long, in seconds, to wait for the loop's thread to end.
 _STOP_S = 10

@@ -22,13 +22,13 @@ from flinkish.core.timer_service import TimerService
 from flinkish.errors import StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.exchange.keys import thawed
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.context import KeyedTimerService
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.functions import ProcessOperator
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, overrides_on_timer
-from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import BroadcastStates
-from flinkish.runtime.timer_services import KeyedTimerService
 
 # HEAD: ``process`` on a stream without keys that is connected with a broadcast stream: calls a
 # BroadcastProcessFunction.

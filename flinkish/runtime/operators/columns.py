@@ -19,9 +19,9 @@ from flinkish.common.types import Row, RowKind, check_inserts_only
 from flinkish.core.functions import MapBatchesFunction
 from flinkish.core.sink import DELETED_COLUMN, DataFrameSink, SinkWriter
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.outputs import Converter
 
 # HEAD: The sink writer of sinks that take DataFrames: it turns records into columns, in the task.
 #

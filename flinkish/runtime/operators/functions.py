@@ -14,11 +14,11 @@ from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.exchange.buffer import EpochInfo
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.context import NonKeyedTimerService
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.outputs import Converter
 from flinkish.runtime.stored.code_scan import decoder_of_json, is_function_of
-from flinkish.runtime.timer_services import NonKeyedTimerService
 
 # HEAD: ``flat_map`` on connected streams: any number of results for each record of either input. On keyed streams the
 # function may use keyed state, which both inputs share.

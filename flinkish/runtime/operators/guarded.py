@@ -24,10 +24,10 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
 from flinkish.runtime.exchange.keys import KeyedBatch, thawed
-from flinkish.runtime.failure import user_traceback
-from flinkish.runtime.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
+from flinkish.runtime.job.failure import user_traceback
+from flinkish.runtime.job.operator import ERROR_BUDGET, OperatorContext, Output, StreamOperator
+from flinkish.runtime.job.outputs import emit
 from flinkish.runtime.operators.keyed_process import KeyedProcessOperator
-from flinkish.runtime.outputs import emit
 from flinkish.runtime.state.undo_log import UndoLog
 
 #: What an operator counts. Records in = consumed + late (``numLateRecordsDropped``) + dead letters + skipped.

@@ -10,7 +10,7 @@ from flinkish.common.detach import detached
 from flinkish.core.error_handling import OnError
 from flinkish.core.time_domain import TimeDomain
 from flinkish.runtime.exchange.keys import thawed
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator, Call
 from flinkish.runtime.operators.guarded import GuardedOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory

@@ -25,9 +25,9 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.exchange.keys import keys_of
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.outputs import Converter, emit
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.outputs import Converter, emit
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 

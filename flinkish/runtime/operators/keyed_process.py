@@ -19,11 +19,11 @@ from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.core.timer_service import TimerService
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.exchange.keys import FROZEN, keys_of, thawed
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.context import KeyedTimerService
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import PARTED, UserFunctionOperator
-from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.backend import KeyedStateBackend
-from flinkish.runtime.timer_services import KeyedTimerService
 
 #: Name of the timer service, as in Flink's KeyedProcessOperator.
 TIMER_SERVICE = "user-timers"
@@ -131,7 +131,7 @@ class KeyedProcessOperator(UserFunctionOperator):
         following = [iter(of_input) for of_input in keys]
         shared, hand_over = self.shared, self.handed_over
         lent, settle = backend.loans.open, backend.loans.settle
-        # all records of the stretch, as of a batch: runtime/task_progress.py
+        # all records of the stretch, as of a batch: runtime/task/progress.py
         values = [value for step in steps if isinstance(step, Records) for value in step.values]
         arriving = iter(values)
         for step in in_turn:

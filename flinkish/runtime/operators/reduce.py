@@ -21,9 +21,9 @@ from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.errors import ArgumentTypeError, TypeMismatchError
 from flinkish.runtime.exchange.keys import keys_of
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
-from flinkish.runtime.outputs import Converter
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 
 #: Name of the reducing state that holds the reduced values.

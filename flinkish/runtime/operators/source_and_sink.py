@@ -13,7 +13,7 @@ from flinkish.common.arguments import abbreviated, check_made
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.errors import TypeMismatchError
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.columns import ColumnWriter
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads

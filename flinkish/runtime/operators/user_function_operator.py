@@ -17,14 +17,14 @@ from flinkish.core.checkpointed_function import CheckpointedFunction, Checkpoint
 from flinkish.core.functions import Function
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
-from flinkish.runtime.checkpointed import InitializationContext, SnapshotContext
 from flinkish.runtime.exchange.keys import keys_of
-from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
-from flinkish.runtime.outputs import Converter, emit, hand_over_rule
-from flinkish.runtime.runtime_context import StreamingRuntimeContext
+from flinkish.runtime.job.checkpointed import InitializationContext, SnapshotContext
+from flinkish.runtime.job.context import StreamingRuntimeContext
+from flinkish.runtime.job.log import warn_of_program
+from flinkish.runtime.job.operator import OperatorContext, Output, StreamOperator
+from flinkish.runtime.job.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.stored.keeps_nothing import Proof, keeps_nothing
-from flinkish.runtime.task_log import warn_of_program
 
 #: The classes of iterables that are probably meant as one result, and not as several.
 PARTED = frozenset({tuple, Row, str, bytes, dict})
@@ -145,7 +145,7 @@ class UserFunctionOperator(StreamOperator):
         Raises:
             ProgramError: the function has raised StopIteration.
         """
-        # the name of the iterator, here and in other operators: runtime/task_progress.py
+        # the name of the iterator, here and in other operators: runtime/task/progress.py
         call, arriving = self.per_record(values, input_index), iter(values)
         proof = self.proof_for(values, input_index)
         if proof is not None:

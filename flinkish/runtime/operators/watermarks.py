@@ -30,7 +30,7 @@ from flinkish.common.watermark_strategy import (
 )
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 
 #: (value, previous timestamp) -> timestamp, both in ms
 ExtractTimestamp = Callable[[Any, int], int]

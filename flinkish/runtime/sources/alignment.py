@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 from flinkish.core.source import SplitSource
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
-from flinkish.runtime.report import TaskReport
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

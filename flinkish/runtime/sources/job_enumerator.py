@@ -22,13 +22,13 @@ from urllib.parse import quote
 from flinkish.common.arguments import check_made
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext, SplitSource
 from flinkish.errors import CorruptStateError, FlinkishError, ProgramError, failures_of_user_code, message_of
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, sizes_epochs
-from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.sources.alignment import AlignmentCoordinator, Reached, SourceStream, keeps_watermarks
 from flinkish.runtime.sources.epoch_planner import EpochPlanner, is_news
 from flinkish.runtime.sources.progress import STREAM, SourceProgress, SourceShare, ranges_between
+from flinkish.runtime.sources.sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, sizes_epochs
 from flinkish.runtime.sources.split_list import SegmentStore
 from flinkish.storage.sealed import json_as, typed
 

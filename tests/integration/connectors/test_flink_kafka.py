@@ -13,7 +13,7 @@ from flinkish.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaP
 from flinkish.errors import ConfigurationError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.sources.positions import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position, encode_position
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.processes import wait_until
 from tests.unit.minicluster.programs import environment, job_of

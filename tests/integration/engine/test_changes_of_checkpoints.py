@@ -24,7 +24,7 @@ from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
 from flinkish.jobmanager.savepoints.plain_tables import rows_of_savepoint
 from flinkish.jobmanager.savepoints.state_table import open_table, reading
-from flinkish.runtime.changelog_files import epoch_directory, write_changes, write_parts
+from flinkish.runtime.epoch.changelog_files import epoch_directory, write_changes, write_parts
 from flinkish.runtime.state.changelog import Change, apply_changes, encode_changes
 from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow

@@ -23,7 +23,7 @@ from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.runtime.phases import Phase, hooked
-from flinkish.runtime.task_progress import SlowCall
+from flinkish.runtime.task.progress import SlowCall
 from flinkish.testing import StreamRecord, TestingSource
 from tests.integration.engine.collecting import Collected, Time, by_field, collecting, environment
 

@@ -15,7 +15,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows
 from flinkish.jobmanager.observer import JobObserver
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from tests.integration.engine.collecting import collecting, environment
 
 RECORDS = 4_000

@@ -19,11 +19,11 @@ from flinkish.datastream import KeyedProcessFunction, MapFunction, OutputTag, Ru
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.saved.columns import TaskBody
-from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
-from flinkish.runtime.task_header import TaskHeader
+from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.spark.state_reader import stored_tasks
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster.mini_cluster import MiniCluster
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from tests.integration.exactness.events import EPOCHS, LATE, ON_TIME, TOO_LATE
 from tests.integration.exactness.job import Program
 from tests.integration.exactness.model import ALL, events_of, golden

@@ -34,7 +34,7 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.state_table import open_table
-from flinkish.runtime.changelog_files import read_parts
+from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
 from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected

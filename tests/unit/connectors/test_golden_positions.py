@@ -14,7 +14,7 @@ from flinkish.connectors.kafka.continuation import next_offsets
 from flinkish.connectors.kinesis.shards import KinesisSettings
 from flinkish.connectors.kinesis.source import FlinkKinesisConsumer
 from flinkish.runtime.sources.job_enumerator import progress_in
-from flinkish.runtime.sources.positions import decode_position, known_in
+from flinkish.runtime.sources.progress import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.golden.positions import FOLDER, read_to_end, sources
 from tests.golden.write import unpack

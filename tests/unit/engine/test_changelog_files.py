@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.changelog_files import epoch_directory, read_changes, read_parts, write_changes, write_parts
+from flinkish.runtime.epoch.changelog_files import (
+    epoch_directory,
+    read_changes,
+    read_parts,
+    write_changes,
+    write_parts,
+)
 from flinkish.runtime.state.changelog import Change, can_be_told, encode_changes, key_texts
 from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX

@@ -12,7 +12,7 @@ from tests.support.processes import python_path
 _COMMON = """
 import dataclasses, enum, pickle, sys, threading
 from pathlib import Path
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.worker import DeployedClasses, Deployment, deploy

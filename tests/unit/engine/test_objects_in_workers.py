@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from flinkish.errors import StoredClassError
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.changelog import Change, encode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
@@ -21,7 +22,6 @@ from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.texts import from_text, to_text
-from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.state_reader import BodyToRows
 from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure

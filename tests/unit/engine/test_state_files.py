@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pyspark import TaskContext
 
 from flinkish.errors import RetryableError
-from flinkish.runtime.epoch_files import EpochFiles
-from flinkish.runtime.task import RETAINED_EPOCHS
+from flinkish.runtime.epoch.files import EpochFiles
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark import state_files
 from flinkish.spark.state_files import delete_state_from, delete_state_of_failed_try, old_files
 from flinkish.spark.task_place import executor_id

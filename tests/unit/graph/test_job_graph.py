@@ -17,7 +17,7 @@ from flinkish.datastream import DataStream, OnError, OutputTag, ProcessFunction,
 from flinkish.errors import UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.deployment import JobDescriptor, JobSettings, VertexDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.testing import TestingSink
 from tests.support.programs import chains_of, job_of, new_environment
 

@@ -25,7 +25,7 @@ from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import SparkRun
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
 from tests.support.processes import wait_until
 

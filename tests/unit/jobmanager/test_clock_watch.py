@@ -21,7 +21,7 @@ from flinkish.jobmanager.attempt.run_plan import QueryRun
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.settings import driver_settings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch, ManualClock
 from flinkish.spark.plan import PlanOptions
 

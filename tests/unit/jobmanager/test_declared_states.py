@@ -23,10 +23,10 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_states
 from flinkish.jobmanager.savepoints.uids import stateful_without_uid, warn_of_missing_uids
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.program_states import states_of_program
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.state.saved.values import ProgramState
 from flinkish.runtime.state.state_rows import DeclaredState
+from flinkish.runtime.task.tasks import states_of_program
 from tests.support.epoch_reports import execute_observed, reports_of
 
 

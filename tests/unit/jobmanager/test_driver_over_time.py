@@ -22,13 +22,13 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.progress import progress_for
 from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
 from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
-from flinkish.runtime.accumulated import encode_accumulators
-from flinkish.runtime.epoch_steps import Acknowledgements, end_epoch
+from flinkish.runtime.epoch.files import PreparedEpochs
+from flinkish.runtime.epoch.steps import Acknowledgements, end_epoch
+from flinkish.runtime.job.accumulators import encode_accumulators
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.prepared_epoch import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task_progress import EpochProgress, TaskProgress
+from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 
 
 class Driver:

@@ -20,8 +20,13 @@ from flinkish.jobmanager.savepoints.manifest import (
     read_manifest,
     version_of,
 )
-from flinkish.runtime.sources.positions import decode_position, encode_position, shown_position
-from flinkish.runtime.sources.progress import OpenSplit, SourceProgress
+from flinkish.runtime.sources.progress import (
+    OpenSplit,
+    SourceProgress,
+    decode_position,
+    encode_position,
+    shown_position,
+)
 from flinkish.runtime.sources.split_list import MAX_TAIL, SegmentsInMemory, SplitList
 
 

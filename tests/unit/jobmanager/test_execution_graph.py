@@ -10,12 +10,12 @@ import pytest
 from flinkish.errors import OperationError
 from flinkish.jobmanager.description import ExecutionDescription, VertexDescription
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.report import TaskPlace, TaskReport
-from flinkish.runtime.task_progress import EpochProgress, SlowCall, TaskProgress
+from flinkish.runtime.task.progress import EpochProgress, SlowCall, TaskProgress
 
 FACTORY: Any = None
 

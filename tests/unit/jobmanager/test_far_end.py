@@ -20,10 +20,10 @@ from flinkish.errors import (
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.committing import EpochCommit
-from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor, sink_vertex
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.commit import EpochCommit
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor, sink_vertex
 from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.testing import TestingSink
 from tests.unit.state.test_unsafe_pickles import GADGETS

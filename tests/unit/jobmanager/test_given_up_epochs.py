@@ -12,8 +12,8 @@ from flinkish.jobmanager.attempt.giving_up import give_up_planned
 from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.recovery.query_traces import check_query
-from flinkish.runtime.planner_files import GivenUpEpoch
-from flinkish.runtime.prepared_epoch import PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
+from flinkish.runtime.epoch.planner import GivenUpEpoch
 
 OWN = '{"epoch":%s,"sources":{}}'
 

@@ -19,7 +19,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.savepoints.state_catalog import write_states
 from flinkish.jobmanager.settings import job_settings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.spark.addressing import partitions_of
 

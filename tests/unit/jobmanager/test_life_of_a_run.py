@@ -19,7 +19,7 @@ from flinkish.jobmanager.lifecycle.story import Event
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.testing import TestingSource
 from tests.support.epoch_reports import execute_observed, reports_of
 

@@ -17,14 +17,13 @@ from flinkish.common import Row, RowKind, Types
 from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.runtime.committing import batches_in_order
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor, sink_of, sink_vertex
-from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
+from flinkish.runtime.epoch.commit import batches_in_order
+from flinkish.runtime.epoch.files import FORMAT_VERSION, EpochFiles, PreparedEpochs, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor, sink_of, sink_vertex
+from flinkish.runtime.job.report import Row as TaskRow
 from flinkish.runtime.operators.columns import ColumnWriter, batches_of
 from flinkish.runtime.operators.source_and_sink import encode_committables
-from flinkish.runtime.prepared_epoch import FORMAT_VERSION, PreparedEpochs
-from flinkish.runtime.report import Row as TaskRow
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.storage.sealed import sealed
 

@@ -14,11 +14,11 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.errors import ConfigurationError, OperationError
 from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.report import TaskReport
-from flinkish.runtime.task_progress import EpochProgress
+from flinkish.runtime.task.progress import EpochProgress
 
 JOB = JobDescriptor("00" * 16, "clicks", (), ())
 START_MS = 1_700_000_000_000

@@ -18,7 +18,7 @@ from flinkish.jobmanager.recovery import fallback
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
 from flinkish.jobmanager.settings import DriverSettings, Fallback, driver_settings
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from tests.support.fences import FallingFence
 
 PROGRAM = RestoredProgram(JobDescriptor("ab" * 16, "clicks", (), ()), {})

@@ -17,9 +17,9 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.description import JobDescription
 from flinkish.jobmanager.task_logs import SlowCalls
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.report import TaskPlace
-from flinkish.runtime.task_progress import EpochProgress, SlowCall, TaskProgress
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskPlace
+from flinkish.runtime.task.progress import EpochProgress, SlowCall, TaskProgress
 from tests.support.programs import new_environment
 
 TIMEOUT_S = 60

@@ -16,7 +16,7 @@ from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
 from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 
 

@@ -27,8 +27,8 @@ from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirec
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
 from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
-from flinkish.runtime.changelog_files import read_changes
-from flinkish.runtime.planner_files import PendingTimers, ReachedWatermarks
+from flinkish.runtime.epoch.changelog_files import read_changes
+from flinkish.runtime.epoch.planner import PendingTimers, ReachedWatermarks
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.paths import FileKind

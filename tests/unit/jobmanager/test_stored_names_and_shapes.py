@@ -47,12 +47,11 @@ from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read
 from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.launch.replay import requested_replay
-from flinkish.runtime.accumulated import AccumulatorFiles
-from flinkish.runtime.changelog_files import read_parts
-from flinkish.runtime.epoch_files import Slice
-from flinkish.runtime.prepared_epoch import PreparedEpochs
+from flinkish.runtime.epoch.changelog_files import read_parts
+from flinkish.runtime.epoch.files import PreparedEpochs, Slice
+from flinkish.runtime.job.accumulators import AccumulatorFiles
 from flinkish.runtime.sources.job_enumerator import known_splits
-from flinkish.runtime.sources.positions import decode_position, known_in
+from flinkish.runtime.sources.progress import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.sealed import sealed

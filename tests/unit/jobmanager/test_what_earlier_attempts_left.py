@@ -23,8 +23,8 @@ from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
 from flinkish.jobmanager.attempt.run_plan import QueryRun
 from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.settings import driver_settings
-from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.spark.plan import PlanOptions
 from flinkish.testing import TestingSink
 

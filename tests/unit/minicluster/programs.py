@@ -11,7 +11,7 @@ from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrat
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import Clock, ManualClock
 from flinkish.testing import End, Pause, TestingSource
 

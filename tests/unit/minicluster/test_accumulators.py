@@ -23,7 +23,7 @@ from flinkish.core.fence import NO_FENCE
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.accumulated import OF_THE_JOB, AccumulatorFiles, encode_accumulators, merged, results_of
+from flinkish.runtime.job.accumulators import OF_THE_JOB, AccumulatorFiles, encode_accumulators, merged, results_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.testing import TestingSink

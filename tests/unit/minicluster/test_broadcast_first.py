@@ -11,7 +11,7 @@ from flinkish.common import Types, no_effect
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeExecutionMode
 from flinkish.datastream.state import MapStateDescriptor
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.testing import TestingSink
 
 from .programs import environment, job_of, list_source, run

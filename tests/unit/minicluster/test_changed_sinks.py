@@ -19,7 +19,7 @@ from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.sink import Sink
 from flinkish.errors import FinalOperationError, IncompatibleJobError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 
 from .programs import environment, job_of, list_source

@@ -27,6 +27,7 @@ from flinkish.errors import IncompatibleJobError, ProgramError, StateAccessError
 from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import TaskBody
 from flinkish.runtime.state.saved.operator_states import decode_operator_states
@@ -34,7 +35,6 @@ from flinkish.runtime.state.saved.restore import encode_columns, operator_state_
 from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.saved.values import RowReader
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
-from flinkish.runtime.task_header import TaskHeader
 from flinkish.testing import TestingSink
 
 from .programs import bounded, environment, job_of, list_source, run

@@ -20,7 +20,7 @@ from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTim
 from flinkish.errors import EpochTimeoutError, UserCodeError
 from flinkish.jobmanager.client import RunClient
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.task_progress import ProgressReporter
+from flinkish.runtime.task.progress import ProgressReporter
 from flinkish.testing import TestingSink
 from tests.support.processes import wait_until
 from tests.support.programs import job_of, new_environment, results_of

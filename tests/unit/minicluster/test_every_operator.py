@@ -13,8 +13,8 @@ import flinkish.runtime.operators
 from flinkish.graph.batch_mode import apply_runtime_mode
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
-from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.operator import StreamOperator
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.phases import ManualClock, set_hook
 from flinkish.testing import TestingSink

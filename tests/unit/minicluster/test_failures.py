@@ -27,7 +27,7 @@ from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
 

@@ -22,7 +22,7 @@ from flinkish.errors import ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.positions import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position, encode_position
 from flinkish.testing import TestingSink, TestingSource
 from tests.support.lettered_source import LetteredSource
 

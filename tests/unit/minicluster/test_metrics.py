@@ -10,7 +10,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.jobmanager.execution_graph import ExecutionGraph
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.epoch_report import Backlog
+from flinkish.runtime.epoch.steps import Backlog
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import End, StreamRecord, TestingSink, TestingSource
 from tests.unit.minicluster.programs import bounded, environment, job_of, list_source

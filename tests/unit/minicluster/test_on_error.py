@@ -30,7 +30,7 @@ from flinkish.datastream.functions import (
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkish.errors import ErrorBudgetError, OperationError, ProgramError
 from flinkish.minicluster import StateStore
-from flinkish.runtime.accumulated import counts_of, results_of
+from flinkish.runtime.job.accumulators import counts_of, results_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 

@@ -26,7 +26,7 @@ from flinkish.datastream.state import (
     ValueStateDescriptor,
 )
 from flinkish.minicluster import StateStore
-from flinkish.runtime.accumulated import counts_of
+from flinkish.runtime.job.accumulators import counts_of
 from flinkish.testing import TestingSink
 
 from .dead_letters import LOOSE, results, stream_of

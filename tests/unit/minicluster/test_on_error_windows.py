@@ -32,7 +32,7 @@ from flinkish.datastream.window import (
 )
 from flinkish.errors import ErrorBudgetError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.accumulated import counts_of
+from flinkish.runtime.job.accumulators import counts_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import take_savepoint

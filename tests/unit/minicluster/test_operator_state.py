@@ -12,9 +12,9 @@ from flinkish.common.typeinfo import Types
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.exchange.partitioners import BroadcastPartitioner
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.source_and_sink import SinkWriterFactory, SourceOperatorFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock

@@ -19,7 +19,7 @@ from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.positions import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position, encode_position
 from flinkish.testing import TestingSink
 from tests.support.documented import documented
 from tests.support.http_orders import OrderServer, order_server

@@ -17,7 +17,7 @@ from flinkish.common.typeinfo import Types
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import TestingSink
 

@@ -37,8 +37,8 @@ from flinkish.datastream.connectors.kafka import KafkaRecordSerializationSchema,
 from flinkish.datastream.state import MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from flinkish.runtime.exchange.buffer import decode, decode_elements
-from flinkish.runtime.source_task import SourceInput, SourceTask, SplitBatch, side_by_side
-from flinkish.runtime.task import EpochStamp
+from flinkish.runtime.task.source_task import SourceInput, SourceTask, SplitBatch, side_by_side
+from flinkish.runtime.task.task import EpochStamp
 from flinkish.testing import End, StreamRecord, TestingSink, TestingSource
 
 from .programs import environment, job_of, run

@@ -41,14 +41,14 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.limits import DEFAULT_BYTES
 from flinkish.runtime.state.saved.columns import TaskBody, rows_of_task
 from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
-from flinkish.runtime.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
+from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.testing import TestingSink
 from flinkish.testing.savepoint import restore_savepoint, take_savepoint
 

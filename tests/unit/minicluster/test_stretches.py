@@ -27,8 +27,8 @@ from flinkish.datastream.state import (
 )
 from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.operator import OperatorFactoryBase, StreamOperator
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory, KeyedProcessFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import rows_of_task

@@ -19,8 +19,8 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.testing import TestingSink, TestingSource

@@ -10,7 +10,7 @@ import pytest
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.runtime import source_task, task
+from flinkish.runtime.task import source_task, task
 from tests.support.epoch_reports import execute_observed, reports_of
 
 

@@ -18,7 +18,7 @@ from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, StateAccessError, TypeMismatchError
-from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.operators.functions import CoFlatMapFactory, CoMapFactory, CoProcessFactory
 from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory
 from flinkish.testing import KeyedTwoInputStreamOperatorTestHarness as KeyedHarness

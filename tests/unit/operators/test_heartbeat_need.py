@@ -9,10 +9,10 @@ import pytest
 
 from flinkish.core.functions import KeyedProcessFunction
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles
+from flinkish.runtime.epoch.planner import PendingTimers
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.planner_files import PendingTimers
 from flinkish.spark import split_source
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
 from flinkish.spark.worker import Deployment

@@ -8,7 +8,7 @@ import pytest
 
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError
-from flinkish.runtime.metric_group import TaskMetricGroup
+from flinkish.runtime.job.context import TaskMetricGroup
 from flinkish.runtime.operators.functions import MapFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
 

@@ -17,7 +17,7 @@ from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, ProgramError
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.buffer import (
     Buffer,
     BufferHeader,
@@ -17,10 +16,17 @@ from flinkish.runtime.exchange.buffer import (
     encode_elements,
 )
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, GlobalPartitioner, InputDescriptor
-from flinkish.runtime.operator import OperatorContext, OperatorFactoryBase, Output, StreamOperator
-from flinkish.runtime.report import Row
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_manager import StoredTask, TaskManager
+from flinkish.runtime.job.deployment import (
+    REPORT_VERTEX,
+    JobDescriptor,
+    JobSettings,
+    OperatorDescriptor,
+    VertexDescriptor,
+)
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output, StreamOperator
+from flinkish.runtime.job.report import Row
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
 
 #: What happened, in order: (operator, event). Tests clear it.
 STORY: list[tuple[str, Any]] = []

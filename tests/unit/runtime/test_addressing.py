@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
-from flinkish.runtime.task import sink_vertex
+from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
+from flinkish.runtime.task.task import sink_vertex
 from flinkish.spark.addressing import AddressBook, murmur3, numbers_on, partition_of, partitions_of
 
 

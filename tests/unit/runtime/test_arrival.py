@@ -26,12 +26,12 @@ from flinkish.runtime.exchange.buffer import (
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name, whole_source
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor, Sender
 from flinkish.runtime.exchange.writer import RecordWriter
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.saved.restore import encode_columns
 from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.stored.pickles import dumps
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_header import TaskHeader
-from flinkish.runtime.task_manager import StoredTask
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask
 from flinkish.spark.level_stage import arriving
 from flinkish.spark.moved_state import FORMAT_VERSION, moved_in
 

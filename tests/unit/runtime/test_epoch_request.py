@@ -9,11 +9,11 @@ import pytest
 
 from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.jobmanager.attempt.run_plan import REQUEST_POLL_MS, QueryRun, _on_request
-from flinkish.runtime.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles
+from flinkish.runtime.epoch.planner import EpochRequest
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.functions import MapFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
-from flinkish.runtime.planner_files import EpochRequest
 from flinkish.spark import split_source
 from flinkish.spark.plan import PlanOptions
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.runtime.epoch_sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, work_of
-from flinkish.runtime.report import TaskReport
+from flinkish.runtime.job.report import TaskReport
+from flinkish.runtime.sources.sizer import EpochSize, EpochSizer, EpochTimes, SourceBounds, work_of
 from flinkish.storage.sealed import json_as
 from tests.support.job_descriptors import job_of_levels
 

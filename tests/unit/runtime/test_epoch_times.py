@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.runtime.committing import CommitReport
-from flinkish.runtime.deployment import REPORT_VERTEX
-from flinkish.runtime.epoch_sizer import EpochTimes
-from flinkish.runtime.epoch_steps import EpochSteps
-from flinkish.runtime.planner_files import LastEpochTimes
-from flinkish.runtime.prepared_epoch import PreparedEpoch
-from flinkish.runtime.report import TaskReport
+from flinkish.runtime.epoch.commit import CommitReport
+from flinkish.runtime.epoch.files import PreparedEpoch
+from flinkish.runtime.epoch.planner import LastEpochTimes
+from flinkish.runtime.epoch.steps import EpochSteps
+from flinkish.runtime.job.deployment import REPORT_VERTEX
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.sources.alignment import Reached
+from flinkish.runtime.sources.sizer import EpochTimes
 from tests.support.job_descriptors import job_of_levels
 
 

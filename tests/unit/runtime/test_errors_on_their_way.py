@@ -13,8 +13,8 @@ import flinkish
 from flinkish import errors
 from flinkish.errors import ConnectionFailedError, CorruptStateError, FlinkishError, ProgramError, UserCodeError
 from flinkish.exit_codes import exit_code_of
-from flinkish.runtime.failure import OUTPUTS, decode_error, describe_failure, encode_error
-from flinkish.runtime.task_log import MAX_LINES
+from flinkish.runtime.job.failure import OUTPUTS, decode_error, describe_failure, encode_error
+from flinkish.runtime.job.log import MAX_LINES
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FlinkishError)]
 

@@ -8,9 +8,9 @@ import pytest
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.errors import CorruptStateError, InternalError, UserCodeError
-from flinkish.runtime import task_manager as task_manager_module
-from flinkish.runtime.task_header import TaskHeader
-from flinkish.runtime.task_manager import task_manager
+from flinkish.runtime.job.report import TaskHeader
+from flinkish.runtime.task import task_manager as task_manager_module
+from flinkish.runtime.task.task_manager import task_manager
 
 from .chains import STORY, Telling, Worker, sent, take_story, vertex
 

@@ -9,13 +9,25 @@ import pytest
 
 from flinkish.core.fence import NO_FENCE
 from flinkish.errors import CorruptStateError, FencedError, OperationError
-from flinkish.runtime.committing import batches_in_order
-from flinkish.runtime.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor, VertexDescriptor, sink_vertex
-from flinkish.runtime.epoch_files import CHANGES_IN_FILE, CHANGES_INLINE, EpochFiles, TaskOutput
+from flinkish.runtime.epoch.commit import batches_in_order
+from flinkish.runtime.epoch.files import (
+    CHANGES_IN_FILE,
+    CHANGES_INLINE,
+    EpochFiles,
+    PreparedEpoch,
+    PreparedEpochs,
+    TaskOutput,
+)
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
+from flinkish.runtime.job.deployment import (
+    CHANGELOG_VERTEX,
+    JobDescriptor,
+    SinkDescriptor,
+    VertexDescriptor,
+    sink_vertex,
+)
+from flinkish.runtime.job.report import Row
 from flinkish.runtime.operators.source_and_sink import encode_committables
-from flinkish.runtime.prepared_epoch import PreparedEpoch, PreparedEpochs
-from flinkish.runtime.report import Row
 from flinkish.testing import TestingSink
 from tests.support.fences import FallingFence
 

@@ -16,9 +16,9 @@ from flinkish.datastream import AsyncDataStream
 from flinkish.errors import UserCodeError
 from flinkish.jobmanager.task_logs import TaskLogs
 from flinkish.minicluster import MiniCluster, StateStore
-from flinkish.runtime import task_log
+from flinkish.runtime.job import log as task_log
+from flinkish.runtime.job.log import MAX_LINES, TaskLog, TaskLogHandler, log_in_driver
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.task_log import MAX_LINES, TaskLog, TaskLogHandler, log_in_driver
 from flinkish.testing import TestingSink
 from tests.unit.minicluster.programs import bounded, environment, job_of, list_source
 

@@ -14,18 +14,17 @@ from flinkish.common.typeinfo import Types
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError, UserCodeError
-from flinkish.runtime import task_manager as module
-from flinkish.runtime.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles
+from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
-from flinkish.runtime.stateful_task import StatefulTask
-from flinkish.runtime.task import EpochStamp
-from flinkish.runtime.task_manager import StoredTask, TaskManager
-from flinkish.runtime.task_state import TASK_TIMEOUT_MS, TRANSITIONS, TaskState, next_state
-from flinkish.runtime.tasks import StandbyTask
+from flinkish.runtime.task import task_manager as module
+from flinkish.runtime.task.stateful_task import StatefulTask
+from flinkish.runtime.task.task import TASK_TIMEOUT_MS, TRANSITIONS, EpochStamp, TaskState, next_state
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
+from flinkish.runtime.task.tasks import StandbyTask
 from tests.unit.runtime.chains import STORY, Hook, Telling, data, take_story, vertex
 
 #: Of each key's state: with two keys it is too much for what lies with the task.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.runtime import task_manager as module
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.task import task_manager as module
 
 
 @pytest.fixture(autouse=True)

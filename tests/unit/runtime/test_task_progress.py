@@ -31,10 +31,10 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager.attempt.progress_watch import ProgressWatch
 from flinkish.minicluster import MiniCluster
-from flinkish.runtime.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import TaskPlace
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.report import TaskPlace
-from flinkish.runtime.task_progress import (
+from flinkish.runtime.task.progress import (
     EpochProgress,
     ProgressFiles,
     ProgressReporter,
@@ -382,8 +382,8 @@ def test_a_publication_that_fails_does_not_harm_the_job_and_is_not_tried_at_once
 
 
 def test_the_thread_of_a_reporter_looks_by_itself_and_ends_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flinkish.runtime.task_progress.LOOK_S", 0.02)
-    monkeypatch.setattr("flinkish.runtime.task_progress._IDLE_S", 0.05)
+    monkeypatch.setattr("flinkish.runtime.task.progress.LOOK_S", 0.02)
+    monkeypatch.setattr("flinkish.runtime.task.progress._IDLE_S", 0.05)
     published = threading.Event()
 
     def waits(value: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from queue import Queue
 
 from flinkish.core.source import SourceLimits
-from flinkish.runtime.epoch_steps import Acknowledgements
+from flinkish.runtime.epoch.steps import Acknowledgements
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentsInMemory

@@ -14,7 +14,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.attempt.query_inputs import end_offsets
 from flinkish.jobmanager.directory.job_directory import QueryLocation
-from flinkish.runtime.deployment import JobSettings
+from flinkish.runtime.job.deployment import JobSettings
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
 from flinkish.spark.worker import deploy
 

@@ -11,7 +11,7 @@ from flinkish.common import WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.runtime.deployment import JobSettings
+from flinkish.runtime.job.deployment import JobSettings
 from flinkish.spark.split_source import ControlShare, SourceQuery, SourceStreamReader
 from flinkish.spark.worker import deploy
 

@@ -16,16 +16,15 @@ from flinkish.common.configuration import Configuration
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.jobmanager.settings import job_settings
-from flinkish.runtime.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_sizer import EpochTimes
+from flinkish.runtime.epoch.planner import LastEpochTimes
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.planner_files import LastEpochTimes
 from flinkish.runtime.sources import split_list
 from flinkish.runtime.sources.epoch_planner import EpochPlanner
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.positions import decode_position, encode_position
-from flinkish.runtime.sources.progress import SourceProgress, SourceShare
+from flinkish.runtime.sources.progress import SourceProgress, SourceShare, decode_position, encode_position
+from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from tests.support.fences import FallingFence
 from tests.support.lettered_source import LetteredSource

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from flinkish.common import Duration, WatermarkStrategy
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitEnumeratorContext
 from flinkish.datastream import ProcessFunction
+from flinkish.runtime.epoch.planner import ReachedWatermarks
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.planner_files import ReachedWatermarks
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.progress import SourceProgress

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.source import SourceSplit
 from flinkish.runtime.sources import split_list
-from flinkish.runtime.sources.positions import encode_position, shown_position
-from flinkish.runtime.sources.progress import SourceProgress
+from flinkish.runtime.sources.progress import SourceProgress, encode_position, shown_position
 from flinkish.runtime.sources.split_list import SegmentsInMemory, SplitList
 
 

@@ -13,7 +13,6 @@ from flinkish.common.typeinfo import Types
 from flinkish.core.state import MapStateDescriptor
 from flinkish.errors import CorruptStateError, TypeMismatchError
 from flinkish.runtime.state.changelog import operator_changes
-from flinkish.runtime.state.declarations import DeclarationsOfTask
 from flinkish.runtime.state.operator_state import BroadcastHandle, BroadcastStates, OperatorState
 from flinkish.runtime.state.saved.operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.saved.restore import SavepointRows, operator_state_rows, subtasks_of_row
@@ -21,6 +20,7 @@ from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow, t
 from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, RowReader
 from flinkish.runtime.state.state_rows import DeclaredState, StateColumns, StateRow
 from flinkish.runtime.stored.classes import NO_CLASSES
+from flinkish.runtime.task.stateful_task import DeclarationsOfTask
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts
 

@@ -38,8 +38,8 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import ProgramError, StoredClassError, UserCodeError
-from flinkish.runtime.epoch_report import EpochReport
-from flinkish.runtime.report import TaskPlace, TaskReport
+from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
@@ -509,7 +509,7 @@ def test_an_alias_leads_to_a_class_that_can_be_found() -> None:
 
 def test_modules_of_the_program_are_those_that_are_neither_pythons_nor_installed(program: ProgramClasses) -> None:
     assert __name__ in program.modules
-    for module in ("subprocess", "os", "numpy", "pandas.core.frame", "pyspark", "flinkish.runtime.task", "pytest"):
+    for module in ("subprocess", "os", "numpy", "pandas.core.frame", "pyspark", "flinkish.runtime.task.task", "pytest"):
         assert module not in program.modules
     assert "pandas.core.frame" in ProgramClasses.of_this_process(packages=["pandas"]).modules
 

@@ -25,10 +25,10 @@ from flinkish.errors import (
     StoredClassError,
     UnsafeStateError,
 )
-from flinkish.runtime.epoch_report import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind
+from flinkish.runtime.job.report import TaskHeader, TaskReport
 from flinkish.runtime.operators.source_and_sink import decode_committables
-from flinkish.runtime.report import TaskReport
 from flinkish.runtime.state.changelog import decode_changes
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.saved.columns import stored_rows
@@ -40,7 +40,6 @@ from flinkish.runtime.stored.names import DATA_NAMES, lookup
 from flinkish.runtime.stored.pickles import dumps, loads, loads_all
 from flinkish.runtime.stored.texts import from_text
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
-from flinkish.runtime.task_header import TaskHeader
 from flinkish.spark.moved_state import moved_in
 from tests.unit.state import former_values as former
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.runtime.operator import OperatorFactoryBase
+from flinkish.runtime.job.operator import OperatorFactoryBase
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, OperatorSubtaskState, StreamRecord

@@ -33,7 +33,7 @@ from flinkish.core.state import (
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
 from flinkish.errors import ProgramError
-from flinkish.runtime.operator import OperatorContext
+from flinkish.runtime.job.operator import OperatorContext
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE
 from flinkish.runtime.state.state_table import StateTable

@@ -20,9 +20,9 @@ from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError, StateAccessError
 from flinkish.runtime.exchange.keys import thawed
-from flinkish.runtime.operator import Output
+from flinkish.runtime.job.operator import Output
+from flinkish.runtime.job.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.operators.window.contents import ScopedStateStore, WindowScope
-from flinkish.runtime.outputs import Converter, emit, hand_over_rule
 
 # HEAD: Collects the results of windows and emits them in few large batches.
 #

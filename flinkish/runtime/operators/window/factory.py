@@ -16,11 +16,11 @@ from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger, traits_of
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator, SessionEventTimeOperator
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from flinkish.runtime.outputs import Converter
 
 # HEAD: The window functions of window joins and co-groups, which are windows over the union of two streams: their
 # elements

@@ -15,7 +15,7 @@ from flinkish.core.time_limits import MAX_WATERMARK_MS
 from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
-from flinkish.runtime.operator import OperatorContext, Output
+from flinkish.runtime.job.operator import OperatorContext, Output
 from flinkish.runtime.operators.window.contents import merge_namespaces, namespace_of, window_of
 from flinkish.runtime.operators.window.window_operator import ScopedOnMergeContext, WindowOperator
 from flinkish.runtime.state.state_rows import VOID_NAMESPACE

@@ -30,7 +30,8 @@ from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.core.window.window import Window
 from flinkish.errors import InternalError, ProgramError, StateAccessError
 from flinkish.runtime.exchange.keys import keys_of
-from flinkish.runtime.operator import OperatorContext, Output, StreamOperator
+from flinkish.runtime.job.context import StreamingRuntimeContext
+from flinkish.runtime.job.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.operators.window.contents import (
     TIMERS,
     ListContents,
@@ -47,7 +48,6 @@ from flinkish.runtime.operators.window.evaluator import (
     WindowOutput,
     make_evaluator,
 )
-from flinkish.runtime.runtime_context import StreamingRuntimeContext
 
 if TYPE_CHECKING:
     from flinkish.runtime.operators.window.factory import WindowOperatorFactory

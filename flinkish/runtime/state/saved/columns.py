@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from flinkish.core.time_domain import TimeDomain
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.saved.operator_states import decode_operator_states
@@ -31,7 +32,6 @@ from flinkish.runtime.state.timer_queue import NONE_TAKEN, StoredTimers
 from flinkish.runtime.state.timers_in_files import TimersInFiles
 from flinkish.runtime.state.ttl import TTL_PREFIX
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
-from flinkish.runtime.task_header import TaskHeader
 
 _Group = tuple[Hashable, Any]
 #: (group, elements, the time of the last access of each)

@@ -17,9 +17,9 @@ import numpy as np
 from flinkish.common.arguments import abbreviated
 from flinkish.core.time_domain import TimeDomain
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.deployment import JobDescriptor
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.exchange.keys import OwnKeys, subtasks_of_keys
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.map_table import MapTable
 from flinkish.runtime.state.operator_state import OperatorState, StoredOperatorState

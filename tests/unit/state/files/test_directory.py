@@ -21,7 +21,7 @@ from flinkish.runtime.state.files.compaction import StateFiles
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.files.references import FileReference, FileSet
 from flinkish.runtime.state.files.rows import Rows, RowsBuilder, sort_order
-from flinkish.runtime.tasks import StandbyTask
+from flinkish.runtime.task.tasks import StandbyTask
 from flinkish.storage.paths import is_local
 from flinkish.storage.stores import HdfsStorage, Storage, storage_of
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import ReferenceType
 
 from flinkish.core.checkpointed_function import CheckpointedFunction
-from flinkish.runtime.accumulated import ExactCounter, OperatorAccumulators
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
+from flinkish.runtime.job.accumulators import ExactCounter, OperatorAccumulators
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup

@@ -19,21 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
-from flinkish.runtime.epoch_files import EpochFiles, TaskOutput
+from flinkish.runtime.epoch.files import EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import Buffer
-from flinkish.runtime.failure import describe_failure
-from flinkish.runtime.operator import OperatorListener
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.failure import describe_failure
+from flinkish.runtime.job.operator import OperatorListener
+from flinkish.runtime.job.report import Row, TaskHeader
 from flinkish.runtime.phases import Clock, Phase, SystemClock, passed
-from flinkish.runtime.report import Row
-from flinkish.runtime.source_task import SourceInput, SourceTask
 from flinkish.runtime.sources.progress import SourceShare
-from flinkish.runtime.stateful_task import StatefulTask
-from flinkish.runtime.task import CLEAN_UP_EPOCHS, EpochStamp, Task, TaskId, TaskResult
-from flinkish.runtime.task_header import TaskHeader
-from flinkish.runtime.task_progress import ProgressReporter, reporter_to_files, watched
-from flinkish.runtime.task_state import TaskState
-from flinkish.runtime.tasks import Tasks
+from flinkish.runtime.task.progress import ProgressReporter, reporter_to_files, watched
+from flinkish.runtime.task.source_task import SourceInput, SourceTask
+from flinkish.runtime.task.stateful_task import StatefulTask
+from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, EpochStamp, Task, TaskId, TaskResult, TaskState
+from flinkish.runtime.task.tasks import Tasks
 
 if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory

@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from flinkish.core.source import SplitSource
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.report import TaskReport
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.report import TaskReport
 
 #: The most records per subtask that an epoch may have after one that had fewer than that.
 SOON = 1_000

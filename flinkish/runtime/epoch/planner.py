@@ -30,8 +30,8 @@ from functools import cache
 from typing import Any, ClassVar
 
 from flinkish.errors import CorruptStateError
-from flinkish.runtime.epoch_sizer import EpochTimes
 from flinkish.runtime.sources.alignment import Reached
+from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.storage.paths import FileKind, is_local
 from flinkish.storage.sealed import json_as, sealed, typed, unsealed_as
 from flinkish.storage.stores import storage_errors, storage_of

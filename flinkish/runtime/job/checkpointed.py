@@ -14,8 +14,8 @@ from flinkish.core.checkpointed_function import (
 from flinkish.core.functions import KeyedStateStore
 from flinkish.core.state import BroadcastState, ListState, ListStateDescriptor, MapStateDescriptor, StateDescriptor
 from flinkish.errors import StateAccessError
-from flinkish.runtime.operator import OperatorContext
-from flinkish.runtime.runtime_context import StreamingRuntimeContext
+from flinkish.runtime.job.context import StreamingRuntimeContext
+from flinkish.runtime.job.operator import OperatorContext
 from flinkish.runtime.state.operator_state import BroadcastHandle, BroadcastStates, OperatorState
 from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND
 

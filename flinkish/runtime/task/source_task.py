@@ -21,17 +21,17 @@ from flinkish.common.arguments import abbreviated, check_made, kind_of
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError, message_of
-from flinkish.runtime.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
-from flinkish.runtime.operator import OperatorListener, StreamOperator
-from flinkish.runtime.operator_chain import SplitState
+from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.runtime.job.log import enter
+from flinkish.runtime.job.operator import OperatorListener, StreamOperator
+from flinkish.runtime.job.report import FORMAT_VERSION, Row, TaskReport
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, TimestampsAndWatermarksOperator
-from flinkish.runtime.report import FORMAT_VERSION, Row, TaskReport
 from flinkish.runtime.sources.alignment import keeps_watermarks
 from flinkish.runtime.sources.progress import STREAM, SourceShare
 from flinkish.runtime.stored.pickles import dumps, loads
-from flinkish.runtime.task import EpochStamp, Task
-from flinkish.runtime.task_log import enter
+from flinkish.runtime.task.chain import SplitState
+from flinkish.runtime.task.task import EpochStamp, Task
 
 _LOG = logging.getLogger("flinkish.Task")
 

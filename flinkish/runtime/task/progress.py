@@ -32,16 +32,16 @@ from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
-from flinkish.runtime.deployment import JobDescriptor
-from flinkish.runtime.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
-from flinkish.runtime.operator import StreamOperator
-from flinkish.runtime.report import TaskPlace
+from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
+from flinkish.runtime.job.operator import StreamOperator
+from flinkish.runtime.job.report import TaskPlace
 from flinkish.storage.paths import FileKind, NameForm, is_local, local_path, make_private
 from flinkish.storage.sealed import sealed, unsealed_as
 from flinkish.storage.stores import storage_of
 
 if TYPE_CHECKING:
-    from flinkish.runtime.task import EpochStamp, Task
+    from flinkish.runtime.task.task import EpochStamp, Task
 
 #: Least time between two looks at a task, and between two writes of a progress file on a local file system.
 LOOK_S = 1.0

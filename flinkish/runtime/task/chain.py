@@ -22,15 +22,15 @@ from flinkish.common.detach import all_detached
 from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.errors import failures_of_user_code
-from flinkish.runtime.accumulated import TaskAccumulators
-from flinkish.runtime.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.exchange.keys import OwnKeys, ReceivedKeys
 from flinkish.runtime.exchange.partitioners import Sender
 from flinkish.runtime.exchange.writer import Emit, RecordWriter
-from flinkish.runtime.metric_group import TaskMetricGroup
-from flinkish.runtime.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
-from flinkish.runtime.outputs import ChainOutput, HeardOutput, Interim, copied
+from flinkish.runtime.job.accumulators import TaskAccumulators
+from flinkish.runtime.job.context import TaskMetricGroup
+from flinkish.runtime.job.deployment import JobSettings, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.operator import OperatorContext, OperatorFactory, OperatorListener, StreamOperator
+from flinkish.runtime.job.outputs import ChainOutput, HeardOutput, Interim, copied
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import OperatorState
 

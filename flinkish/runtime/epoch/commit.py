@@ -1,6 +1,6 @@
 """The committing half of sinks: makes one commit of the committables of a (sink, subtask, epoch), in a fixed order.
 
-Rule: nothing is committed before its epoch is prepared (``runtime/prepared_epoch.py``). A commit that has failed, or
+Rule: nothing is committed before its epoch is prepared (``runtime/epoch/files.py``). A commit that has failed, or
 whose outcome is unknown, is repeated with the same content.
 """
 
@@ -16,13 +16,12 @@ from flinkish.common.arguments import abbreviated, check_made
 from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.core.sink import CommitContext, Committer, DataFrameSink, WriterSink, ahead_of
 from flinkish.errors import TypeMismatchError, failures_of_user_code
-from flinkish.runtime.deployment import JobDescriptor, SinkDescriptor
-from flinkish.runtime.epoch_files import EpochFiles
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
-from flinkish.runtime.failure import describe_failure
+from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
+from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.operators.source_and_sink import decode_committables
 from flinkish.runtime.phases import Phase, passed
-from flinkish.runtime.prepared_epoch import PreparedEpoch
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 
 _log = logging.getLogger("flinkish.Committer")

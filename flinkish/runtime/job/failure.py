@@ -34,9 +34,9 @@ from flinkish.errors import (
     redact,
     shortened,
 )
-from flinkish.runtime.operator import StreamOperator
+from flinkish.runtime.job.log import MAX_CHARACTERS, MAX_LINES, take_current
+from flinkish.runtime.job.operator import StreamOperator
 from flinkish.runtime.state.handles import NO_KEY
-from flinkish.runtime.task_log import MAX_CHARACTERS, MAX_LINES, take_current
 
 #: Version of the encoded form of errors.
 ERROR_FORMAT_VERSION = 3
@@ -52,7 +52,7 @@ ITERATORS: tuple[Any, ...] = (_LIST_ITERATOR, type(iter(())), type(iter(range(0)
 #: work. A test looks for them.
 OUTPUTS = tuple(
     os.path.join(OWN_ROOT, "runtime", *name.split("/"))
-    for name in ("outputs.py", "operator_chain.py", "exchange/writer.py", "exchange/partitioners.py")
+    for name in ("job/outputs.py", "task/chain.py", "exchange/writer.py", "exchange/partitioners.py")
 )
 
 
@@ -407,7 +407,7 @@ def _is_log(value: Any) -> bool:
 
 
 def _is_log_line(line: Any) -> bool:
-    """Whether a value is one of `flinkish.runtime.task_log.LogLine`."""
+    """Whether a value is one of `flinkish.runtime.job.log.LogLine`."""
     if not isinstance(line, (list, tuple)) or len(line) != 4:
         return False
     time, level, *texts = line

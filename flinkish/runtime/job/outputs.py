@@ -17,8 +17,8 @@ from flinkish.common.typeinfo.base import BatchConverter
 from flinkish.core.output_tag import OutputTag
 from flinkish.core.time_limits import MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.writer import RecordWriter
-from flinkish.runtime.operator import OperatorListener, Output, StreamOperator
-from flinkish.runtime.task_log import warn_of_program
+from flinkish.runtime.job.log import warn_of_program
+from flinkish.runtime.job.operator import OperatorListener, Output, StreamOperator
 
 Collect = Callable[[list[Any], list[int] | None], None]
 

@@ -14,7 +14,7 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import Sink
 from flinkish.core.source import RecordDecoder, Source, SourceLimits
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescriptor
-from flinkish.runtime.operator import OperatorFactory
+from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.state.limits import DEFAULT_BYTES
 from flinkish.runtime.stored.classes import NO_CLASSES, NO_FILES, ProgramClasses, ShippedFiles
 from flinkish.runtime.stored.pickling import own_copy, unserializable
