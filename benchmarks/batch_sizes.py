@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from benchmarks.data import SEED, ZIPF_EXPONENT
-from flinkish.runtime.collector import THRESHOLD
+from flinkish.spark.worker import THRESHOLD
 
 USERS, RECORDS, EPOCHS = 85_000, 1_400_000, 3
 

@@ -56,8 +56,8 @@ from flinkish.datastream.window import (
     PurgingTrigger,
     TumblingEventTimeWindows,
 )
-from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.spark.worker import THRESHOLD
 from flinkish.testing import (
     BroadcastOperatorTestHarness,
     OneInputStreamOperatorTestHarness,

@@ -48,7 +48,7 @@ from flinkish.runtime.sources.alignment import Reached
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.progress import encode_position, shown_position
 from flinkish.runtime.sources.split_list import SegmentsInMemory
-from flinkish.spark.addressing import AddressBook, partitions_of
+from flinkish.spark.place import AddressBook, partitions_of
 from flinkish.spark.sink_stage import EpochRunner
 from flinkish.spark.worker import deploy
 

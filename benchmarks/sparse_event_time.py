@@ -32,13 +32,13 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
-from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import decode
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor
 from flinkish.runtime.task.source_task import SourceInput, SplitBatch
 from flinkish.runtime.task.task import EpochStamp
 from flinkish.runtime.task.task_manager import StoredTask, TaskManager
+from flinkish.spark.worker import THRESHOLD
 
 SUBTASKS, SOURCE, KEYED = 2, 0, 1
 PER_INTERVAL, INTERVAL_MS = 55, 200

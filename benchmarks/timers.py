@@ -21,9 +21,9 @@ from benchmarks.data import PASS_SPAN_MS, SEED, ZIPF_EXPONENT
 from flinkish.common import Types
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
-from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.spark.worker import THRESHOLD
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
 
 GAP_MS, BATCH, JITTER_MS = 600_000, 500, 1_000

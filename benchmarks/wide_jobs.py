@@ -37,7 +37,6 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
-from flinkish.runtime.collector import THRESHOLD
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import Buffer, decode
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers
@@ -47,7 +46,8 @@ from flinkish.runtime.job.report import Row, TaskHeader
 from flinkish.runtime.task.source_task import SourceInput, SplitBatch
 from flinkish.runtime.task.task import EpochStamp
 from flinkish.runtime.task.task_manager import StoredTask, TaskManager
-from flinkish.spark.addressing import AddressBook, partitions_of
+from flinkish.spark.place import AddressBook, partitions_of
+from flinkish.spark.worker import THRESHOLD
 
 #: Records that a source subtask sends per epoch, and the size of its batches, the default of sources.
 RECORDS, BATCH = 10_000, 1_000

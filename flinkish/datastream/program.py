@@ -17,7 +17,7 @@ from flinkish import error_display
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import core, execution
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.graph.batch_mode import apply_runtime_mode
+from flinkish.graph.rewrites import apply_runtime_mode
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.runtime.job.operator import OperatorFactory
 

@@ -37,8 +37,7 @@ from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
 from flinkish.errors import ArgumentTypeError, FlinkishError, ProgramError, TypeMismatchError
-from flinkish.graph.explain import explain
-from flinkish.graph.plan_json import plan_json
+from flinkish.graph.explain import explain, plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.launch.home import Home
 from flinkish.runtime.job.operator import OperatorFactory

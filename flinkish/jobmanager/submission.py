@@ -17,8 +17,8 @@ from flinkish.common.job_id import JobID
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
 from flinkish.common.options import execution, flinkish
 from flinkish.errors import ConfigurationError
+from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.graph.plan_json import plan_json
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.directory.path_check import may_be_directory_of
@@ -151,11 +151,11 @@ _SPARKS_KEYS = (
 def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
+    from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
-    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
     from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls
 
     needed = dependencies_of(configuration)
@@ -198,9 +198,9 @@ def _spark_run(
     from flinkish.jobmanager.attempt.preparation import Preparation
     from flinkish.jobmanager.history.failed_start import remember_failed_start
     from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
-    from flinkish.spark.addressing import partitions_of
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
+    from flinkish.spark.place import partitions_of
     from flinkish.spark.session import get_session, missing_delta
     from flinkish.spark.settings import MAX_RESULT_SIZE, check_session, note_on_results
 
@@ -258,12 +258,12 @@ def _given_back_on_failure(directory: JobDirectory, temporary: bool) -> Iterator
 
 def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
     """Attach the observers of the job, in the order in which they are notified."""
+    from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history import delta_history
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
-    from flinkish.jobmanager.savepoints.uids import warn_of_missing_uids
     from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs
     from flinkish.spark.session import where_to_look
 

@@ -30,10 +30,9 @@ from flinkish.runtime.state.saved.texts import SavepointRow, to_savepoint_row, t
 from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.texts import to_text
-from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
-from flinkish.spark.rows import joined
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles, joined
+from flinkish.spark.place import give_way_to_epochs, workers_beside_epochs
 from flinkish.spark.worker import DeployedClasses, failures_marked
-from flinkish.spark.worker_pool import give_way_to_epochs, workers_beside_epochs
 from flinkish.storage.paths import for_spark
 
 #: Columns of a table of changes, in Spark's DDL. A row whose ``uid`` is null says that a key has more texts than can

@@ -2,22 +2,199 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
-from flinkish.core.source import DataFrameSource, Source
-from flinkish.runtime.exchange.buffer import BufferKind
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+from flinkish.core.source import DataFrameSource, RecordDecoder, Source
+from flinkish.runtime.epoch.planner import ReachedWatermarks
+from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, place
 from flinkish.runtime.job.deployment import JobDescriptor
-from flinkish.spark.data_files import VERIFY_PAGES
-from flinkish.spark.level_stage import level_rows
-from flinkish.spark.rows import ROW_SCHEMA
+from flinkish.runtime.job.report import Row
+from flinkish.runtime.sources.alignment import keeps_watermarks
+from flinkish.runtime.task.source_task import UNSPLIT, SourceInput, SplitBatch
+from flinkish.runtime.task.task import EpochStamp
+from flinkish.runtime.task.task_manager import StoredTask, TaskManager
+from flinkish.spark.data_files import ROW_SCHEMA, STATE_SCHEMA, VERIFY_PAGES, to_arrow
+from flinkish.spark.place import current_place
 from flinkish.spark.session import archive_for_sources
-from flinkish.spark.source_stage import frame_source_rows
 from flinkish.spark.split_source import SourceQuery, source_rows
-from flinkish.spark.worker import Deployment
+from flinkish.spark.state import moved_in
+from flinkish.spark.state_files import delete_state_of_failed_try
+from flinkish.spark.worker import Deployment, current_epoch, current_partition
 from flinkish.storage.paths import for_spark
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
+
+
+# HEAD: Runs a level behind the sources: one ``groupBy(address).applyInPandasWithState`` for all vertices of the
+# level.
+
+
+def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
+    """Run a level over the rows addressed to it.
+
+    Returns the rows that leave the level, addressed to the next one, as a DataFrame of `ROW_SCHEMA`.
+    """
+    # a real projection before the grouping: without it a second stateful operator in the query fails with
+    # "ColumnarBatchRow cannot be cast to UnsafeRow"
+    addressed = frame.withColumn("address", F.expr("address & 2147483647"))
+    # the grouping needs an exchange and a sort in any case: this sort also puts the buffers of each task in order
+    arrived = addressed.repartition(deployment.partitions, "address").sortWithinPartitions("address", "buffer")
+    return arrived.groupBy("address").applyInPandasWithState(
+        LevelFunction(deployment, level), ROW_SCHEMA, STATE_SCHEMA, "append", "NoTimeout"
+    )
+
+
+@dataclass(frozen=True)
+class LevelFunction:
+    """The function of ``applyInPandasWithState``: one call runs one task in one epoch, or passes on rows in transit."""
+
+    deployment: Deployment
+    level: int
+
+    def __call__(self, key: tuple[int], frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        """Run the task, or let rows in transit pass."""
+        with self.deployment.failures_marked():
+            begins = self.deployment.begin_task()
+            if begins:
+                self._begin()
+            target = self.deployment.book().target(self.level, key[0])
+            if target is None:
+                for frame in frames:
+                    yield self._readdressed(frame)
+                return
+            rows = self._run(target, frames, state)
+            if rows:
+                yield self._frame(rows)
+            if begins:
+                self.deployment.task_manager().update_standby_tasks_aside(current_epoch(self.deployment))
+
+    def _begin(self) -> None:
+        """At the beginning of a Spark task, assign the tasks of its partition and its standby tasks to this worker."""
+        epoch, manager = current_epoch(self.deployment), self.deployment.task_manager()
+        if self.deployment.files is not None:
+            # Spark numbers the stateful operators of a plan from its end
+            operator = manager.job.levels - self.level
+            delete_state_of_failed_try(self.deployment.files, operator, epoch - self.deployment.first_epoch, epoch)
+        book, partition = self.deployment.book(), current_partition()
+        replicas = manager.job.settings.standby_replicas
+        standby = book.standby_tasks(self.level, partition, replicas) if replicas else set()
+        manager.place(book.tasks(self.level, partition), standby, epoch)
+
+    def _run(self, target: tuple[int, int], frames: Iterator[pd.DataFrame], state: GroupState) -> list[Row]:
+        header, body = state.get if state.exists else (None, None)
+        context = TaskContext.get()
+        buffers = arriving(frames, 0 if context is None else context.attemptNumber())
+        if header is None:
+            header, body, buffers = moved_in(buffers)
+        stored = StoredTask(header, lambda: body)
+        stamp = EpochStamp(current_epoch(self.deployment), state.getCurrentProcessingTimeMs(), current_place())
+        manager = self.deployment.task_manager()
+        result, rows = manager.run_task(*target, stored, buffers, stamp)
+        if result is not None:
+            header = result.header.encode(manager.job.classes)
+            state.update((header, result.body if result.body_written else body))
+        elif not state.exists:
+            # the task had finished in the query that its state was moved from
+            state.update((header, body))
+        return rows
+
+    def _readdressed(self, frame: pd.DataFrame) -> pd.DataFrame:
+        book, level = self.deployment.book(), self.level + 1
+        frame["address"] = [book.address(level, *place) for place in zip(frame["vertex"], frame["subtask"])]
+        columns: pd.DataFrame = frame[["address", "vertex", "subtask", "buffer"]]
+        return columns
+
+    def _frame(self, rows: list[Row]) -> pd.DataFrame:
+        import pandas as pd
+
+        book = self.deployment.book()
+        addresses = [book.address(self.level + 1, vertex, subtask) for vertex, subtask, _ in rows]
+        vertices, subtasks, buffers = zip(*rows)
+        columns = {"address": addresses, "vertex": vertices, "subtask": subtasks, "buffer": buffers}
+        made: pd.DataFrame = pd.DataFrame(columns)
+        return made
+
+
+def arriving(frames: Iterator[pd.DataFrame], attempt: int) -> Iterator[Buffer]:
+    """The buffers of a task in their order. The first attempt takes them as they come from Spark, which has sorted
+    them, and holds none of them; later attempts sort them here, since the reason of the failure may have been that the
+    rows did not come sorted.
+
+    Args:
+        attempt: Spark's number of the attempt, from 0: how often the Spark task has failed before.
+    """
+    buffers = (decode(data) for frame in frames for data in frame["buffer"] if data is not None)
+    return iter(sorted(buffers, key=lambda buffer: place(buffer.header))) if attempt else buffers
+
+
+# HEAD: Runs level 0 for sources that Spark reads itself: a ``mapInArrow`` over the source's DataFrame, in which the
+# source's
+# chain runs.
+
+#: Name of the column with the epoch's processing time in ms, as text. Spark keeps that time when it replays the epoch.
+TIME_COLUMN = "__epoch_ms"
+
+
+def with_time(frame: Any) -> Any:
+    """Add the column `TIME_COLUMN`. It is text, since Spark writes a number into the code that it generates, so that
+    the code would be compiled again for each epoch; it passes a text to the code from outside (docs/performance.md)."""
+    return frame.withColumn(TIME_COLUMN, F.unix_millis(F.current_timestamp()).cast("string"))
+
+
+def frame_source_rows(frame: Any, deployment: Deployment, vertex: int, parallelism: int) -> Any:
+    """The rows that leave the chain of a source that Spark reads, made in at most ``parallelism`` Spark tasks."""
+    return with_time(frame).coalesce(parallelism).mapInArrow(FrameSourceFunction(deployment, vertex), ROW_SCHEMA)
+
+
+@dataclass(frozen=True)
+class FrameSourceFunction:
+    """The function of ``mapInArrow`` that decodes the records of a source and runs the source's chain over them."""
+
+    deployment: Deployment
+    vertex: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the chain over one Spark partition of one epoch. An empty partition runs nothing."""
+        with self.deployment.failures_marked():
+            first = next((batch for batch in batches if batch.num_rows), None)
+            if first is None:
+                return
+            self.deployment.begin_task()
+            manager, part = self.deployment.task_manager(), current_partition()
+            decoder = manager.job.vertex(self.vertex).source
+            assert isinstance(decoder, RecordDecoder)
+            time_ms = int(first.column(TIME_COLUMN)[0].as_py())
+            stamp = EpochStamp(current_epoch(self.deployment), time_ms, current_place())
+            given = SourceInput(
+                _decoded(decoder, chain([first], batches)), part, states=self._states(manager, stamp.epoch)
+            )
+            rows = chain.from_iterable(manager.run_source(self.vertex, part, given, stamp))
+            yield from to_arrow(rows, self.deployment.book(), 1)
+
+    def _states(self, manager: TaskManager, epoch: int) -> Mapping[str, Any]:
+        """What the epochs before this one have left of the watermarks of the source, where its functions see them."""
+        vertex, files = manager.job.vertex(self.vertex), self.deployment.files
+        if files is None or not keeps_watermarks(vertex):
+            return {}
+        return ReachedWatermarks(files.query).read(before=epoch).states.get(vertex.head.uid, {})
+
+
+def _decoded(decoder: RecordDecoder, batches: Iterator[pa.RecordBatch]) -> Iterator[SplitBatch]:
+    for batch in batches:
+        names = [name for name in batch.schema.names if name != TIME_COLUMN]
+        values, timestamps = decoder.decode(batch.select(names))
+        yield SplitBatch(UNSPLIT, values, timestamps)
+
 
 #: SQL condition for rows from the files of a savepoint: they hold state and nothing else. Buffers of records are
 #: pickles that are read as they are; they must never come from such files.

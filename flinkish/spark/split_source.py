@@ -50,9 +50,9 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task.source_task import end_of_source
 from flinkish.runtime.task.task import EpochStamp, heartbeats
 from flinkish.runtime.task.task_manager import TaskManager
+from flinkish.spark.data_files import ROW_SCHEMA, to_arrow
 from flinkish.spark.executors import register_data_source
-from flinkish.spark.rows import ROW_SCHEMA, to_arrow
-from flinkish.spark.task_place import current_place
+from flinkish.spark.place import current_place
 from flinkish.spark.worker import Deployment, current_epoch, failures_marked
 from flinkish.storage.paths import is_local
 

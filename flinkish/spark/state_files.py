@@ -27,7 +27,7 @@ from flinkish.errors import RetryableError
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.object_stores import delete_objects
-from flinkish.spark.task_place import DRIVER, executor_id
+from flinkish.spark.place import DRIVER, executor_id
 from flinkish.storage.paths import is_local
 from flinkish.storage.stores import storage_errors, storage_of
 

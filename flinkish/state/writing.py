@@ -17,7 +17,7 @@ from flinkish.runtime.state.state_rows import MAP_KINDS, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.failures import translate
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.native_rows import NativeToTexts
 from flinkish.storage.files import child_names, delete_directory

@@ -19,7 +19,7 @@ from flinkish.jobmanager.savepoints.claim import read_restored, restored_waterma
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
 from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
 from flinkish.runtime.job.deployment import JobDescriptor
-from flinkish.spark.addressing import partitions_of
+from flinkish.spark.place import partitions_of
 
 
 class Preparation:

@@ -50,10 +50,10 @@ from flinkish.runtime.phases import ClockWatch
 from flinkish.runtime.sources.progress import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.task.progress import EpochProgress, interval_s
-from flinkish.spark.addressing import partitions_of
 from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
+from flinkish.spark.place import partitions_of
 from flinkish.spark.plan import PlanOptions, build_plan
 from flinkish.spark.session import is_remote
 from flinkish.spark.settings import epochs_that_do_not_run, query_settings, settings_in_force

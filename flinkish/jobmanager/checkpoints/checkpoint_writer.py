@@ -24,7 +24,7 @@ from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds, shown_position
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state
+from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state
 from flinkish.spark.worker import DeployedClasses
 
 

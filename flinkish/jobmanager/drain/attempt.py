@@ -16,10 +16,10 @@ from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds
-from flinkish.spark.addressing import partitions_of
 from flinkish.spark.failures import translate
-from flinkish.spark.moved_state import write_moved_state
+from flinkish.spark.place import partitions_of
 from flinkish.spark.plan import PlanOptions
+from flinkish.spark.state import write_moved_state
 from flinkish.spark.worker import deploy
 
 

@@ -31,7 +31,7 @@ from flinkish.runtime.sources.job_enumerator import coordinated_sources
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.task import EpochStamp
-from flinkish.spark.addressing import partitions_of
+from flinkish.spark.place import partitions_of
 
 #: A size in bytes that no state reaches, so that all state stays with the tasks and none is written to files.
 _UNBOUNDED = 2**62

@@ -89,7 +89,7 @@ def _not_retained(
 def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> StoredTasks:
     """The stored tasks that the epoch began with. ``spark`` is not used for the first epoch of the query."""
     from flinkish.spark.failures import translate
-    from flinkish.spark.state_reader import stored_tasks
+    from flinkish.spark.state import stored_tasks
 
     found: StoredTasks = {}
     for operator in range(job.levels) if retained.batch else ():

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.uids import stateful_without_uid
+from flinkish.graph.job_graph import stateful_without_uid
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.saved.values import ProgramStates, StoredState
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, WATERMARK

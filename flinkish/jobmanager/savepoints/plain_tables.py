@@ -55,7 +55,7 @@ from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMAR
 from flinkish.runtime.task.tasks import states_of_program
 from flinkish.spark.changelog import CHANGES_COLUMNS
 from flinkish.spark.data_files import DataFile, RowsToFiles
-from flinkish.spark.state_reader import SAVEPOINT_ARROW, batch_of
+from flinkish.spark.state import SAVEPOINT_ARROW, batch_of
 from flinkish.spark.worker import secret_of
 from flinkish.storage.files import read_bytes
 from flinkish.storage.paths import FileKind, absolute, local_path

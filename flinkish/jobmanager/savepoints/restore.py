@@ -37,8 +37,8 @@ from flinkish.jobmanager.savepoints.state_table import (
 from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
-from flinkish.spark.addressing import partitions_of
 from flinkish.spark.dependencies import ship
+from flinkish.spark.place import partitions_of
 from flinkish.spark.plan import PlanOptions
 from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs

@@ -19,8 +19,7 @@ from flinkish.runtime.state.saved.texts import SavepointColumns, watermark_of
 from flinkish.runtime.state.saved.values import Migration, ProgramStates, RowReader, StoredState
 from flinkish.runtime.state.state_rows import WATERMARK
 from flinkish.runtime.stored.pickles import dumps, loads
-from flinkish.spark.data_files import VERIFY_PAGES
-from flinkish.spark.rows import ROW_SCHEMA, to_arrow
+from flinkish.spark.data_files import ROW_SCHEMA, VERIFY_PAGES, to_arrow
 from flinkish.spark.session import slots_of
 from flinkish.spark.worker import Deployment, failures_marked
 from flinkish.storage.paths import for_spark

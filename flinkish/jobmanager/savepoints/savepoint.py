@@ -16,7 +16,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA, read_state, write_state
+from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import delete_directory
 from flinkish.storage.paths import absolute, for_spark, local_path

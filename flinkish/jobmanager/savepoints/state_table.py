@@ -23,7 +23,7 @@ from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import VERIFY_PAGES, DataFile, append_of
 from flinkish.spark.failures import tells_of_bad_table, translate
 from flinkish.spark.settings import settings_in_force
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import for_spark
 from flinkish.storage.stores import NO_LINKS

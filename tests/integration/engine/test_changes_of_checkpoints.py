@@ -29,7 +29,7 @@ from flinkish.runtime.state.changelog import Change, apply_changes, encode_chang
 from flinkish.runtime.state.saved.texts import to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored.classes import NO_CLASSES
-from flinkish.spark.state_reader import SAVEPOINT_SCHEMA
+from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
 
 KEYS: list[Any] = ["a", "b", 1, True, 0, False, 7, ("a", 1), ("a", True), None, "half \ud83d", 10**5000]

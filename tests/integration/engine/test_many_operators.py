@@ -24,7 +24,7 @@ from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody
 from flinkish.runtime.state.saved.columns import TaskBody
 from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
-from flinkish.spark.state_reader import stored_tasks
+from flinkish.spark.state import stored_tasks
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 
 LARGE = OutputTag("large", Types.PICKLED_BYTE_ARRAY())

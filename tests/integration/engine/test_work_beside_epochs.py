@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
-from flinkish.spark.worker_pool import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
+from flinkish.spark.place import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
 
 _SCHEMA = "pid long, pool string, niceness long"
 

@@ -309,7 +309,7 @@ def test_broadcast_without_descriptors_is_a_way_and_with_them_a_stream_to_connec
 
 
 def test_a_stateful_operator_without_uid_is_reported() -> None:
-    from flinkish.jobmanager.savepoints.uids import stateful_without_uid
+    from flinkish.graph.job_graph import stateful_without_uid
 
     env, words, numbers = two()
     words.connect(numbers.broadcast(RULES)).process(Apply()).print()

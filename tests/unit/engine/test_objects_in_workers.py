@@ -23,7 +23,7 @@ from flinkish.runtime.state.state_table import StateTable
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.texts import from_text, to_text
 from flinkish.spark.changelog import ChangesToRows
-from flinkish.spark.state_reader import BodyToRows
+from flinkish.spark.state import BodyToRows
 from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure
 from flinkish.state.native_rows import NativeToTexts
 from flinkish.state.typed_rows import TextsToTyped

@@ -17,8 +17,8 @@ from flinkish.errors import RetryableError
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark import state_files
+from flinkish.spark.place import executor_id
 from flinkish.spark.state_files import delete_state_from, delete_state_of_failed_try, old_files
-from flinkish.spark.task_place import executor_id
 
 KEPT = ("1.delta", ".1.delta.crc", "2.delta", "2.snapshot", "2.changelog", "2_6f-1a.zip", "SSTs")
 DELETED = ("3.delta", ".3.delta.crc", "3.snapshot", "3.changelog", "3_6f-1a.zip", "4.delta", "..3.delta.a.TID5.tmp.crc")

@@ -21,7 +21,7 @@ from flinkish.jobmanager.savepoints.state_catalog import write_states
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.state_rows import DeclaredState
-from flinkish.spark.addressing import partitions_of
+from flinkish.spark.place import partitions_of
 
 
 def job(

@@ -29,7 +29,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.spark.addressing import partitions_of
+from flinkish.spark.place import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from flinkish.testing.savepoint import restore_savepoint, take_savepoint
 

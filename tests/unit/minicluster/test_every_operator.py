@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import flinkish.runtime.operators
-from flinkish.graph.batch_mode import apply_runtime_mode
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.graph.rewrites import apply_runtime_mode
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.job.operator import StreamOperator

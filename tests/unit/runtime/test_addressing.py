@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.task.task import sink_vertex
-from flinkish.spark.addressing import AddressBook, murmur3, numbers_on, partition_of, partitions_of
+from flinkish.spark.place import AddressBook, murmur3, numbers_on, partition_of, partitions_of
 
 
 @pytest.mark.parametrize(("value", "hashed"), [(1, -559580957), (0, 933211791), (42, 29417773), (-1, -1604776387)])

@@ -32,8 +32,8 @@ from flinkish.runtime.state.state_rows import StateColumns
 from flinkish.runtime.stored.pickles import dumps
 from flinkish.runtime.task.task import EpochStamp
 from flinkish.runtime.task.task_manager import StoredTask
-from flinkish.spark.level_stage import arriving
-from flinkish.spark.moved_state import FORMAT_VERSION, moved_in
+from flinkish.spark.plan import arriving
+from flinkish.spark.state import FORMAT_VERSION, moved_in
 
 from .chains import STORY, Worker, take_story, vertex
 from .senders import buffer

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from flinkish.runtime.collector import MOST, TASKS_PER_FULL_COLLECTION, THRESHOLD, WorkerCollector
+from flinkish.spark.worker import MOST, TASKS_PER_FULL_COLLECTION, THRESHOLD, WorkerCollector
 
 
 @pytest.fixture(autouse=True)

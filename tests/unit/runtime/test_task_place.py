@@ -9,7 +9,7 @@ from pathlib import Path
 
 import flinkish
 
-_ASK = "import os; from flinkish.spark.task_place import executor_id; print(executor_id(os.getpid()))"
+_ASK = "import os; from flinkish.spark.place import executor_id; print(executor_id(os.getpid()))"
 _PASS_ON = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_ASK!r}], check=True)"
 
 

@@ -40,7 +40,7 @@ from flinkish.runtime.stored.names import DATA_NAMES, lookup
 from flinkish.runtime.stored.pickles import dumps, loads, loads_all
 from flinkish.runtime.stored.texts import from_text
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
-from flinkish.spark.moved_state import moved_in
+from flinkish.spark.state import moved_in
 from tests.unit.state import former_values as former
 
 VERSION = 2
