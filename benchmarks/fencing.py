@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from flinkish.common import Configuration
-from flinkish.jobmanager.directory.fencing import Claim, claim
+from flinkish.jobdir.fencing import Claim, claim
 from flinkish.spark.session import get_session
 
 WARM, CHECKS = 10, 10_000

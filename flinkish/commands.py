@@ -63,7 +63,7 @@ def _describe(arguments: argparse.Namespace) -> None:
 
 
 def _prepared(arguments: argparse.Namespace) -> None:
-    from flinkish.jobmanager.directory.prepared_output import open_waiting, skip_output
+    from flinkish.jobdir.waiting_epoch import open_waiting, skip_output
 
     if arguments.skip is not None:
         if arguments.sink is None or arguments.into is None:

@@ -15,10 +15,10 @@ from typing import Any
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
+from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobdir.fencing import was_here
+from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import live_jobs
-from flinkish.jobmanager.directory.damaged_files import JobEnd
-from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
-from flinkish.jobmanager.directory.owner import was_here
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts

@@ -23,15 +23,15 @@ from flinkish.common.job_status import JobStatus
 from flinkish.core.source import Source
 from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import check_nothing_missing, missing_file
+from flinkish.jobdir.ownership import take_ownership
+from flinkish.jobdir.probe import directory_of_job
+from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.checkpoints.barriers import Barriers
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.directory.damaged_files import check_nothing_missing, missing_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
-from flinkish.jobmanager.directory.ownership import take_ownership
-from flinkish.jobmanager.directory.path_check import directory_of_job
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts

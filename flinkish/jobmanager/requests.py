@@ -27,8 +27,8 @@ from flinkish.common.arguments import abbreviated
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.owner import Life, life_of
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Life, life_of
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.storage.files import is_directory
 from flinkish.storage.paths import FileKind, absolute

@@ -10,9 +10,9 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
 from flinkish.common.time import Duration
 from flinkish.errors import EnvironmentVersionError
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.probe import check_path
 from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.path_check import check_path
 from flinkish.runtime.job.deployment import JobSettings
 from flinkish.storage.paths import is_local
 from flinkish.storage.stores import storage_of

@@ -16,13 +16,12 @@ from flinkish.errors import (
     UserCodeError,
     redact,
 )
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.ownership import take_ownership
+from flinkish.jobdir.probe import directory_of_job, probe, temporary_directory
+from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.ownership import take_ownership
-from flinkish.jobmanager.directory.path_check import directory_of_job, temporary_directory
-from flinkish.jobmanager.directory.probe import probe
 from flinkish.jobmanager.drain.attempt import DrainAttempt
-from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.drain.procedure import begin_drain
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.lifecycle.state_machine import StateMachine

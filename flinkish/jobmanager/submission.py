@@ -20,8 +20,8 @@ from flinkish.errors import ConfigurationError
 from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
+from flinkish.jobdir.probe import may_be_directory_of
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.directory.path_check import may_be_directory_of
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, new_life
@@ -34,7 +34,7 @@ from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.stored.classes import files_here
 
 if TYPE_CHECKING:
-    from flinkish.jobmanager.directory.job_directory import JobDirectory
+    from flinkish.jobdir.directory import JobDirectory
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
 

@@ -17,11 +17,10 @@ from typing import Any
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.query import QueryLog, late_batch, read_traces
 from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import late_batch, read_traces
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of

@@ -10,10 +10,10 @@ from flinkish.common.job_id import JobID
 from flinkish.core.source import Source
 from flinkish.errors import CorruptStateError
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.recovery.fallback import QueryFallback
 from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore

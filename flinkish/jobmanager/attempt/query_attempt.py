@@ -16,6 +16,10 @@ from typing import Any, Protocol
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.layout import with_free_space
+from flinkish.jobdir.query import QueryLog, check_query
+from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager.attempt import epoch_listeners
 from flinkish.jobmanager.attempt.epoch_function import EpochFunction
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
@@ -34,11 +38,6 @@ from flinkish.jobmanager.attempt.query_inputs import (
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs
-from flinkish.jobmanager.directory.damaged_files import with_free_space
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.known_sources import known_sources
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory

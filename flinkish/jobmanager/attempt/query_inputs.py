@@ -22,11 +22,10 @@ from typing import Any
 
 from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
-from flinkish.jobmanager.directory.damaged_files import missing_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.known_sources import continue_sources, known_sources
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import read_traces
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.layout import missing_file
+from flinkish.jobdir.query import QueryLog, read_traces
+from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.runtime.epoch.commit import check_sinks
 from flinkish.runtime.epoch.steps import Backlog, EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import posixpath
 
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.runtime.epoch.changelog_files import changelog_directory, epoch_directory
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once
 

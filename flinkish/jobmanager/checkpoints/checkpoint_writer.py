@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flinkish.errors import SavepointError
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.checkpoints.barriers import Barrier
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -18,7 +19,6 @@ from flinkish.jobmanager.checkpoints.incremental import IncrementalWriter
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
 from flinkish.jobmanager.checkpoints.spark_jobs import gentle_tasks
 from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, manifest_of, version_of
 from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.runtime.job.deployment import JobDescriptor

@@ -6,12 +6,12 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.query import QueryLog
+from flinkish.jobdir.waiting_epoch import QUERY_NAME, DrainMarker, has_moved, state_rows
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_attempt import AttemptObserver, AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.run_plan import QueryRun
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.drain.marker import QUERY_NAME, DrainMarker, has_moved, state_rows
 from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed

@@ -14,9 +14,9 @@ When a driver dies, the next one goes on with the drain at the step that was rea
 from __future__ import annotations
 
 from flinkish.errors import SavepointError
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.runtime.phases import Phase, passed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.history.delta_tables import DeltaTables
 from flinkish.jobmanager.history.history import History
 from flinkish.jobmanager.history.tables import Rows

@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FlinkishError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.history.delta_tables import DeltaTables
 from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.history.writer import HistoryWriter

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flinkish.jobmanager.recovery.query_traces import Traces
+from flinkish.jobdir.query import Traces
 from flinkish.jobmanager.settings import Fallback
 
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.query import Traces, read_traces
+from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.recovery.decision import Candidate, Decision, decide
-from flinkish.jobmanager.recovery.query_traces import Traces, read_traces
 from flinkish.jobmanager.savepoints.claim import read_restored, restored_file
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, take_over

@@ -15,8 +15,8 @@ from flinkish.common.dependencies import dependencies_of
 from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.prepared_output import existing_directory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.replay.debugging import breakpoints_of, post_mortem
 from flinkish.jobmanager.replay.replay_report import ReplayReport
 from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before

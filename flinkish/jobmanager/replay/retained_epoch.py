@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.errors import FinalOperationError
-from flinkish.jobmanager.directory.damaged_files import damaged_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.drain.marker import has_moved
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.layout import damaged_file
+from flinkish.jobdir.query import QueryLog
+from flinkish.jobdir.waiting_epoch import has_moved
 from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
 from flinkish.minicluster.stored_epochs import StoredTasks

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.directory.damaged_files import damaged_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import damaged_file
 from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, Manifest, read_manifest
 from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
 from flinkish.jobmanager.settings import DriverSettings

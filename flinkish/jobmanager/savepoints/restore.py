@@ -16,7 +16,7 @@ from flinkish.common.job_id import JobID
 from flinkish.core.source import Source
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import (
     RESTORED_FILE,
     check_same_savepoint,

@@ -11,7 +11,7 @@ import logging
 import threading
 
 from flinkish.errors import FencedError, OperationError
-from flinkish.jobmanager.directory.job_directory import STATES_FILE, JobDirectory
+from flinkish.jobdir.directory import STATES_FILE, JobDirectory
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.state.state_rows import DeclaredState

@@ -45,7 +45,7 @@ from flinkish.storage.stores import OutputFile, storage_error, storage_errors, s
 #     <job dir>/changelog/epoch=17/...      changes of state, for incremental checkpoints
 #
 # The committables lie inside the query's own directory. A driver that takes the job over moves that directory away
-# (``jobmanager/directory/query_move.py``), so a paused driver that wakes up can neither prepare an epoch nor change
+# (``jobdir/ownership.py``), so a paused driver that wakes up can neither prepare an epoch nor change
 # one.
 #
 # Rule: the name of a file is a token that is used only once, and a file never changes. So a task that is tried again,

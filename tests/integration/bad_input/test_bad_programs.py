@@ -23,8 +23,8 @@ from flinkish.errors import (
     UnserializableFunctionError,
     UserCodeError,
 )
-from flinkish.jobmanager.directory.fencing import Claim, claim
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Claim, claim
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
 
 _attempts = itertools.count(100, 100)

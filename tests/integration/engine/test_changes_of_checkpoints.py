@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.errors import SavepointError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
@@ -20,7 +21,6 @@ from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.file_appends import FileAppends
 from flinkish.jobmanager.checkpoints.incremental import DRIVER_BYTES, IncrementalWriter
 from flinkish.jobmanager.checkpoints.spark_jobs import own_session
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
 from flinkish.jobmanager.savepoints.plain_tables import rows_of_savepoint
 from flinkish.jobmanager.savepoints.state_table import open_table, reading

@@ -18,7 +18,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, MapFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.jobdir.query import QueryLog
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.files.references import epoch_of
 from flinkish.runtime.state.keyed_body import KeyedBody

@@ -112,7 +112,7 @@ def test_where_no_driver_runs_the_command_says_so(tmp_path: Path) -> None:
 
 
 def test_a_driver_that_does_not_answer_is_told_within_the_time(tmp_path: Path) -> None:
-    from flinkish.jobmanager.directory.job_directory import JobDirectory
+    from flinkish.jobdir.directory import JobDirectory
 
     directory = JobDirectory(str(tmp_path))
     directory.claim("silent")
@@ -122,7 +122,7 @@ def test_a_driver_that_does_not_answer_is_told_within_the_time(tmp_path: Path) -
 
 
 def test_a_driver_that_ends_without_an_answer_is_not_waited_for(tmp_path: Path) -> None:
-    from flinkish.jobmanager.directory.job_directory import JobDirectory
+    from flinkish.jobdir.directory import JobDirectory
 
     directory = JobDirectory(str(tmp_path))
     directory.claim("mortal")

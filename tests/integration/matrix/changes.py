@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
-from flinkish.jobmanager.directory.prepared_output import open_waiting, skip_output
+from flinkish.jobdir.waiting_epoch import open_waiting, skip_output
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.phases import Phase
 from tests.integration.matrix.program import SINKS_OF, Cell, PlannedMishap

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from flinkish.errors import FencedError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.query_move import move_query_away
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.ownership import move_query_away
 from flinkish.spark.object_stores import create_by_boto3
 from flinkish.storage.stores import S3_SETTINGS, set_exclusive_creator, storage_of
 from tests.support.s3_server import S3Server

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.directory import fencing
-from flinkish.jobmanager.directory.claim_commit import commit_claim
-from flinkish.jobmanager.directory.fencing import Claim, FencingLog
+from flinkish.jobdir import fencing
+from flinkish.jobdir.fencing import Claim, FencingLog, commit_claim
 from flinkish.runtime.phases import Phase
 from tests.integration.takeover.two_drivers import Pause, random_pause, refused, taken_over
 

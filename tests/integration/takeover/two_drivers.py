@@ -29,9 +29,9 @@ from unittest.mock import patch
 
 from flinkish.errors import FencedError
 from flinkish.exit_codes import ExitCode
+from flinkish.jobdir.fencing import last_claim
 from flinkish.jobmanager.checkpoints import incremental
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.fencing import last_claim
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.state_table import open_table
 from flinkish.runtime.epoch.changelog_files import read_parts

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import FinalOperationError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.launch.home import Home
 from flinkish.storage.paths import check_private, make_private
 

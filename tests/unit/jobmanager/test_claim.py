@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, write_manifest
 from flinkish.storage.paths import absolute

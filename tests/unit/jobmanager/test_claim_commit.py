@@ -13,9 +13,8 @@ import pytest
 
 from flinkish.errors import FencedError, JobDirectoryError, OperationError
 from flinkish.exit_codes import exit_code_of
-from flinkish.jobmanager.directory import fencing
-from flinkish.jobmanager.directory.claim_commit import commit_claim
-from flinkish.jobmanager.directory.fencing import Claim, DeltaFence, FencingLog, last_claim
+from flinkish.jobdir import fencing
+from flinkish.jobdir.fencing import Claim, DeltaFence, FencingLog, commit_claim, last_claim
 
 
 def claim_of(owner: str) -> Claim:

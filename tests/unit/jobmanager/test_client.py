@@ -14,11 +14,11 @@ from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import live_jobs, requests
 from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.history.history import NoHistory
 from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts

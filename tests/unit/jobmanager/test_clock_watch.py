@@ -14,11 +14,11 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.common.job_id import JobID
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.attempt import epoch_listeners, query_attempt
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.run_plan import QueryRun
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.settings import driver_settings
 from flinkish.runtime.job.deployment import JobDescriptor

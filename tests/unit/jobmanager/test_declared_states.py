@@ -20,7 +20,7 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.graph.job_graph import JobGraphGenerator, stateful_without_uid, warn_of_missing_uids
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_states
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.state.saved.values import ProgramState

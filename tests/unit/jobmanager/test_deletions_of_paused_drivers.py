@@ -17,6 +17,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import FencedError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.checkpoints import checkpoint_taker
 from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
@@ -24,7 +25,6 @@ from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Wr
 from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
 from flinkish.jobmanager.checkpoints.maintenance import Maintenance
 from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from tests.support.fences import FallingFence

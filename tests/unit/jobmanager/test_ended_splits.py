@@ -9,8 +9,8 @@ import pytest
 
 from flinkish.core.source import SourceSplit
 from flinkish.errors import SavepointError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.savepoints.claim import subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import (
     SAVEPOINT_VERSION,

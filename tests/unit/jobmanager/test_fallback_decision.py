@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from flinkish.errors import CorruptStateError
-from flinkish.jobmanager.directory.job_directory import QueryLocation
+from flinkish.jobdir.directory import QueryLocation
+from flinkish.jobdir.query import Traces, check_query, read_traces
 from flinkish.jobmanager.recovery.decision import Candidate, decide
-from flinkish.jobmanager.recovery.query_traces import Traces, check_query, read_traces
 from flinkish.jobmanager.settings import Fallback
 
 CHECKPOINT = Candidate("/job/checkpoints/chk-3", 7)

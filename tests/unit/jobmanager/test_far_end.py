@@ -17,9 +17,9 @@ from flinkish.errors import (
     ProgramError,
     UnsafeStateError,
 )
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.runtime.epoch.commit import EpochCommit
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode

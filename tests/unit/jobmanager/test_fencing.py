@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FencedError, FinalOperationError, OperationError
-from flinkish.jobmanager.directory import fencing
-from flinkish.jobmanager.directory.fencing import Claim, DeltaFence, FencingLog, last_claim
+from flinkish.jobdir import fencing
+from flinkish.jobdir.fencing import Claim, DeltaFence, FencingLog, last_claim
 
 
 class Table:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import CorruptStateError
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.query import QueryLog, check_query
 from flinkish.jobmanager.attempt.giving_up import give_up_planned
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.query_log import QueryLog
-from flinkish.jobmanager.recovery.query_traces import check_query
 from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
 from flinkish.runtime.epoch.planner import GivenUpEpoch
 

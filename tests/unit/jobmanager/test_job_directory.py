@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FencedError, OperationError
-from flinkish.jobmanager.directory.damaged_files import check_nothing_missing
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.owner import Life
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Life
+from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.storage.paths import local_path
 
 

@@ -16,7 +16,7 @@ from flinkish.datastream import MapFunction, OnError, StreamExecutionEnvironment
 from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.directory.job_directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobmanager.savepoints.state_catalog import write_states
 from flinkish.jobmanager.settings import job_settings
 from flinkish.runtime.job.deployment import JobDescriptor

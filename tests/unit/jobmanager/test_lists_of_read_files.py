@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import CorruptStateError
-from flinkish.jobmanager.directory.job_directory import QueryLocation
-from flinkish.jobmanager.recovery.query_traces import check_query
+from flinkish.jobdir.directory import QueryLocation
+from flinkish.jobdir.query import check_query
 
 
 def query(folder: Path, position: str) -> QueryLocation:

@@ -32,8 +32,8 @@ from flinkish.errors import (
     SavepointError,
     UserCodeError,
 )
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.requests import ask
 from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.runtime.phases import Phase, hooked

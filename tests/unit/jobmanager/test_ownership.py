@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from flinkish.errors import FencedError, FinalOperationError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.owner import is_earlier_attempt
-from flinkish.jobmanager.directory.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import is_earlier_attempt
+from flinkish.jobdir.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 from flinkish.storage.stores import LocalStorage, storage_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import ConfigurationError
-from flinkish.jobmanager.directory.path_check import directory_of_job, may_be_directory_of, temporary_directory
+from flinkish.jobdir.probe import directory_of_job, may_be_directory_of, temporary_directory
 from flinkish.jobmanager.settings import driver_settings
 
 

@@ -15,8 +15,8 @@ import pytest
 from flinkish.cli import main
 from flinkish.common import Row, RowKind, Types
 from flinkish.connectors.frame_sinks import FunctionSink
-from flinkish.jobmanager.directory.fencing import last_claim
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import last_claim
 from flinkish.runtime.epoch.commit import batches_in_order
 from flinkish.runtime.epoch.files import FORMAT_VERSION, EpochFiles, PreparedEpochs, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode

@@ -10,9 +10,9 @@ from pyarrow import fs
 
 from flinkish.core.fence import NoFence
 from flinkish.errors import FencedError
-from flinkish.jobmanager.directory import query_move
-from flinkish.jobmanager.directory.job_directory import QUERY_FILE, JobDirectory
-from flinkish.jobmanager.directory.query_move import finish_move, move_query_away
+from flinkish.jobdir import ownership as query_move
+from flinkish.jobdir.directory import QUERY_FILE, JobDirectory
+from flinkish.jobdir.ownership import finish_move, move_query_away
 from flinkish.storage.stores import LocalStorage
 
 

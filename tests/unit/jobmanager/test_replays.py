@@ -18,7 +18,7 @@ from flinkish.core.source import DataFrameSource, SourceLimits
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, InternalError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.replay.epoch_replay import EpochReplay, end_with_replay
 from flinkish.jobmanager.replay.replay_report import Records
 from flinkish.jobmanager.settings import job_settings

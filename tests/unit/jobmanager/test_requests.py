@@ -17,8 +17,8 @@ import pytest
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask
 
 TIMEOUT_S = 20

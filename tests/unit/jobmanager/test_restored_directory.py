@@ -12,8 +12,8 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.directory.job_directory import JobDirectory
 from flinkish.jobmanager.recovery import fallback
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
 from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore

@@ -11,7 +11,7 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
-from flinkish.jobmanager.directory.job_directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import prepare_directory

@@ -23,9 +23,9 @@ from flinkish.delta.fence import FencingLog
 from flinkish.delta.log import described_table
 from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import FlinkishError, SavepointError
+from flinkish.jobdir.query import QueryLog
 from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.directory.query_log import QueryLog
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.runtime.epoch.changelog_files import read_changes
 from flinkish.runtime.epoch.planner import PendingTimers, ReachedWatermarks

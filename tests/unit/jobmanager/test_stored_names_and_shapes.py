@@ -37,11 +37,11 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.ownership import finish_move
+from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt.query_inputs import input_has_ended, source_positions
 from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.directory.job_directory import JobDirectory
-from flinkish.jobmanager.directory.query_move import finish_move
-from flinkish.jobmanager.drain.marker import DrainMarker
 from flinkish.jobmanager.savepoints.claim import read_restored, subsume_claimed
 from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.jobmanager.savepoints.restore import rows_of

@@ -12,8 +12,8 @@ import pytest
 
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.directory import QueryLocation
 from flinkish.jobmanager.attempt.query_inputs import end_offsets
-from flinkish.jobmanager.directory.job_directory import QueryLocation
 from flinkish.runtime.job.deployment import JobSettings
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
 from flinkish.spark.worker import deploy

@@ -11,28 +11,75 @@ from __future__ import annotations
 import base64
 import json
 import os
+import posixpath
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.types import Row
-from flinkish.errors import ConfigurationError, FinalOperationError, StoredClassError, UnsafeStateError
-from flinkish.jobmanager.directory.job_directory import JobDirectory, QueryLocation
-from flinkish.jobmanager.directory.ownership import REFUSE, take_ownership
-from flinkish.jobmanager.directory.query_log import QueryLog
+from flinkish.core.source import Source
+from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, StoredClassError, UnsafeStateError
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.ownership import REFUSE, take_ownership
+from flinkish.jobdir.query import QueryLog
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode
-from flinkish.runtime.job.deployment import sink_of
+from flinkish.runtime.job.deployment import JobDescriptor, sink_of
 from flinkish.runtime.operators.columns import batches_of, encoded
 from flinkish.runtime.operators.source_and_sink import decode_committables, encode_committables
+from flinkish.runtime.sources.progress import known_in
 from flinkish.spark.session import get_session
 from flinkish.storage.files import child_names
 from flinkish.storage.stores import storage_errors
+
+# HEAD: Whether the sources of a job can go on from their positions. ``<job dir>/sources.json`` remembers what they
+# read.
+#
+# Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
+# something else of the same name, an error says so before anything is read.
+
+_KNOWN_SOURCES = "sources.json"
+
+
+def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
+    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
+    from others of the same name."""
+    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
+    return found
+
+
+def continue_sources(
+    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
+) -> None:
+    """Ask each source whether it can go on from its position, and remember what it reads.
+
+    Args:
+        sources: number of a vertex -> its source.
+        positions: source uid -> position, of the sources that have one.
+
+    Raises:
+        FinalOperationError: a source cannot go on, and waiting does not help.
+        ConnectionFailedError: the external system of a source does not answer.
+    """
+    before = known_sources(directory)
+    now: dict[str, Any] = {}
+    for vertex, source in sorted(sources.items()):
+        uid = job.vertex(vertex).head.uid
+        try:
+            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
+            raise
+        if known:
+            now[uid] = known
+    if now != before:
+        directory.write(_KNOWN_SOURCES, {"sources": now})
+
 
 #: An Arrow stream begins with this mark; the columns for a DataFrame sink are such streams.
 _ARROW = b"\xff\xff\xff\xff"
@@ -268,3 +315,54 @@ def existing_directory(path: str) -> JobDirectory:
             f"{path} is not the directory of a job", expected="the flinkish.job.dir of a job that has run"
         )
     return JobDirectory(path)
+
+
+# HEAD: The marker of a drain that has begun, with what is needed to complete it: ``<job dir>/drain.json``.
+#
+# Rule: once the file is there, the job has no ordinary epoch any more. Any driver that runs the job next completes
+# the
+# drain: epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks accept it once.
+
+_DRAIN = "drain.json"
+
+#: Name of the directory of the drain's query.
+QUERY_NAME = "spark-drain"
+
+
+@dataclass(frozen=True)
+class DrainMarker:
+    """Describes a drain that has begun."""
+
+    #: the last ordinary epoch
+    epoch: int
+    #: source uid -> its position after that epoch
+    positions: dict[str, str]
+    #: directory for the final savepoint; None: the directory of the job's savepoints
+    savepoint_directory: str | None
+    #: number of operator levels of the job
+    levels: int
+
+    @property
+    def drain_epoch(self) -> int:
+        """The epoch in which event time ends."""
+        return self.epoch + 1
+
+    def write(self, directory: JobDirectory) -> None:
+        """Write the marker: from now on the job is being drained."""
+        directory.write(_DRAIN, asdict(self))
+
+    @staticmethod
+    def read(directory: JobDirectory) -> DrainMarker | None:
+        """The marker of the drain that has begun in a directory; None when there is none."""
+        return directory.read(_DRAIN, DrainMarker)
+
+
+def state_rows(directory: JobDirectory) -> str:
+    """Directory of the state with which the drain begins."""
+    return posixpath.join(directory.path, "drain-state")
+
+
+def has_moved(directory: JobDirectory) -> bool:
+    """Whether the drain's state is written and its query is the job's."""
+    # a newer driver may have moved the query, which adds a suffix to its name
+    return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)

@@ -32,8 +32,8 @@ from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
 from flinkish.graph.job_graph import chained_operators, lost_operators
-from flinkish.jobmanager.directory.damaged_files import JobEnd, content_of, damaged_file
-from flinkish.jobmanager.directory.owner import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
+from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
+from flinkish.jobdir.layout import JobEnd, content_of, damaged_file
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import STATE_FORMAT_VERSION
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private

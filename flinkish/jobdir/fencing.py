@@ -1,0 +1,357 @@
+"""Decides which driver owns a job: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``.
+
+Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
+have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
+one small file per start of a driver. The driver's process writes the commit itself (`claim_commit.py`);
+Spark's Delta does for Spark Connect servers, and where there are no hard links.
+`flinkish.delta.fence` tells a driver that it has lost.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import socket
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from flinkish.delta.fence import Claim, DeltaFence, FencingLog
+from flinkish.delta.log import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
+from flinkish.errors import EnvironmentVersionError, OperationError
+from flinkish.spark.failures import translate
+from flinkish.spark.session import is_remote
+from flinkish.storage.paths import for_spark
+from flinkish.storage.stores import NO_LINKS, job_directory_error, storage_of
+
+# HEAD: Commits a claim to the fencing table without Spark's Delta, which does not exclude a second writer on S3.
+#
+# The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
+# epoch. Of two drivers that write the same version, the storage refuses one (`flinkish.delta.log`).
+#
+# Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are
+# left
+# to Spark.
+
+#: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
+KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
+
+_TYPES = {str: "string", int: "integer"}
+
+
+def commit_claim(log: FencingLog, mine: Claim) -> int | None:
+    """Append the claim to the table; returns the version of the commit, or None if Spark has to write it.
+
+    Raises:
+        OSError: the storage fails.
+    """
+    while True:
+        versions = log.versions()
+        if versions and not _is_plain(log, versions):
+            return None
+        version = versions[-1] + 1 if versions else 0
+        try:
+            _commit(log.table, log.file(version), mine, new=not versions)
+            return version
+        except FileExistsError:
+            # another driver has committed this version in the same moment; or a file stands where a directory must be
+            if not any(log.has(version)):
+                raise
+        except OSError as error:
+            if error.errno in NO_LINKS:
+                return None
+            raise
+
+
+def _is_plain(log: FencingLog, versions: list[int]) -> bool:
+    """Whether a writer that can only append rows may write to the table."""
+    for version in reversed(versions):
+        try:
+            for action in log.actions(version):
+                if action.get("protocol"):
+                    return int(action["protocol"]["minWriterVersion"]) <= PLAIN_WRITER_VERSION
+        except (FileNotFoundError, OperationError):
+            return False
+    return False
+
+
+def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
+    now_ms = int(time.time() * 1000)
+    name = f"part-00000-{uuid.uuid4()}.parquet"
+    row = posixpath.join(table, name)
+    committed = False
+    try:
+        size = _write_row(row, mine)
+        said = append_info(now_ms, userMetadata=json.dumps(asdict(mine)))
+        columns = {name: _type(value) for name, value in asdict(mine).items()}
+        row_added = added_file(name, size, now_ms, {"numRecords": 1})
+        publish(file, [said, *(new_table(columns, now_ms, KEPT_FOR_EVER) if new else ()), row_added])
+        committed = True
+    finally:
+        if not committed:
+            storage_of(row).delete(row)
+
+
+def _write_row(path: str, mine: Claim) -> int:
+    """Write the file of the claim's row; returns its size in bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {"string": pa.string(), "integer": pa.int32()}
+    schema = pa.schema([(name, types[_type(value)]) for name, value in asdict(mine).items()])
+    whole = pa.BufferOutputStream()
+    parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), whole)
+    data = whole.getvalue().to_pybytes()
+    storage_of(path).replace(path, data, durable=True)
+    return len(data)
+
+
+def _type(value: Any) -> str:
+    return _TYPES[type(value)]
+
+
+__all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
+
+#: Name of the table in the job directory.
+TABLE = "fencing"
+
+#: How often a claim is tried that conflicts with others at the creation of the table.
+_ATTEMPTS = 10
+
+_OTHERS = re.compile(
+    r"Concurrent|CONCURRENT|PROTOCOL_CHANGED|METADATA_CHANGED|ProtocolChanged|MetadataChanged|already exist"
+)
+_NO_DELTA = re.compile(r"DATA_SOURCE_NOT_FOUND|Failed to find.{0,20}data source: delta")
+
+
+def claim(spark: Any, job_dir: str, mine: Claim) -> DeltaFence:
+    """Claim a job directory, which fences off all earlier drivers; returns the fence of this driver. ``spark``: None in
+    the minicluster.
+
+    Raises:
+        FencedError: another driver claimed the directory right after this one did.
+        EnvironmentVersionError: the Spark session has no Delta.
+        OperationError: the claim cannot be written, or the Spark server does not see the directory.
+    """
+    log = FencingLog(posixpath.join(job_dir, TABLE))
+    where = f"job '{mine.job}', directory {job_dir}"
+    # a Spark server has to write the claim itself, which shows that it sees the directory
+    version = None if is_remote(spark) else _commit_here(log, mine, where)
+    if version is None:
+        version = _append_by_spark(spark, log, mine, where)
+    fence = DeltaFence(log, version, mine.owner, mine.job)
+    fence.check()
+    return fence
+
+
+def _commit_here(log: FencingLog, mine: Claim, where: str) -> int | None:
+    try:
+        return commit_claim(log, mine)
+    except OSError as error:
+        failed = job_directory_error(error, "write", log.table)
+        raise _cannot_claim(failed.what, where, log, type(failed)) from error
+
+
+def _cannot_claim(why: str, where: str, log: FencingLog, kind: type[OperationError] = OperationError) -> OperationError:
+    return kind(
+        f"the job directory cannot be claimed: {why}",
+        where=where,
+        expected=f"a Delta table at {log.table} that can be written",
+        hint="check the path and its permissions",
+    )
+
+
+def _append_by_spark(spark: Any, log: FencingLog, mine: Claim, where: str) -> int:
+    for attempt in range(_ATTEMPTS):
+        try:
+            _append(spark, log.table, mine)
+            break
+        except Exception as error:
+            if _NO_DELTA.search(str(error)):
+                raise EnvironmentVersionError(
+                    "the Spark session has no Delta Lake, in which a job directory keeps who owns it",
+                    where=where,
+                    expected="a session with Delta's jar",
+                    hint="let flinkish make the session, or add Delta's package to yours (spark.jars.packages)",
+                ) from error
+            if attempt == _ATTEMPTS - 1 or not _OTHERS.search(f"{type(error).__name__} {error}"):
+                raise _cannot_claim(translate(error, where).what, where, log) from error
+    return _version_of(log, mine, where)
+
+
+def _append(spark: Any, table: str, mine: Claim) -> None:
+    if spark is None:
+        raise OperationError("only Spark can write it, as it has no hard links, or asks more of writers")
+    from pyspark.sql import functions as F
+
+    row = spark.range(0, 1, 1, 1).select(*(F.lit(value).alias(name) for name, value in asdict(mine).items()))
+    writer = row.write.format("delta").mode("append").option("userMetadata", json.dumps(asdict(mine)))
+    writer.options(**KEPT_FOR_EVER).save(for_spark(table))
+
+
+def _version_of(log: FencingLog, mine: Claim, where: str) -> int:
+    for version in reversed(log.versions()):
+        claim = log.claim(version)
+        if claim is not None and claim.owner == mine.owner:
+            return version
+    raise OperationError(
+        "the Spark server does not see the job directory of the driver",
+        where=where,
+        expected="a directory on storage that both can reach",
+        hint="set flinkish.job.dir to a path on shared storage",
+    )
+
+
+def last_claim(job_dir: str) -> tuple[int, Claim] | None:
+    """The fencing token and the content of the newest claim of a job directory; None if there is none."""
+    log = FencingLog(posixpath.join(job_dir, TABLE))
+    for version in reversed(log.versions()):
+        found = log.claim(version)
+        if found is not None:
+            return version, found
+    return None
+
+
+# HEAD: Who owns a job directory, as its file owner.json says, and whether that driver is alive.
+#
+# Rule: clocks of different machines are never compared. A process of this machine is alive if the operating system
+# knows
+# it; one of another machine is alive if it renews its claim while it is watched, for as long as it has not been
+# silent
+# already by the clock of the storage. The earlier attempts of an application master of YARN have ended when it
+# starts. A
+# wrong guess is a nuisance, never harmful: what keeps a driver from writing is the fencing table (`fencing.py`).
+
+#: Seconds between two renewals of a driver's claim.
+RENEW_S = 10.0
+
+#: An owner on another machine that does not renew its claim while it is watched for so many seconds is taken for dead.
+SILENCE_S = 35.0
+
+_POLL_S = 0.25
+
+#: The environment variable with the id of the container of YARN in which a process runs, and its form: the application,
+#: the number of the attempt, the container of the attempt.
+_CONTAINER = "CONTAINER_ID"
+_CONTAINER_FORM = re.compile(r"(container_(?:e\d+_)?\d+_\d+)_(\d+)_\d+")
+
+
+class Life(Enum):
+    """What can be known of whether an owner is alive."""
+
+    GONE = "gave the directory back, or its process has ended"
+    ALIVE = "is alive"
+    SILENT = "is on another machine"
+
+
+def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
+    """The content of owner.json for this process. ``remote``: its queries run in a Spark server, and outlive it."""
+    return {
+        "token": token,
+        "fencing_token": fencing_token,
+        "host": socket.gethostname(),
+        "machine": machine(),
+        "pid": os.getpid(),
+        "started": process_start(os.getpid()),
+        "renewals": renewals,
+        "remote": remote,
+        "container": os.environ.get(_CONTAINER, ""),
+        "renewed_s": time.time(),
+    }
+
+
+#: Tokens of owners in this process that gave their directory back, whether that could be written there or not.
+_given_back: set[str] = set()
+
+
+def given_back(token: str) -> None:
+    """Remember that the owner with this token, in this process, has given its directory back."""
+    _given_back.add(token)
+
+
+def was_here(token: str) -> bool:
+    """Whether the owner with this token was in this process, and has given its directory back."""
+    return token in _given_back
+
+
+def life_of(owner: dict[str, Any] | None) -> Life:
+    """What is known of an owner without waiting. ``owner``: the content of owner.json; None: there is none."""
+    if owner is None or owner.get("released") or owner["token"] in _given_back:
+        return Life.GONE
+    if owner["host"] != socket.gethostname() or owner.get("machine", machine()) != machine():
+        return Life.SILENT
+    there = process_start(int(owner["pid"])) == owner.get("started") is not None
+    return Life.ALIVE if there else Life.GONE
+
+
+def is_earlier_attempt(owner: dict[str, Any] | None) -> bool:
+    """Whether an owner was an earlier attempt of the application of YARN that this process is an attempt of: YARN
+    starts the next one when the earlier one has ended."""
+    theirs = _CONTAINER_FORM.fullmatch(str((owner or {}).get("container", "")))
+    ours = _CONTAINER_FORM.fullmatch(os.environ.get(_CONTAINER, ""))
+    return theirs is not None and ours is not None and theirs[1] == ours[1] and int(theirs[2]) < int(ours[2])
+
+
+def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
+    """Whether no query of an owner that is GONE can still run: one in a Spark server outlives its driver."""
+    return owner is None or bool(owner.get("released")) or not owner.get("remote")
+
+
+def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:
+    """Watch an owner on another machine until it renews its claim (ALIVE) or gives the directory back (GONE); SILENT if
+    it does neither for ``silence_s`` seconds. ``read``: returns the content of owner.json."""
+    first = read()
+    deadline = time.monotonic() + silence_s
+    while True:
+        now = read()
+        life = life_of(now)
+        if life is not Life.SILENT:
+            return life
+        if _mark(now) != _mark(first):
+            return Life.ALIVE
+        if time.monotonic() >= deadline:
+            return Life.SILENT
+        time.sleep(min(_POLL_S, silence_s))
+
+
+def _mark(owner: dict[str, Any] | None) -> Any:
+    return None if owner is None else (owner["token"], owner.get("renewals"), owner.get("renewed_s"))
+
+
+def machine() -> str:
+    """Names the scope in which process ids are unique: a boot of a host, and a container (pid namespace); "" if that is
+    not known. Host names are not enough, as a container that is started anew has the old one's."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine was started, in clock ticks since the boot, so that a reused pid is not mistaken
+    for it; None if there is no such process, or it has ended and is a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except (OSError, IndexError):
+        return _process_exists(pid)
+    return None if fields[0] == "Z" else fields[19]
+
+
+def _process_exists(pid: int) -> str | None:
+    """All that can be told without /proc: "unknown" if the pid is in use, otherwise None."""
+    if os.path.isdir("/proc/self"):
+        return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return "unknown"
+    return "unknown"
