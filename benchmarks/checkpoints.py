@@ -25,7 +25,7 @@ from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 TIMEOUT_S = 3_600.0

@@ -35,7 +35,7 @@ from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, Spli
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.execution_graph import ExecutionGraph
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, identities_of
 from flinkish.runtime.epoch.steps import EpochReport, sum_up

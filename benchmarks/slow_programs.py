@@ -18,7 +18,7 @@ from benchmarks.spark_settings import session
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 

@@ -30,7 +30,7 @@ from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import decode

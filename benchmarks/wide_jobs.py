@@ -35,7 +35,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.submitted_program import captured
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.exchange.buffer import Buffer, decode

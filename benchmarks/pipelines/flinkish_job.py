@@ -24,7 +24,7 @@ from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 COLUMNS = {"sum": ("user_id", "logged_in"), "window": ("page", "ts", "amount"), **keyed_programs.COLUMNS}

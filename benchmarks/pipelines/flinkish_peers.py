@@ -17,7 +17,7 @@ from benchmarks.pipelines import peer_programs
 from benchmarks.pipelines.figures_sink import FiguresSink, committed
 from benchmarks.pipelines.flinkish_job import BOUND_MS, clicks, environment, in_a_folder
 from benchmarks.spark_settings import session
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 EPOCH_RECORDS = 500_000

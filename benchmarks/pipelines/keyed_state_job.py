@@ -26,7 +26,7 @@ from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 SPLITS = 2

@@ -17,7 +17,7 @@ from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 
 EPOCH_RECORDS = 20_000
 USERS = 1_000

@@ -20,7 +20,7 @@ from benchmarks.pipelines.dict_sink import DictSink, delivered
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 
 PER_SUBTASK = 1_000
 """Numbers of one subtask in one epoch."""

@@ -16,7 +16,7 @@ from flinkish.datastream.checkpoint_storage import (
 )
 from flinkish.datastream.checkpointing_mode import CheckpointingMode
 from flinkish.datastream.externalized_checkpoint_retention import ExternalizedCheckpointRetention
-from flinkish.jobmanager.checkpoints.settings import checkpoint_interval_ms
+from flinkish.jobmanager.job.settings import checkpoint_interval_ms
 
 __all__ = ["CheckpointConfig", "ExternalizedCheckpointCleanup"]
 

@@ -15,7 +15,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, InternalError, OperationError
 from flinkish.jobmanager import live_jobs
-from flinkish.jobmanager.description import JobDescription
+from flinkish.jobmanager.job.description import JobDescription
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target

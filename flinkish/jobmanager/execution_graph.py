@@ -14,15 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from flinkish.errors import FlinkishError, redact
-from flinkish.jobmanager.description import (
+from flinkish.jobmanager.job.description import (
     ExecutionDescription,
     OperatorDescription,
     SubtaskDescription,
     VertexDescription,
 )
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
-from flinkish.jobmanager.lifecycle.story import Story, shortened
-from flinkish.jobmanager.lifecycle.transitions import EXECUTION_TRANSITIONS, ExecutionState
+from flinkish.jobmanager.job.lifecycle import EXECUTION_TRANSITIONS, ExecutionState, StateMachine, Story, shortened
 from flinkish.runtime.epoch.steps import NO_BACKLOG, Backlog, EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace, TaskReport

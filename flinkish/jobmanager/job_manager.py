@@ -15,10 +15,9 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.description import JobDescription, JobManagerDescription
+from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
 from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.observer import JobObserver
 
 
 class JobManager:

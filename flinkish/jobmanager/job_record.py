@@ -20,19 +20,19 @@ from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
-from flinkish.jobmanager.description import (
+from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.jobmanager.job.description import (
     AttemptDescription,
     CheckpointDescription,
     CheckpointsDescription,
     DriverDescription,
     ExceptionDescription,
     JobDescription,
+    JobObserver,
     RunningEpochDescription,
 )
-from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.accumulators import counts_of, results_of
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings

@@ -11,6 +11,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.coordinator import Checkpoints, NoCheckpoints, SavepointLog
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
@@ -18,15 +19,11 @@ from flinkish.common.job_status import JobStatus
 from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import live_jobs
-from flinkish.jobmanager.checkpoints.no_checkpoints import Checkpoints, NoCheckpoints
 from flinkish.jobmanager.history.history import History, NoHistory
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
-from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.jobmanager.lifecycle.transitions import JOB_TRANSITIONS
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
 from flinkish.jobmanager.restart.decision import Restarts, one_line
 from flinkish.jobmanager.restart.strategy import NoRestart
-from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import SystemClock

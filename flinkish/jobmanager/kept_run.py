@@ -12,6 +12,7 @@ import time
 from abc import abstractmethod
 from typing import Any
 
+from flinkish.checkpoint.manifest import Manifest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
@@ -19,12 +20,11 @@ from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
-from flinkish.jobmanager.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute

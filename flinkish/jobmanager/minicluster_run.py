@@ -16,6 +16,18 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.checkpoint.claim import (
+    RESTORED_FILE,
+    check_same_savepoint,
+    read_restored,
+    remember_restored,
+    restored_watermarks,
+    subsume_claimed,
+)
+from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
+from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
+from flinkish.checkpoint.plain_tables import TakenIn, positions_in, take_in_savepoint, write_plainly
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
@@ -28,28 +40,13 @@ from flinkish.jobdir.layout import check_nothing_missing, missing_file
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import directory_of_job
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
-from flinkish.jobmanager.checkpoints.barriers import Barriers
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
-from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.claim import (
-    RESTORED_FILE,
-    check_same_savepoint,
-    read_restored,
-    remember_restored,
-    restored_watermarks,
-    subsume_claimed,
-)
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, incompatible
-from flinkish.jobmanager.savepoints.manifest import Manifest
-from flinkish.jobmanager.savepoints.plain_tables import TakenIn, positions_in, take_in_savepoint, write_plainly
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
-from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
-from flinkish.jobmanager.settings import DriverSettings, checkpoints_path, driver_settings
 from flinkish.jobmanager.submitted_program import sent_to_minicluster
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.steps import EpochReport

@@ -20,8 +20,7 @@ from typing import TextIO
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.print_sink import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError
-from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Clock, SystemClock

@@ -29,7 +29,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.storage.files import is_directory
 from flinkish.storage.paths import FileKind, absolute
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkish.checkpoint.manifest import Manifest
 from flinkish.common.job_status import JobStatus
 from flinkish.core.source import SplitSource
 from flinkish.error_display import with_sources
@@ -23,13 +24,12 @@ from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.drain.attempt import DrainAttempt
 from flinkish.jobmanager.drain.procedure import begin_drain
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
 from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.manifest import Manifest
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint, write_by_spark
 from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
-from flinkish.jobmanager.settings import DriverSettings
 from flinkish.launch.replay import replay_command
 from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory

@@ -22,12 +22,12 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.probe import may_be_directory_of
 from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings, without_delta
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, new_life
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings, without_delta
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
@@ -130,7 +130,7 @@ def _end_with_report(
 
         report = report_of(JobGraphGenerator(graph, job_settings(configuration), chaining), configuration, job_name)
     else:
-        from flinkish.jobmanager.savepoints.restore import compatibility_report
+        from flinkish.checkpoint.restore import compatibility_report
 
         report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name)
     sys.stdout.write(report.text() + "\n")
@@ -151,11 +151,11 @@ _SPARKS_KEYS = (
 def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
 ) -> JobRun:
+    from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
-    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls
 
     needed = dependencies_of(configuration)
@@ -258,12 +258,12 @@ def _given_back_on_failure(directory: JobDirectory, temporary: bool) -> Iterator
 
 def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
     """Attach the observers of the job, in the order in which they are notified."""
+    from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history import delta_history
     from flinkish.jobmanager.progress import progress_for
     from flinkish.jobmanager.requests import RequestDesk
-    from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
     from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs
     from flinkish.spark.session import where_to_look
 

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, indented
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.log import OF_PROGRAM, LogLine, log_in_driver

@@ -3,7 +3,7 @@ what a program would take over of a savepoint. Not in PyFlink (in Java it is the
 
 from __future__ import annotations
 
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, StateCompatibility, StateStatus
+from flinkish.checkpoint.compatibility import CompatibilityReport, StateCompatibility, StateStatus
 from flinkish.state.reading import StateDescription, compatibility, list_states, read_state
 from flinkish.state.writing import write_savepoint
 

@@ -6,9 +6,9 @@ import posixpath
 import re
 from typing import Any
 
+from flinkish.checkpoint.manifest import MANIFEST
 from flinkish.common.configuration import Configuration
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.manifest import MANIFEST
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import absolute
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.compatibility import CompatibilityReport
+from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.restore import compatibility_report
+from flinkish.checkpoint.rows import count_states, is_edited, open_table, reading
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport
-from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
-from flinkish.jobmanager.savepoints.restore import compatibility_report
-from flinkish.jobmanager.savepoints.state_table import count_states, is_edited, open_table, reading
 from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of

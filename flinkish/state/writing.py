@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
+from flinkish.checkpoint.rows import COLUMNS, check_unique, written_contents
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.errors import ProgramError, SavepointError
-from flinkish.jobmanager.savepoints.manifest import Manifest, StateContents, TableContents, TableVersion, write_manifest
-from flinkish.jobmanager.savepoints.state_table import COLUMNS, check_unique, written_contents
 from flinkish.runtime.state.state_rows import MAP_KINDS, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of

@@ -29,7 +29,7 @@ from flinkish.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.errors import ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram, arrived_in_worker, captured
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.steps import EpochReport

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from flinkish.checkpoint.compatibility import incompatible
+from flinkish.checkpoint.plain_tables import positions_in, rows_in, take_in
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.compatibility import incompatible
-from flinkish.jobmanager.savepoints.plain_tables import positions_in, rows_in, take_in
 from flinkish.minicluster import StateStore
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, version_of
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.collection import CollectionSource
@@ -19,8 +20,6 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.source import JdbcSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SourceSplit
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, version_of
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flinkish.checkpoint import writer as incremental
+from flinkish.checkpoint.manifest import read_manifest
 from flinkish.common.typeinfo import Types
 from flinkish.core.source import SourcePosition
-from flinkish.jobmanager.checkpoints import incremental
-from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.runtime.stored.pickles import dumps_all, dumps_data
 from flinkish.state import write_savepoint
 from tests.golden.job import PER_EPOCH, build

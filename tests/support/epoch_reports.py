@@ -6,8 +6,8 @@ from typing import Any
 from unittest import mock
 
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.observer import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 
 

@@ -68,12 +68,12 @@ SPARKS = {"pyspark", "pandas", "delta"}
 
 #: The same of parts of the JobManager: what they import of flinkish is pure too.
 PURE_PARTS = (
-    "jobmanager/checkpoints/coordinator.py",
-    "jobmanager/checkpoints/settings.py",
+    "checkpoint/coordinator.py",
+    "jobmanager/job/settings.py",
     "jobmanager/lifecycle/",
     "jobmanager/restart/",
     "jobmanager/execution_graph.py",
-    "jobmanager/description.py",
+    "jobmanager/job/description.py",
 )
 
 #: Mostly below 300; never above this.

@@ -21,7 +21,7 @@ from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.query import QueryLog, late_batch, read_traces
 from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.spark.executors import running_tasks

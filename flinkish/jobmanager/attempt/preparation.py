@@ -6,6 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.fallback import QueryFallback
+from flinkish.checkpoint.manifest import CheckpointDirectory
+from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common.job_id import JobID
 from flinkish.core.source import Source
 from flinkish.errors import CorruptStateError
@@ -13,11 +17,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.recovery.fallback import QueryFallback
-from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
-from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
-from flinkish.jobmanager.settings import DriverSettings, checkpoints_path
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.place import partitions_of
 

@@ -38,7 +38,7 @@ from flinkish.jobmanager.attempt.query_inputs import (
 )
 from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
 from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory

@@ -20,7 +20,7 @@ from typing import Any
 from flinkish.core.functions import Function
 from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FinalOperationError, SparkLostError
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions, frame_sources
 from flinkish.spark.session import is_remote

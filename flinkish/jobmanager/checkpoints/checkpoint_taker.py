@@ -12,18 +12,14 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
+from flinkish.checkpoint.maintenance import own_session, tagged_jobs
+from flinkish.checkpoint.manifest import CheckpointDirectory
+from flinkish.checkpoint.writer import ChangelogLedger, CheckpointWriter
 from flinkish.errors import CheckpointError, FencedError, FlinkishError
-from flinkish.jobmanager.checkpoints.barriers import Barriers
-from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_writer import CheckpointWriter
-from flinkish.jobmanager.checkpoints.coordinator import CheckpointCoordinator
-from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
-from flinkish.jobmanager.checkpoints.spark_jobs import own_session, tagged_jobs
-from flinkish.jobmanager.description import CheckpointDescription
-from flinkish.jobmanager.observer import JobObserver
-from flinkish.jobmanager.savepoints.claim import subsume_claimed
-from flinkish.jobmanager.settings import checkpoints_path
+from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
+from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoints_path
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS

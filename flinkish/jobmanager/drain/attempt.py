@@ -12,7 +12,7 @@ from flinkish.jobdir.waiting_epoch import QUERY_NAME, DrainMarker, has_moved, st
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_attempt import AttemptObserver, AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.run_plan import QueryRun
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds

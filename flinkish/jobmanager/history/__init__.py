@@ -9,7 +9,7 @@ from flinkish.jobmanager.history.delta_tables import DeltaTables
 from flinkish.jobmanager.history.history import History
 from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.history.writer import HistoryWriter
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.session import is_remote
 

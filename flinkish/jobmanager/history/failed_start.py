@@ -11,10 +11,10 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.history.delta_tables import DeltaTables
 from flinkish.jobmanager.history.tables import Rows
 from flinkish.jobmanager.history.writer import HistoryWriter
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.job_record import describe_exception
 from flinkish.jobmanager.job_run import describe
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine
-from flinkish.jobmanager.settings import DriverSettings
 
 _HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
-from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.job.lifecycle import Event
 
 
 class History(Protocol):

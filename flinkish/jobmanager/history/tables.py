@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
-from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.job.lifecycle import Event
 
 Row = tuple[Any, ...]
 

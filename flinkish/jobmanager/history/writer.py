@@ -11,9 +11,9 @@ import threading
 from collections import defaultdict, deque
 from typing import Protocol
 
-from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
 from flinkish.jobmanager.history.tables import TABLES, Row, Rows
-from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.job.lifecycle import Event
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 

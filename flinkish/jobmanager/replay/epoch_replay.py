@@ -11,17 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
+from flinkish.checkpoint.claim import read_restored, restored_watermarks
 from flinkish.common.dependencies import dependencies_of
 from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.waiting_epoch import existing_directory
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.debugging import breakpoints_of, post_mortem
 from flinkish.jobmanager.replay.replay_report import ReplayReport
 from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before
-from flinkish.jobmanager.savepoints.claim import read_restored, restored_watermarks
-from flinkish.jobmanager.settings import job_settings
 from flinkish.jobmanager.submitted_program import SubmittedProgram
 from flinkish.launch.replay import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore

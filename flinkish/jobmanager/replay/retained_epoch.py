@@ -11,12 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from flinkish.checkpoint.restore import rows_of
 from flinkish.errors import FinalOperationError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import damaged_file
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import has_moved
-from flinkish.jobmanager.savepoints.restore import rows_of
 from flinkish.minicluster import StateStore
 from flinkish.minicluster.stored_epochs import StoredTasks
 from flinkish.runtime.job.deployment import JobDescriptor

@@ -6,7 +6,7 @@ from random import Random
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import restart
-from flinkish.jobmanager.checkpoints.settings import checkpoint_interval_ms
+from flinkish.jobmanager.job.settings import checkpoint_interval_ms
 from flinkish.jobmanager.restart.exponential_delay import ExponentialDelay
 from flinkish.jobmanager.restart.failure_rate import FailureRate
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay

@@ -8,10 +8,10 @@ import posixpath
 import uuid
 from typing import TYPE_CHECKING
 
+from flinkish.checkpoint.compatibility import read_states
+from flinkish.checkpoint.manifest import Manifest, TableContents, manifest_of, state_table, write_manifest
+from flinkish.checkpoint.rows import made_of_files, written_contents
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableContents, manifest_of, state_table, write_manifest
-from flinkish.jobmanager.savepoints.state_catalog import read_states
-from flinkish.jobmanager.savepoints.state_table import made_of_files, written_contents
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.failures import translate

@@ -12,9 +12,9 @@ import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
+from flinkish.checkpoint.manifest import MANIFEST
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
-from flinkish.jobmanager.savepoints.manifest import MANIFEST
 from flinkish.storage.files import child_names, delete_file, write_bytes
 from flinkish.storage.paths import absolute
 from flinkish.storage.stores import storage_error, storage_of

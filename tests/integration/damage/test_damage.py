@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint.manifest import read_manifest
 from flinkish.errors import FlinkishError, InternalError
-from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.damage.harm import HARMS
 from tests.integration.damage.prepared_job import PreparedJob
 

@@ -9,6 +9,8 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.rows import open_table
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.data_generator import DataGeneratorSource
@@ -22,9 +24,7 @@ from flinkish.datastream.state import (
 )
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager import spark_run
-from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
-from flinkish.jobmanager.savepoints.state_table import open_table
 from tests.integration.engine.collecting import Collected, by_field, environment
 from tests.support.processes import wait_until
 

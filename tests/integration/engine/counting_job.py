@@ -27,7 +27,7 @@ from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.jobmanager.description import JobDescription
+from flinkish.jobmanager.job.description import JobDescription
 from flinkish.spark.executors import FailedTasks
 from tests.integration.engine.collecting import by_field, environment
 from tests.support.epoch_reports import execute_observed, reports_of

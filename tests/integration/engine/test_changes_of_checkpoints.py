@@ -12,18 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint.maintenance import own_session
+from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, CheckpointDirectory, Manifest, TableVersion
+from flinkish.checkpoint.plain_tables import rows_of_savepoint
+from flinkish.checkpoint.rows import open_table, reading
+from flinkish.checkpoint.table import CheckpointTable, FileAppends, Written, set_aside_if_damaged
+from flinkish.checkpoint.writer import DRIVER_BYTES, ChangelogLedger, IncrementalWriter
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
-from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
-from flinkish.jobmanager.checkpoints.file_appends import FileAppends
-from flinkish.jobmanager.checkpoints.incremental import DRIVER_BYTES, IncrementalWriter
-from flinkish.jobmanager.checkpoints.spark_jobs import own_session
-from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, Manifest, TableVersion
-from flinkish.jobmanager.savepoints.plain_tables import rows_of_savepoint
-from flinkish.jobmanager.savepoints.state_table import open_table, reading
 from flinkish.runtime.epoch.changelog_files import epoch_directory, write_changes, write_parts
 from flinkish.runtime.state.changelog import Change, apply_changes, encode_changes
 from flinkish.runtime.state.saved.texts import to_savepoint_row

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint import maintenance
+from flinkish.checkpoint import writer as incremental
+from flinkish.checkpoint.maintenance import Maintenance, oldest_changes, oldest_version
+from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
+from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.delta.table_log import check_log
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.checkpoints import incremental, maintenance
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.checkpoints.maintenance import Maintenance, oldest_changes, oldest_version
-from flinkish.jobmanager.savepoints.manifest import read_manifest
 from tests.integration.engine.checkpointed_job import (
     TIMEOUT_S,
     counts_at,

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.checkpoints import incremental, maintenance
+from flinkish.checkpoint import maintenance
+from flinkish.checkpoint import writer as incremental
 from flinkish.runtime.phases import Phase
 from flinkish.state import list_states, read_state
 from tests.integration.engine import connected_job

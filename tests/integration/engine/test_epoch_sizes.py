@@ -14,7 +14,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from tests.integration.engine.collecting import collecting, environment
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint import writer as incremental
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError
-from flinkish.jobmanager.checkpoints import incremental
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job
 from tests.integration.engine.checkpointed_job import (

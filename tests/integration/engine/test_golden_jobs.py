@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.savepoints.manifest import VERSION_WITH_CHANGES, read_manifest
+from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, read_manifest
 from tests.golden.job import build, check_results
 from tests.golden.write import records_before, unpack
 from tests.integration.engine.collecting import collecting

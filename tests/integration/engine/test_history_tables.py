@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from flinkish.jobmanager.history import delta_tables
 from flinkish.jobmanager.history.delta_tables import DeltaTables, history_path
 from flinkish.jobmanager.history.tables import TABLES, Rows
-from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.runtime.phases import ManualClock
 
 ROWS = Rows("ab" * 16, "clicks", "driver-1")

@@ -12,14 +12,14 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint import writer as incremental
+from flinkish.checkpoint.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import FlinkishError, ProgramError, SavepointError
-from flinkish.jobmanager.checkpoints import incremental
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.stored.texts import to_text
 from flinkish.state import StateStatus, compatibility, console, list_states, read_state, write_savepoint

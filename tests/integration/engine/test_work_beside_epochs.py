@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.checkpoints.spark_jobs import own_session
+from flinkish.checkpoint.maintenance import own_session
 from flinkish.spark.place import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
 
 _SCHEMA = "pid long, pool string, niceness long"

@@ -27,13 +27,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+from flinkish.checkpoint import writer as incremental
+from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
+from flinkish.checkpoint.rows import open_table
 from flinkish.errors import FencedError
 from flinkish.exit_codes import ExitCode
 from flinkish.jobdir.fencing import last_claim
-from flinkish.jobmanager.checkpoints import incremental
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.savepoints.manifest import read_manifest
-from flinkish.jobmanager.savepoints.state_table import open_table
 from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import counting_job

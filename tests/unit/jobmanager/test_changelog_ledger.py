@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flinkish.checkpoint.writer import ChangelogLedger
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
 
 
 def write(ledger: ChangelogLedger, *epochs: int, location: str = "/job/spark") -> None:

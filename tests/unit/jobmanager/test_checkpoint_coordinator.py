@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import CheckpointError, IllegalTransitionError
-from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
-from flinkish.jobmanager.checkpoints.settings import CheckpointSettings, checkpoint_settings
-from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_settings
 from flinkish.runtime.phases import ManualClock
 
 
@@ -128,7 +128,7 @@ def test_a_checkpoint_ends_once() -> None:
     c.take()
     machine = c.coordinator._pending.machine  # type: ignore[union-attr]
     c.coordinator.complete()
-    from flinkish.jobmanager.lifecycle.transitions import CheckpointState
+    from flinkish.jobmanager.job.lifecycle import CheckpointState
 
     with pytest.raises(IllegalTransitionError):
         machine.to(CheckpointState.FAILED)

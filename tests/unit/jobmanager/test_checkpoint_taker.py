@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
 from flinkish.jobmanager.checkpoints.checkpoint_taker import CheckpointTaker
-from flinkish.jobmanager.checkpoints.settings import CheckpointSettings
-from flinkish.jobmanager.description import CheckpointDescription
 from flinkish.jobmanager.history.history import NoHistory
+from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.phases import ManualClock
 
 

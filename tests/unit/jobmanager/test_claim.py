@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.manifest import Manifest, TableVersion, write_manifest
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.savepoints.claim import subsume_claimed
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, write_manifest
 from flinkish.storage.paths import absolute
 
 

@@ -20,10 +20,10 @@ from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.history.history import NoHistory
-from flinkish.jobmanager.observer import JobObserver
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
-from flinkish.jobmanager.settings import driver_settings
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions

@@ -19,8 +19,8 @@ from flinkish.jobmanager.attempt import epoch_listeners, query_attempt
 from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
 from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.settings import driver_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch, ManualClock
 from flinkish.spark.plan import PlanOptions

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.compatibility import POSITION, ProgramOutline, StateStatus, compare
 from flinkish.common.typeinfo import Types
-from flinkish.jobmanager.savepoints.compatibility import POSITION, ProgramOutline, StateStatus, compare
 from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, StoredState
 
 OUTLINE = ProgramOutline("job", frozenset({"a", "b", "in"}), frozenset({"in"}))

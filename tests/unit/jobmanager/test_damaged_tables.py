@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flinkish.checkpoint.table import set_aside_if_damaged
 from flinkish.delta.table_log import check_log
 from flinkish.errors import SavepointError
-from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.compatibility import StateCatalog, read_states
 from flinkish.common import Configuration
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import (
@@ -21,7 +22,6 @@ from flinkish.datastream import (
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.graph.job_graph import JobGraphGenerator, stateful_without_uid, warn_of_missing_uids
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.savepoints.state_catalog import StateCatalog, read_states
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.state.saved.values import ProgramState
 from flinkish.runtime.state.state_rows import DeclaredState

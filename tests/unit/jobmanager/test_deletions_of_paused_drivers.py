@@ -15,18 +15,16 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.maintenance import Maintenance
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion
+from flinkish.checkpoint.table import CheckpointTable, Written, set_aside_if_damaged
+from flinkish.checkpoint.writer import ChangelogLedger
 from flinkish.common import Configuration
 from flinkish.errors import FencedError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.checkpoints import checkpoint_taker
-from flinkish.jobmanager.checkpoints.changelog_ledger import ChangelogLedger
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable, Written
-from flinkish.jobmanager.checkpoints.damaged_table import set_aside_if_damaged
-from flinkish.jobmanager.checkpoints.maintenance import Maintenance
-from flinkish.jobmanager.checkpoints.settings import checkpoint_settings
-from flinkish.jobmanager.savepoints.claim import subsume_claimed
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
+from flinkish.jobmanager.job.settings import checkpoint_settings
 from tests.support.fences import FallingFence
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import DriverEpochs, SyntheticKafka, job_of, reports_of
+from flinkish.checkpoint.compatibility import StateCatalog
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.job_id import JobID
 from flinkish.core.fence import NO_FENCE
@@ -20,7 +21,6 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.progress import progress_for
-from flinkish.jobmanager.savepoints.state_catalog import StateCatalog
 from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.epoch.steps import Acknowledgements, end_epoch

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flinkish.common import Configuration
-from flinkish.jobmanager.settings import driver_settings
+from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.spark.settings import note_on_results
 
 

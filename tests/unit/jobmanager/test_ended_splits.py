@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.core.source import SourceSplit
-from flinkish.errors import SavepointError
-from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.savepoints.claim import subsume_claimed
-from flinkish.jobmanager.savepoints.manifest import (
+from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.manifest import (
     SAVEPOINT_VERSION,
     VERSION_WITH_FILES,
+    CheckpointDirectory,
     Manifest,
     TableVersion,
     read_manifest,
     version_of,
 )
+from flinkish.core.source import SourceSplit
+from flinkish.errors import SavepointError
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.runtime.sources.progress import (
     OpenSplit,
     SourceProgress,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from flinkish.errors import OperationError
-from flinkish.jobmanager.description import ExecutionDescription, VertexDescription
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.jobmanager.job.description import ExecutionDescription, VertexDescription
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.partitioners import InputDescriptor
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor

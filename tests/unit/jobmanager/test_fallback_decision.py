@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.fallback import Candidate, decide
 from flinkish.errors import CorruptStateError
 from flinkish.jobdir.directory import QueryLocation
 from flinkish.jobdir.query import Traces, check_query, read_traces
-from flinkish.jobmanager.recovery.decision import Candidate, decide
-from flinkish.jobmanager.settings import Fallback
+from flinkish.jobmanager.job.settings import Fallback
 
 CHECKPOINT = Candidate("/job/checkpoints/chk-3", 7)
 

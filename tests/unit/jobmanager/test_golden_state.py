@@ -6,13 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.checkpoint.manifest import SAVEPOINT_VERSION, VERSION_WITH_CHANGES, VERSION_WITH_FILES, read_manifest
 from flinkish.core.source import SourcePosition
-from flinkish.jobmanager.savepoints.manifest import (
-    SAVEPOINT_VERSION,
-    VERSION_WITH_CHANGES,
-    VERSION_WITH_FILES,
-    read_manifest,
-)
 from tests.golden.job import build, check_results, plain
 from tests.golden.positions import SPLITS
 from tests.golden.write import records_before, unpack

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flinkish.jobmanager.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
 from flinkish.jobmanager.history.tables import TABLES, Row, Rows
 from flinkish.jobmanager.history.writer import HistoryWriter
-from flinkish.jobmanager.lifecycle.story import Event
+from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
+from flinkish.jobmanager.job.lifecycle import Event
 
 ROWS = Rows("ab" * 16, "clicks", "driver-1")
 TIMEOUT_S = 30

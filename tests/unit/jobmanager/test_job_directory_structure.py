@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.compatibility import write_states
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.print_sink import PrintSink
@@ -17,8 +18,7 @@ from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
-from flinkish.jobmanager.savepoints.state_catalog import write_states
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.spark.place import partitions_of

@@ -26,10 +26,10 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
-from flinkish.jobmanager.settings import job_settings
 
 TIMEOUT_S = 30
 

@@ -14,9 +14,9 @@ from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FencedError, FlinkishError, InternalError, OperationError
 from flinkish.jobmanager.history.history import NoHistory
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.lifecycle.story import Event
-from flinkish.jobmanager.observer import JobObserver
 from flinkish.jobmanager.restart.decision import Restarts
 from flinkish.jobmanager.restart.fixed_delay import FixedDelay
 from flinkish.runtime.epoch.steps import EpochReport

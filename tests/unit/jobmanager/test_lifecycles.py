@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import IllegalTransitionError, InternalError
-from flinkish.jobmanager.lifecycle.state_machine import StateMachine, Transitions
-from flinkish.jobmanager.lifecycle.story import Event, Story
-from flinkish.jobmanager.lifecycle.transitions import (
+from flinkish.jobmanager.job.lifecycle import (
     CHECKPOINT_TRANSITIONS,
     EXECUTION_TRANSITIONS,
     JOB_TRANSITIONS,
     CheckpointState,
+    Event,
     ExecutionState,
+    StateMachine,
+    Story,
+    Transitions,
 )
 from flinkish.runtime.phases import ManualClock
 from tests.support.rows import hold

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.errors import SavepointError
-from flinkish.jobmanager.savepoints.manifest import (
+from flinkish.checkpoint.manifest import (
     MANIFEST,
     VERSION_WITH_CHANGES,
     Manifest,
@@ -19,6 +18,7 @@ from flinkish.jobmanager.savepoints.manifest import (
     read_manifest,
     write_manifest,
 )
+from flinkish.errors import SavepointError
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.storage.paths import joined
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.manifest import read_manifest
 from flinkish.common import JobStatus, RestartStrategies, Types, WatermarkStrategy
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.serialization import Encoder
@@ -35,7 +36,6 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.requests import ask
-from flinkish.jobmanager.savepoints.manifest import read_manifest
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.testing import SimulatedCrash
 from tests.support.processes import wait_until

@@ -12,7 +12,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.errors import ConfigurationError, OperationError
-from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor

@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint import fallback
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion
+from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common import Configuration
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.recovery import fallback
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion
-from flinkish.jobmanager.savepoints.restore import RestoredProgram, prepare_restore
-from flinkish.jobmanager.settings import DriverSettings, Fallback, driver_settings
+from flinkish.jobmanager.job.settings import DriverSettings, Fallback, driver_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from tests.support.fences import FallingFence
 

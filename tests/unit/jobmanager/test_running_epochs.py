@@ -15,7 +15,7 @@ import pytest
 from flinkish.common import WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.description import JobDescription
+from flinkish.jobmanager.job.description import JobDescription
 from flinkish.jobmanager.task_logs import SlowCalls
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace

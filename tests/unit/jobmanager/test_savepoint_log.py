@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, SavepointLog
 from flinkish.common.job_id import JobID
 from flinkish.errors import OperationError
-from flinkish.jobmanager.checkpoints.coordinator import MAX_DESCRIPTIONS
-from flinkish.jobmanager.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoints.savepoint import take_savepoint
-from flinkish.jobmanager.savepoints.savepoint_log import SavepointLog
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 from flinkish.common import Configuration
 from flinkish.errors import EnvironmentVersionError, FinalOperationError, SparkLostError
 from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end
-from flinkish.jobmanager.settings import driver_settings, without_delta
+from flinkish.jobmanager.job.settings import driver_settings, without_delta
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions
 

@@ -18,15 +18,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.checkpoint.table import CheckpointTable
 from flinkish.delta import log as delta_commit
 from flinkish.delta.fence import FencingLog
 from flinkish.delta.log import described_table
 from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobdir.query import QueryLog
-from flinkish.jobmanager.checkpoints.checkpoint_directory import CheckpointDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.runtime.epoch.changelog_files import read_changes
 from flinkish.runtime.epoch.planner import PendingTimers, ReachedWatermarks
 from flinkish.runtime.state.files.directory import StateDirectory

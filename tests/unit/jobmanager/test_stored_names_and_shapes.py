@@ -17,6 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.claim import read_restored, subsume_claimed
+from flinkish.checkpoint.compatibility import read_states
+from flinkish.checkpoint.manifest import Manifest, TableVersion, read_manifest, write_manifest
+from flinkish.checkpoint.restore import rows_of
+from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.delta_source import DeltaSource
@@ -41,11 +46,6 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.ownership import finish_move
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt.query_inputs import input_has_ended, source_positions
-from flinkish.jobmanager.checkpoints.checkpoint_table import CheckpointTable
-from flinkish.jobmanager.savepoints.claim import read_restored, subsume_claimed
-from flinkish.jobmanager.savepoints.manifest import Manifest, TableVersion, read_manifest, write_manifest
-from flinkish.jobmanager.savepoints.restore import rows_of
-from flinkish.jobmanager.savepoints.state_catalog import read_states
 from flinkish.launch.replay import requested_replay
 from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.epoch.files import PreparedEpochs, Slice

@@ -22,7 +22,7 @@ from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.attempt.query_inputs import check_committed
 from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
 from flinkish.jobmanager.attempt.run_plan import QueryRun
-from flinkish.jobmanager.settings import driver_settings
+from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.spark.plan import PlanOptions

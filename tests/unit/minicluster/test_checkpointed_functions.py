@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.compatibility import states_of_program
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.time import Time
 from flinkish.datastream import OnError
@@ -24,7 +25,6 @@ from flinkish.datastream.functions import (
 )
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from flinkish.errors import IncompatibleJobError, ProgramError, StateAccessError, UserCodeError
-from flinkish.jobmanager.savepoints.program_states import states_of_program
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.job.report import TaskHeader

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from flinkish.common.configuration import Configuration
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
-from flinkish.jobmanager.settings import job_settings
+from flinkish.jobmanager.job.settings import job_settings
 from flinkish.runtime.epoch.planner import LastEpochTimes
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory

@@ -14,12 +14,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.checkpoint.compatibility import read_states, write_states
+from flinkish.checkpoint.manifest import ENDED, MANIFEST, Manifest, read_manifest
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import damaged_file
-from flinkish.jobmanager.savepoints.manifest import ENDED, MANIFEST, Manifest, read_manifest
-from flinkish.jobmanager.savepoints.state_catalog import read_states, write_states
-from flinkish.jobmanager.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.storage.files import child_names, delete_directory, delete_file
 from flinkish.storage.paths import absolute, joined

@@ -11,30 +11,34 @@ import posixpath
 from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.checkpoint.claim import RESTORED_FILE, check_same_savepoint, read_restored, remember_restored
+from flinkish.checkpoint.compatibility import (
+    CompatibilityReport,
+    compare,
+    find_program_states,
+    incompatible,
+    outline_of,
+    with_changes,
+)
+from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.rows import (
+    Migrations,
+    RowsToBuffers,
+    check_contents,
+    check_unique,
+    is_edited,
+    looked_at,
+    open_table,
+    reading,
+    written_to,
+)
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.core.source import Source
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.savepoints.claim import (
-    RESTORED_FILE,
-    check_same_savepoint,
-    read_restored,
-    remember_restored,
-)
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, incompatible, outline_of
-from flinkish.jobmanager.savepoints.manifest import Manifest, read_manifest
-from flinkish.jobmanager.savepoints.program_states import find_program_states, with_changes
-from flinkish.jobmanager.savepoints.restore_rows import Migrations, RowsToBuffers, looked_at, written_to
-from flinkish.jobmanager.savepoints.state_table import (
-    check_contents,
-    check_unique,
-    is_edited,
-    open_table,
-    reading,
-)
-from flinkish.jobmanager.settings import DriverSettings, driver_settings, job_settings
+from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.spark.dependencies import ship

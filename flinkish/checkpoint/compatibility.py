@@ -12,15 +12,30 @@ The status of a state, by operator uid and state name:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import logging
+import pickle
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
-from flinkish.errors import SavepointError
+import pyarrow as pa
+
+from flinkish.common.typeinfo.arrow import spark_type
+from flinkish.errors import FencedError, OperationError, SavepointError
 from flinkish.graph.job_graph import stateful_without_uid
+from flinkish.jobdir.directory import STATES_FILE, JobDirectory
+from flinkish.jobmanager.job.description import JobObserver
+from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
-from flinkish.runtime.state.saved.values import ProgramStates, StoredState
-from flinkish.runtime.state.state_rows import TIMERS_PREFIX, WATERMARK
+from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, StoredState
+from flinkish.runtime.state.state_rows import TIMERS_PREFIX, WATERMARK, DeclaredState
+from flinkish.runtime.stored.pickling import to_worker
+from flinkish.runtime.task.tasks import states_of_program
+from flinkish.spark.failures import translate
+from flinkish.spark.worker import Deployment, failures_marked
+from flinkish.storage.sealed import typed
 
 #: Name under which the position of a source is shown.
 POSITION = "(position)"
@@ -249,3 +264,108 @@ def _compare_sources(positions: frozenset[str], outline: ProgramOutline) -> list
             status, reason = StateStatus.RESTORED, ""
         found.append(StateCompatibility(uid, POSITION, "source", status, int(uid in positions), reason))
     return found
+
+
+# HEAD: Finds out which states a program declares, before it runs: a worker opens its keyed operators once, on empty
+# state,
+# and closes them again.
+#
+# This happens in a worker and not in the driver because that is where ``open`` runs later, with the modules and the
+# network that it needs. So ``open`` runs once more than the job itself calls it. If it fails, the operator's states
+# are
+# unknown until the job runs.
+
+_SCHEMA = "states binary"
+
+
+@dataclass(frozen=True)
+class OpenOperators:
+    """The function of the one Spark task that finds out the states of the program."""
+
+    deployment: Deployment
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield one row: the pickled ProgramStates."""
+        for _ in batches:
+            pass
+        with failures_marked(self.deployment.secret):
+            data = to_worker(states_of_program(self.deployment.job()))
+            yield pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], names=["states"])
+
+
+def find_program_states(spark: Any, deployment: Deployment, where: str) -> ProgramStates:
+    """The states that the program declares, as a worker finds them out. ``where``: names the job in errors."""
+    one = spark.range(1).coalesce(1).mapInArrow(OpenOperators(deployment), _SCHEMA)
+    try:
+        rows = one.collect()
+    except Exception as error:
+        raise translate(error, where, deployment.secret) from error
+    found = pickle.loads(bytes(rows[0]["states"]))
+    assert isinstance(found, ProgramStates)
+    return found
+
+
+def with_changes(program: ProgramStates, before: tuple[DeclaredState, ...]) -> ProgramStates:
+    """Mark the states whose type differs from the one that was declared when the savepoint was written (``before``)."""
+    written = {(state.uid, state.name): (state.map_key_type, state.value_type) for state in before}
+
+    def marked(uid: str, name: str, state: ProgramState) -> ProgramState:
+        key, value = (None if kind is None else spark_type(kind) for kind in (state.map_key_type, state.value_type))
+        return replace(state, type_changed=written.get((uid, name)) != (key, value))
+
+    states = {
+        uid: {name: marked(uid, name, state) for name, state in named.items()} for uid, named in program.states.items()
+    }
+    return replace(program, states=states)
+
+
+# HEAD: The states that a job has declared so far, kept in its directory: they give types to the columns of its
+# savepoints.
+#
+#     <job dir>/states.json
+#
+# Rule: the file only grows while a program runs; a state that is declared again with another type replaces its entry.
+
+_STATES_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+
+class StateCatalog(JobObserver):
+    """Keeps the states that the tasks of a job declare: adds those of each epoch to the file in the job directory."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._states = {(state.uid, state.name): state for state in read_states(directory)}
+
+    def epoch_done(self, report: EpochReport) -> None:
+        declared = {(state.uid, state.name): state for task in report.tasks for state in task.declared}
+        if declared:
+            self.add(tuple(declared.values()))
+
+    def add(self, states: tuple[DeclaredState, ...]) -> None:
+        """Add these states to the file. A file that cannot be written is only logged."""
+        with self._lock:
+            merged = {**self._states, **{(state.uid, state.name): state for state in states}}
+            if merged == self._states:
+                return
+            try:
+                write_states(self._directory, tuple(merged.values()))
+            except (OSError, OperationError) as error:
+                if isinstance(error, FencedError):
+                    raise
+                # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
+                _STATES_LOG.warning("the file %s in %s cannot be written: %s", STATES_FILE, self._directory.path, error)
+                return
+            self._states = merged
+
+
+def read_states(directory: JobDirectory) -> tuple[DeclaredState, ...]:
+    """The states that the job in a directory has declared so far."""
+    content = directory.read(STATES_FILE) or {"states": []}
+    return typed(tuple[DeclaredState, ...], content["states"])
+
+
+def write_states(directory: JobDirectory, states: tuple[DeclaredState, ...]) -> None:
+    """Write these as all states of the job, in place of those that the file holds."""
+    ordered = sorted(states, key=lambda state: (state.uid, state.name))
+    directory.write(STATES_FILE, {"states": [state.to_json() for state in ordered]})

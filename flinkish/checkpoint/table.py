@@ -10,18 +10,22 @@ written.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.delta.log import actions_of, first_in_checkpoint
-from flinkish.delta.table_log import damaged_log, decoding, read_checkpoint
-from flinkish.spark.data_files import vacuum
-from flinkish.storage.files import child_names, delete_file, read_bytes
-from flinkish.storage.paths import FileKind, for_spark
+from flinkish.delta.log import actions_of, first_in_checkpoint, publish
+from flinkish.delta.table_log import check_log, damaged_log, decoding, has_log, read_checkpoint
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.spark.data_files import DataFile, append_of, vacuum
+from flinkish.storage.files import child_names, delete_file, is_directory, move_directory, read_bytes
+from flinkish.storage.paths import FileKind, for_spark, local_path
 from flinkish.storage.sealed import checksum_path, json_as
+from flinkish.storage.stores import NO_LINKS
 
 #: Name of the directory of the log, in the directory of the table.
 LOG = "_delta_log"
@@ -236,3 +240,110 @@ def _is_change(action: dict[str, Any]) -> bool:
 def _added(actions: list[dict[str, Any]]) -> set[str]:
     """The names of the data files that a version has added."""
     return {posixpath.basename(action["add"]["path"]) for action in actions if action.get("add")}
+
+
+# HEAD: Sets a table of checkpoints aside that is found to be damaged while the job itself is well.
+#
+# Rule: nothing is built upon a damaged table. It is set aside, and the next checkpoint is a full one into a new
+# table.
+
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+
+def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:
+    """Check the log of a table, if there is one yet, and move the table aside if the log is damaged. ``check``: raises
+    when the job is no longer this driver's."""
+    if not is_directory(table) or not newest_checkpoint and not has_log(table):
+        # there is no checkpoint yet: at most data files of a driver that was killed while it took the first one
+        return
+    try:
+        check_log(table, None)
+    except SavepointError as error:
+        aside = f"{table}-damaged-{newest_checkpoint}"
+        check()
+        move_directory(table, aside)
+        _LOG.warning(
+            "job '%s': %s: the checkpoints of before are lost; what is left of their table is kept at %s, and the next "
+            "checkpoint is a full one",
+            job_name,
+            error.what,
+            aside,
+        )
+
+
+def may_be_damage(error: Exception) -> bool:
+    """Whether a failed write is a reason to mistrust the table: any error is, unless flinkish has raised it for another
+    reason."""
+    return isinstance(error, SavepointError) or not isinstance(error, FlinkishError)
+
+
+# HEAD: Appends data files to a Delta table with commits of our own instead of Spark's, which cost more than the rows.
+#
+# Rule: only where the table asks nothing of its writers that an added file could break, and only where its log is on
+# a
+# local file system; otherwise Spark has to write. Of two drivers that commit the same version one is refused.
+
+#: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
+_FEATURES = {"appendOnly", "invariants", "deletionVectors"}
+#: Up to the first version of Delta's writers, tables have no other features; tables of the second one list theirs.
+_WRITER_VERSION, _FEATURES_VERSION = 2, 7
+
+
+class FileAppends:
+    """Commits files to one table."""
+
+    def __init__(self, table: CheckpointTable) -> None:
+        self._table = table
+        local = local_path(table.path)
+        #: the directory of the table, without a scheme
+        self.directory = local if local is not None else table.path
+        self._linked = local is not None
+        #: the version up to which the table is known to ask nothing more of its writers
+        self._known: int | None = None
+
+    def base(self) -> int | None:
+        """The version of the table to which files may be added without Spark; None: they may not."""
+        latest = self._table.latest_version()
+        if not self._linked or latest is None:
+            return None
+        if self._known is None or self._changed_rules(self._known, latest):
+            self._known = latest if self._asks_little() else None
+        return None if self._known is None else latest
+
+    def _changed_rules(self, since: int, latest: int) -> bool:
+        """Whether a later version may ask more of writers."""
+        later = (self._table.actions(version) for version in range(since + 1, latest + 1))
+        return any(not actions or any("protocol" in a or "metaData" in a for a in actions) for actions in later)
+
+    def _asks_little(self) -> bool:
+        protocol = self._protocol()
+        if protocol is None:
+            return False
+        version, features = protocol["minWriterVersion"], protocol.get("writerFeatures") or ()
+        return version <= _WRITER_VERSION or (version == _FEATURES_VERSION and set(features) <= _FEATURES)
+
+    def _protocol(self) -> dict[str, Any] | None:
+        """What the table asks of readers and writers; None: the files of its log that are read here do not tell."""
+        for version in reversed(self._table.versions()):
+            for action in self._table.actions(version):
+                if action.get("protocol"):
+                    return dict(action["protocol"])
+        return self._table.protocol_of_checkpoint()
+
+    def commit(self, files: list[DataFile], base: int) -> Written | None:
+        """Add files to the table, as the version after ``base``; None if another writer has committed that version, or
+        the file system has no hard links: then `base` will be None."""
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            publish(
+                posixpath.join(self._table.path, LOG, f"{base + 1:020d}.json"),
+                append_of(files, now_ms, readVersion=base, isolationLevel="Serializable"),
+            )
+        except FileExistsError:
+            return None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            self._linked = False
+            return None
+        return Written(base + 1, sum(file.rows for file in files), sum(file.bytes for file in files))

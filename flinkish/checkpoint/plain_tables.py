@@ -17,10 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.delta.table_log import check_log, files_of_version
-from flinkish.errors import FlinkishError, OperationError
-from flinkish.jobmanager.savepoints.compatibility import CompatibilityReport, compare, outline_of
-from flinkish.jobmanager.savepoints.manifest import (
+from flinkish.checkpoint.compatibility import CompatibilityReport, compare, outline_of
+from flinkish.checkpoint.compatibility import with_changes as with_changed_types
+from flinkish.checkpoint.manifest import (
     Manifest,
     TableContents,
     manifest_of,
@@ -28,18 +27,21 @@ from flinkish.jobmanager.savepoints.manifest import (
     state_table,
     write_manifest,
 )
-from flinkish.jobmanager.savepoints.program_states import with_changes as with_changed_types
-from flinkish.jobmanager.savepoints.restore_rows import FoundRows, Migrations, states_of_batch
-from flinkish.jobmanager.savepoints.state_table import (
+from flinkish.checkpoint.rows import (
     COLUMNS,
     DIGEST,
+    FoundRows,
+    Migrations,
     check_contents,
     doubled,
     is_edited,
     made_of_files,
     needed_version,
+    states_of_batch,
     unreadable,
 )
+from flinkish.delta.table_log import check_log, files_of_version
+from flinkish.errors import FlinkishError, OperationError
 from flinkish.minicluster import StateStore
 from flinkish.runtime.exchange.hashes import row_hashes
 from flinkish.runtime.job.deployment import JobDescriptor
