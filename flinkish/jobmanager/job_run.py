@@ -18,12 +18,11 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
-from flinkish.jobmanager import live_jobs
-from flinkish.jobmanager.history.history import History, NoHistory
+from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.history import History, NoHistory
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
-from flinkish.jobmanager.restart.decision import Restarts, one_line
-from flinkish.jobmanager.restart.strategy import NoRestart
+from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import SystemClock

@@ -19,12 +19,12 @@ from flinkish.errors import FencedError, FinalOperationError, FlinkishError, Ope
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
-from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
+from flinkish.jobmanager.restart import Restarts
+from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute

@@ -44,9 +44,8 @@ from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint
-from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint
+from flinkish.jobmanager.restart import Restarts
+from flinkish.jobmanager.savepoint import StopWithSavepoint, take_savepoint
 from flinkish.jobmanager.submitted_program import sent_to_minicluster
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.steps import EpochReport

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.fallback import QueryFallback
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
+from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
+from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.core.source import SplitSource
+from flinkish.core.source import Source, SplitSource
 from flinkish.error_display import with_sources
 from flinkish.errors import (
     ConfigurationError,
@@ -17,25 +22,84 @@ from flinkish.errors import (
     UserCodeError,
     redact,
 )
+from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import directory_of_job, probe, temporary_directory
 from flinkish.jobdir.waiting_epoch import DrainMarker
-from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.drain.attempt import DrainAttempt
-from flinkish.jobmanager.drain.procedure import begin_drain
+from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint, write_by_spark
-from flinkish.jobmanager.savepoints.stop_request import StopWithSavepoint, check_target
+from flinkish.jobmanager.restart import Restarts
+from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
 from flinkish.launch.replay import replay_command
 from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
+from flinkish.spark.place import partitions_of
 from flinkish.spark.session import is_remote, may_run_on_other_machines
+
+# HEAD: Makes the plans of a job's attempts: each is numbered, so that its functions are opened anew, and begins where
+#  the
+# job directory says.
+
+
+class Preparation:
+    """Makes the plans of the attempts of one job in one driver."""
+
+    def __init__(
+        self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
+    ) -> None:
+        self._spark = spark
+        self._generator = generator
+        self._name = name
+        self._settings = settings
+        self._directory = directory
+        self._job_id = directory.job_id() or JobID().to_hex_string()
+
+    def next_plan(self) -> AttemptPlan:
+        """Make the plan of the next attempt, which is counted in ``attempts.json``.
+
+        Raises:
+            FinalOperationError: a file of the job directory is missing, the program does not fit the directory, or the
+                savepoint cannot be restored.
+        """
+        directory, sources = self._directory, self._generator.sources()
+        check_nothing_missing(directory.path)
+        job = self._generator.generate(self._job_id, self._name)
+        directory.check_finished_by(job)
+        first_run = directory.check_compatible(job, partitions_of(job))
+        attempts = directory.read("attempts.json") or {"attempts": 0}
+        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
+        job = replace(job, attempt=attempts["attempts"])
+        program = self._program(job, sources)
+        base = prepare_restore(self._spark, program, self._settings, directory, first_run)
+        # only now, so that a start which fails during its restore is a first run again when it is repeated
+        directory.remember_structure(job, partitions_of(job))
+        job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
+        remembered = read_restored(directory)
+        watermarks = restored_watermarks(job, remembered)
+        job = replace(job, restored_watermarks=watermarks, restored=remembered is not None)
+        return AttemptPlan(job, sources, base)
+
+    def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:
+        return RestoredProgram(job, sources, self._generator.migrations())
+
+    def fall_back(self, error: CorruptStateError) -> str:
+        """Let the next attempt begin with the last usable checkpoint in Delta, because Spark's own checkpoint of the
+        query is damaged; returns a text that says what was done.
+
+        Raises:
+            FinalOperationError: that is not possible, or not allowed.
+        """
+        job = self._generator.generate(self._job_id, self._name)
+        checkpoints = CheckpointDirectory(checkpoints_path(self._settings, self._directory, self._job_id))
+        recovery = QueryFallback(self._spark, self._settings, self._directory, checkpoints)
+        return recovery.recover(self._program(job, self._generator.sources()), error)
 
 
 class SparkRun(KeptRun):

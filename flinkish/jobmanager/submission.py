@@ -14,29 +14,78 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
 from flinkish.common.options import execution, flinkish
-from flinkish.errors import ConfigurationError
+from flinkish.errors import ConfigurationError, FencedError, FlinkishError
 from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.probe import may_be_directory_of
-from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.client import JobManager, RunClient
+from flinkish.jobmanager.history import HistoryWriter, Rows
+from flinkish.jobmanager.history_tables import DeltaTables
+from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings, without_delta
-from flinkish.jobmanager.job_manager import JobManager
-from flinkish.jobmanager.job_record import JobRecord, this_driver
-from flinkish.jobmanager.job_run import JobRun, new_life
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.restart.from_configuration import from_configuration
+from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
+from flinkish.jobmanager.job_run import JobRun, describe, new_life
+from flinkish.jobmanager.restart import Restarts, from_configuration
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.replay import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.stored.classes import files_here
 
 if TYPE_CHECKING:
-    from flinkish.jobdir.directory import JobDirectory
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
+
+
+# HEAD: Adds a start that failed before there was anything to run to the history of a job that ran before.
+
+_HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
+
+
+def remember_failed_start(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: BaseException,
+) -> None:
+    """Write the transitions of a job that failed before it began, and the exception with which it failed.
+
+    Nothing is written to a directory that another driver owns, or in which no job has run. Failing to write is logged.
+    """
+    if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
+        return
+    try:
+        _remember(spark, directory, settings, life, failure)
+    except Exception:
+        # the failure of the start is what counts; the directory itself may be what is damaged
+        _HISTORY_LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
+
+
+def _remember(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: FlinkishError,
+) -> None:
+    job_id = directory.job_id()
+    if job_id is None:
+        return
+    name = str((directory.read("job.json") or {}).get("name"))
+    attempt = int((directory.read("attempts.json") or {"attempts": 0})["attempts"])
+    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
+    history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
+    event = life.to(JobStatus.FAILED, describe(failure))
+    for told in life.story.events:
+        history.status(told, attempt)
+    history.exception(describe_exception(failure, event.time_ms, attempt, None))
+    history.close()
+
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
@@ -81,7 +130,7 @@ def submit(
         if not may_be_directory_of(replay.directory, job_name):
             # the job whose epoch is asked for comes later in the program
             return _client_of_job_that_does_not_run(job_name)
-        from flinkish.jobmanager.replay.epoch_replay import end_with_replay
+        from flinkish.jobmanager.replay.replay import end_with_replay
 
         end_with_replay(program, replay, session)
     needed = dependencies_of(configuration)
@@ -154,9 +203,8 @@ def _minicluster_run(
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
-    from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, progress_for
     from flinkish.jobmanager.requests import RequestDesk
-    from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls
 
     needed = dependencies_of(configuration)
     if needed.jars:
@@ -195,9 +243,7 @@ def _spark_run(
     json_plan: dict[str, Any],
     session: Any,
 ) -> JobRun:
-    from flinkish.jobmanager.attempt.preparation import Preparation
-    from flinkish.jobmanager.history.failed_start import remember_failed_start
-    from flinkish.jobmanager.spark_run import SparkRun, prepare_directory
+    from flinkish.jobmanager.spark_run import Preparation, SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
     from flinkish.spark.place import partitions_of
@@ -260,11 +306,10 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     """Attach the observers of the job, in the order in which they are notified."""
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
-    from flinkish.jobmanager.checkpoints.checkpoint_taker import attach_checkpoints
-    from flinkish.jobmanager.history import delta_history
-    from flinkish.jobmanager.progress import progress_for
+    from flinkish.jobmanager.checkpoint_taker import attach_checkpoints
+    from flinkish.jobmanager.history_tables import delta_history
+    from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
     from flinkish.jobmanager.requests import RequestDesk
-    from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory

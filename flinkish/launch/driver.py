@@ -27,7 +27,7 @@ from flinkish.exit_codes import ExitCode, exit_code_of
 #: The exit code that a shell reports for a process ended by SIGINT (128 + 2).
 _INTERRUPTED = 130
 
-_LIVE_JOBS = "flinkish.jobmanager.live_jobs"
+_LIVE_JOBS = "flinkish.jobmanager.signals"
 
 
 def run_main(main: Callable[[], object]) -> NoReturn:

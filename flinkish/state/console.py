@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 
 from flinkish.checkpoint.manifest import MANIFEST
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.jobmanager.history.delta_tables import history_path
-from flinkish.jobmanager.history.tables import TABLES
+from flinkish.jobmanager.history import TABLES
+from flinkish.jobmanager.history_tables import history_path
 from flinkish.state.locating import session_of
 from flinkish.state.reading import list_states, read_state
 from flinkish.storage.files import child_names

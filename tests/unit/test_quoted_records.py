@@ -15,9 +15,9 @@ from flinkish.core.functions import MapFunction
 from flinkish.error_display import text_of
 from flinkish.errors import FlinkishError, MalformedRecordError, UserCodeError, escaped, message_of
 from flinkish.formats.csv import CsvRowDeserializationSchema
-from flinkish.jobmanager.history.tables import Rows
+from flinkish.jobmanager.history import Rows
 from flinkish.jobmanager.job_record import describe_exception
-from flinkish.jobmanager.restart.decision import one_line
+from flinkish.jobmanager.restart import one_line
 from flinkish.runtime.job import log as task_log
 from flinkish.runtime.job.log import TaskLog, TaskLogHandler, log_in_driver
 from tests.support.programs import new_environment, results_of

@@ -21,7 +21,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import DataStream, KeyedStream, StreamExecutionEnvironment
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoint import take_savepoint
 from tests.integration.engine.collecting import environment
 from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until

@@ -24,7 +24,7 @@ from flinkish.datastream.state import (
 )
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.jobmanager import spark_run
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoint import take_savepoint
 from tests.integration.engine.collecting import Collected, by_field, environment
 from tests.support.processes import wait_until
 

@@ -19,9 +19,8 @@ from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import IncompatibleJobError, OperationError, UserCodeError
-from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.description import JobDescription
-from flinkish.jobmanager.job_manager import JobManager
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.task.progress import SlowCall
 from flinkish.testing import StreamRecord, TestingSource

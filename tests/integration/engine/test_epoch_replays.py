@@ -18,8 +18,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import FinalOperationError, IncompatibleJobError, ProgramError, UserCodeError
-from flinkish.jobmanager.replay.debugging import place_of_failure
-from flinkish.jobmanager.replay.epoch_replay import EpochReplay
+from flinkish.jobmanager.replay.replay import EpochReplay, place_of_failure
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.replay import ReplayRequest
 from tests.integration.engine.collecting import environment

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.jobmanager.history import delta_tables
-from flinkish.jobmanager.history.delta_tables import DeltaTables, history_path
-from flinkish.jobmanager.history.tables import TABLES, Rows
+from flinkish.jobmanager import history_tables as delta_tables
+from flinkish.jobmanager.history import TABLES, Rows
+from flinkish.jobmanager.history_tables import DeltaTables, history_path
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.runtime.phases import ManualClock
 

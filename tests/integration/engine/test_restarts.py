@@ -18,7 +18,7 @@ from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import signals as live_jobs
 from tests.integration.bad_input.job import COUNT, PER_EPOCH, Job, event, pair
 from tests.support.postgres import PostgresServer
 from tests.support.processes import wait_until

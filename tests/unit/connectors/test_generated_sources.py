@@ -18,8 +18,8 @@ from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.connectors.numbered_splits import NumberedSplitSource
 from flinkish.core.source import SourceLimits, SourceSplit
 from flinkish.errors import ProgramError, SavepointError
-from flinkish.jobmanager.attempt.run_plan import plan_runs
 from flinkish.jobmanager.job.settings import driver_settings
+from flinkish.jobmanager.query_inputs import plan_runs
 from flinkish.spark.plan import PlanOptions
 from tests.support.job_descriptors import job_of_levels
 from tests.support.split_reading import SplitReading

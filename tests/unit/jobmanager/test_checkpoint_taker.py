@@ -12,8 +12,8 @@ import pytest
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints.checkpoint_taker import CheckpointTaker
-from flinkish.jobmanager.history.history import NoHistory
+from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
+from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.phases import ManualClock

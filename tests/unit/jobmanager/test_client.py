@@ -15,15 +15,15 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager import live_jobs, requests
+from flinkish.jobmanager import requests
+from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager import spark_run as spark_run_module
-from flinkish.jobmanager.attempt.query_attempt import AttemptPlan
+from flinkish.jobmanager.attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
-from flinkish.jobmanager.history.history import NoHistory
+from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import driver_settings
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.restart.fixed_delay import FixedDelay
+from flinkish.jobmanager.restart import FixedDelay, Restarts
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions

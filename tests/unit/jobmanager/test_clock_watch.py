@@ -15,12 +15,13 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.attempt import epoch_listeners, query_attempt
-from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager import attempt as query_attempt
+from flinkish.jobmanager import epoch_gate as epoch_listeners
+from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.query_inputs import QueryRun
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch, ManualClock
 from flinkish.spark.plan import PlanOptions

@@ -23,7 +23,7 @@ from flinkish.checkpoint.writer import ChangelogLedger
 from flinkish.common import Configuration
 from flinkish.errors import FencedError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.checkpoints import checkpoint_taker
+from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.job.settings import checkpoint_settings
 from tests.support.fences import FallingFence
 

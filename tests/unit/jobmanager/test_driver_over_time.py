@@ -20,8 +20,7 @@ from flinkish.core.fence import NO_FENCE
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.progress import progress_for
-from flinkish.jobmanager.task_logs import SlowCalls, TaskLogs
+from flinkish.jobmanager.progress import SlowCalls, TaskLogs, progress_for
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.epoch.steps import Acknowledgements, end_epoch
 from flinkish.runtime.job.accumulators import encode_accumulators

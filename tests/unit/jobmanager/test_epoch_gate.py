@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from flinkish.jobmanager.attempt.epoch_listeners import EpochGate, StopQuery
+from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
 
 
 def test_an_epoch_that_was_given_up_is_not_committed_and_none_follows_it() -> None:

@@ -18,8 +18,8 @@ from flinkish.errors import (
     UnsafeStateError,
 )
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, FarSide, Inbox, report_file
+from flinkish.jobmanager.epoch_gate import StopQuery
+from flinkish.jobmanager.remote import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.runtime.epoch.commit import EpochCommit
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode

@@ -10,7 +10,7 @@ import pytest
 from flinkish.errors import CorruptStateError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.query import QueryLog, check_query
-from flinkish.jobmanager.attempt.giving_up import give_up_planned
+from flinkish.jobmanager.giving_up import give_up_planned
 from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
 from flinkish.runtime.epoch.planner import GivenUpEpoch
 

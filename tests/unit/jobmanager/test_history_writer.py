@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.jobmanager.history.tables import TABLES, Row, Rows
-from flinkish.jobmanager.history.writer import HistoryWriter
+from flinkish.jobmanager.history import TABLES, HistoryWriter, Row, Rows
 from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
 from flinkish.jobmanager.job.lifecycle import Event
 

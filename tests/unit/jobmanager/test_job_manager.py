@@ -25,10 +25,9 @@ from flinkish.errors import (
     ProgramError,
     UserCodeError,
 )
-from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
-from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
 
 TIMEOUT_S = 30

@@ -13,12 +13,11 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FencedError, FlinkishError, InternalError, OperationError
-from flinkish.jobmanager.history.history import NoHistory
+from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart.decision import Restarts
-from flinkish.jobmanager.restart.fixed_delay import FixedDelay
+from flinkish.jobmanager.restart import FixedDelay, Restarts
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.testing import TestingSource
 from tests.support.epoch_reports import execute_observed, reports_of

@@ -20,8 +20,7 @@ from flinkish.errors import FinalOperationError, InternalError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job.settings import job_settings
-from flinkish.jobmanager.replay.epoch_replay import EpochReplay, end_with_replay
-from flinkish.jobmanager.replay.replay_report import Records
+from flinkish.jobmanager.replay.replay import EpochReplay, Records, end_with_replay
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.replay import VARIABLE, ReplayRequest, requested_replay
 from flinkish.minicluster import MiniCluster, StateStore

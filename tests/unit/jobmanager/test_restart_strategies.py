@@ -19,12 +19,16 @@ from flinkish.errors import (
     RetryableError,
     SparkLostError,
 )
-from flinkish.jobmanager.restart.decision import Restarts, one_line
-from flinkish.jobmanager.restart.exponential_delay import ExponentialDelay
-from flinkish.jobmanager.restart.failure_rate import FailureRate
-from flinkish.jobmanager.restart.fixed_delay import FixedDelay
-from flinkish.jobmanager.restart.from_configuration import from_configuration
-from flinkish.jobmanager.restart.strategy import NoRestart, RestartStrategy
+from flinkish.jobmanager.restart import (
+    ExponentialDelay,
+    FailureRate,
+    FixedDelay,
+    NoRestart,
+    Restarts,
+    RestartStrategy,
+    from_configuration,
+    one_line,
+)
 from flinkish.runtime.phases import ManualClock
 
 FAILURE = RetryableError("lost")

@@ -11,7 +11,7 @@ import pytest
 from flinkish.common import JobStatus, RestartStrategies
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.errors import InvalidKeyError, OperationError, UserCodeError
-from flinkish.jobmanager import live_jobs
+from flinkish.jobmanager import signals as live_jobs
 from tests.support.programs import new_environment
 
 OPENED: list[int] = []

@@ -16,7 +16,7 @@ from flinkish.common import WatermarkStrategy
 from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job.description import JobDescription
-from flinkish.jobmanager.task_logs import SlowCalls
+from flinkish.jobmanager.progress import SlowCalls
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.runtime.task.progress import EpochProgress, SlowCall, TaskProgress

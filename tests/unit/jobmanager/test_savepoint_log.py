@@ -14,7 +14,7 @@ from flinkish.errors import OperationError
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.savepoints.savepoint import take_savepoint
+from flinkish.jobmanager.savepoint import take_savepoint
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 

@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 
 from flinkish.common import Configuration
 from flinkish.errors import EnvironmentVersionError, FinalOperationError, SparkLostError
-from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end
 from flinkish.jobmanager.job.settings import driver_settings, without_delta
+from flinkish.jobmanager.query_inputs import QueryRun, check_end
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions
 

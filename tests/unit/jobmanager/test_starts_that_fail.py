@@ -12,8 +12,8 @@ from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager.client import JobManager
 from flinkish.jobmanager.job.settings import driver_settings
-from flinkish.jobmanager.job_manager import JobManager
 from flinkish.jobmanager.spark_run import prepare_directory
 from flinkish.spark import session
 

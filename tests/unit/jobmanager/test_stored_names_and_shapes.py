@@ -45,7 +45,7 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.ownership import finish_move
 from flinkish.jobdir.waiting_epoch import DrainMarker
-from flinkish.jobmanager.attempt.query_inputs import input_has_ended, source_positions
+from flinkish.jobmanager.query_inputs import input_has_ended, source_positions
 from flinkish.launch.replay import requested_replay
 from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.epoch.files import PreparedEpochs, Slice

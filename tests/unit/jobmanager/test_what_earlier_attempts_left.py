@@ -17,12 +17,11 @@ from flinkish.common import Configuration
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.attempt import query_attempt
-from flinkish.jobmanager.attempt.query_attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.attempt.query_inputs import check_committed
-from flinkish.jobmanager.attempt.remote_reports import STOP_FILE, report_file
-from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager import attempt as query_attempt
+from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.job.settings import driver_settings
+from flinkish.jobmanager.query_inputs import QueryRun, check_committed
+from flinkish.jobmanager.remote import STOP_FILE, report_file
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.spark.plan import PlanOptions

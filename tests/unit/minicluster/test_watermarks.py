@@ -18,7 +18,7 @@ from flinkish.core.source import SourceSplit, SplitEnumerator, SplitRange, Split
 from flinkish.datastream import KeyedProcessFunction, OutputTag, ProcessFunction, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UserCodeError
-from flinkish.jobmanager.task_logs import EventTimeWatch, SilentSplits
+from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock

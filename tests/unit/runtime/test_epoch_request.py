@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
-from flinkish.jobmanager.attempt.run_plan import REQUEST_POLL_MS, QueryRun, _on_request
+from flinkish.jobmanager.query_inputs import REQUEST_POLL_MS, QueryRun, _on_request
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.epoch.planner import EpochRequest
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor

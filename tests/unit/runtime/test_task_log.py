@@ -14,7 +14,7 @@ from flinkish.core.async_function import AsyncFunction
 from flinkish.core.functions import KeyedProcessFunction, MapFunction
 from flinkish.datastream import AsyncDataStream
 from flinkish.errors import UserCodeError
-from flinkish.jobmanager.task_logs import TaskLogs
+from flinkish.jobmanager.progress import TaskLogs
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job import log as task_log
 from flinkish.runtime.job.log import MAX_LINES, TaskLog, TaskLogHandler, log_in_driver

@@ -29,7 +29,7 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.jobmanager.attempt.progress_watch import ProgressWatch
+from flinkish.jobmanager.epochs import ProgressWatch
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskPlace

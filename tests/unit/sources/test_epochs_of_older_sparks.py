@@ -13,7 +13,7 @@ import pytest
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import QueryLocation
-from flinkish.jobmanager.attempt.query_inputs import end_offsets
+from flinkish.jobmanager.query_inputs import end_offsets
 from flinkish.runtime.job.deployment import JobSettings
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
 from flinkish.spark.worker import deploy

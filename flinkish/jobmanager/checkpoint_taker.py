@@ -27,7 +27,7 @@ from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.worker import secret_of
 
 if TYPE_CHECKING:
-    from flinkish.jobmanager.attempt.query_attempt import QueryAttempt
+    from flinkish.jobmanager.attempt import QueryAttempt
     from flinkish.jobmanager.spark_run import SparkRun
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")

@@ -20,25 +20,26 @@ from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import with_free_space
 from flinkish.jobdir.query import QueryLog, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
-from flinkish.jobmanager.attempt import epoch_listeners
-from flinkish.jobmanager.attempt.epoch_function import EpochFunction
-from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
-from flinkish.jobmanager.attempt.progress_watch import ProgressWatch, explained
-from flinkish.jobmanager.attempt.query_inputs import (
+from flinkish.jobmanager import epoch_gate as epoch_listeners
+from flinkish.jobmanager.epoch_gate import StopQuery
+from flinkish.jobmanager.epochs import EpochFunction, ProgressWatch, explained
+from flinkish.jobmanager.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
+from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.query_inputs import (
     LeftBehind,
+    QueryRun,
     check_committed,
+    check_end,
     check_sources,
     end_offsets,
     input_has_ended,
     keep_packing,
+    plan_runs,
     planned_position,
     prepare_sinks,
     source_positions,
 )
-from flinkish.jobmanager.attempt.remote_reports import END_FILE, STOP_FILE, Inbox
-from flinkish.jobmanager.attempt.run_plan import QueryRun, check_end, plan_runs
-from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.remote import END_FILE, STOP_FILE, Inbox
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory

@@ -19,9 +19,9 @@ from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.query import QueryLog, late_batch, read_traces
-from flinkish.jobmanager.attempt.epoch_listeners import EpochGate
-from flinkish.jobmanager.attempt.remote_reports import STOP_FILE
+from flinkish.jobmanager.epoch_gate import EpochGate
 from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.remote import STOP_FILE
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.spark.executors import running_tasks

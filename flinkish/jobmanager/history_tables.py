@@ -14,10 +14,14 @@ import posixpath
 from collections import Counter
 from typing import Any
 
-from flinkish.jobmanager.history.tables import TABLES, Row
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager.history import TABLES, History, HistoryWriter, Row, Rows
+from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import vacuum
 from flinkish.spark.failures import translate
+from flinkish.spark.session import is_remote
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import for_spark
 
@@ -101,3 +105,22 @@ class DeltaTables:
             frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")
         frame.coalesce(1).write.format("delta").mode("overwrite").save(for_spark(path))
         vacuum(self._spark, path)
+
+
+# HEAD: The history of a job, which outlives its driver: the Delta tables jobs, executions, exceptions and
+# checkpoints.
+
+#: The first rows, those of the job's start, are written after this many seconds: after the first epoch of most jobs,
+#: and before somebody wants a savepoint, because the first use of Delta in a driver takes seconds of processor time.
+#: Under Spark Connect they wait for the interval: the server has used Delta for the claim already.
+FIRST_WRITE_S = 5.0
+
+__all__ = ["History", "delta_history"]
+
+
+def delta_history(spark: Any, job: JobDescriptor, directory: JobDirectory, settings: DriverSettings) -> HistoryWriter:
+    """The history of a job, written to the Delta tables in its directory."""
+    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
+    rows = Rows(job.job_id, job.name, directory.token)
+    first_s = None if is_remote(spark) else FIRST_WRITE_S
+    return HistoryWriter(rows, tables, settings.history_interval_ms / 1000, first_s)

@@ -6,13 +6,14 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import QUERY_NAME, DrainMarker, has_moved, state_rows
-from flinkish.jobmanager.attempt.epoch_listeners import StopQuery
-from flinkish.jobmanager.attempt.query_attempt import AttemptObserver, AttemptPlan, QueryAttempt
-from flinkish.jobmanager.attempt.run_plan import QueryRun
+from flinkish.jobmanager.attempt import AttemptObserver, AttemptPlan, QueryAttempt
+from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.query_inputs import QueryRun
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds
@@ -92,3 +93,35 @@ def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: Drain
         raise translate(error, f"job '{job.name}', directory {directory.path}", deployment.secret) from error
     passed(Phase.DRAIN_PREPARED, epoch=marker.epoch)
     directory.move_query(QUERY_NAME, marker.drain_epoch)
+
+
+# HEAD: The steps of a drain, which begins after the last ordinary epoch and ends with the final savepoint.
+#
+#     stop -> last ordinary epoch E committed, query ended
+#          -> the savepoint's directory is checked: the job goes on if nothing can be written there
+#          -> drain.json                   from here on the job can only be drained
+#          -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
+#          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
+#          -> savepoint of E + 1, with the positions of E
+#          -> ended.json
+#
+# When a driver dies, the next one goes on with the drain at the step that was reached.
+
+
+def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_directory: str | None) -> DrainMarker:
+    """Write the marker of the drain of a job that has stopped; returns the marker.
+
+    Raises:
+        SavepointError: there is no committed epoch at whose end state and sinks agree.
+    """
+    epoch = attempt.committed_epoch()
+    if epoch is None:
+        raise SavepointError(
+            "the job cannot be drained: no epoch has been committed yet",
+            where=f"job '{attempt.job.name}'",
+            hint="try again after its first epoch",
+        )
+    marker = DrainMarker(epoch, attempt.positions(epoch), savepoint_directory, attempt.job.levels)
+    marker.write(directory)
+    passed(Phase.DRAIN_BEGUN, epoch=epoch)
+    return marker

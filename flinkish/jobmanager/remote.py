@@ -20,7 +20,7 @@ from typing import Any
 from flinkish.core.fence import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.attempt.epoch_listeners import EpochGate, StopQuery
+from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
 from flinkish.runtime.epoch.commit import CommitReport, EpochCommit
 from flinkish.runtime.epoch.files import sink_of_identity
 from flinkish.runtime.epoch.steps import EpochReport

@@ -1,1 +1,0 @@
-"""Checkpoints: when one is taken, what it writes, what is kept of it and for how long."""

@@ -1,1 +1,0 @@
-"""Savepoints: writes them, describes them, compares them with a program, and restores jobs from them."""
