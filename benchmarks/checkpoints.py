@@ -22,8 +22,8 @@ from typing import Any
 
 from benchmarks import spark_settings
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.results import NAMED, CollectSink, register_collector
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.connectors.collection import CollectionSource
+from flinkish.connectors.generated import CollectionSource
 from flinkish.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.testing import TestingSink

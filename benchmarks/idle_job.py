@@ -22,8 +22,8 @@ from benchmarks import contract
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.time import Duration
+from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.source import Source
 
 SOURCES = ("directory", "kafka")

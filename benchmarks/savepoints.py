@@ -25,8 +25,8 @@ import psutil  # type: ignore[import-untyped]
 from benchmarks import spark_settings
 from benchmarks.checkpoints import Epochs
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.results import NAMED, CollectSink, register_collector
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.runtime.phases import Phase, set_hook
 from flinkish.spark.session import settings_of_long_lived_sessions

@@ -27,8 +27,7 @@ from flinkish.common import Configuration, Duration, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
-from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer, KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaPartitionsSource
 from flinkish.core.fence import NO_FENCE
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks.spark_settings import session
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport

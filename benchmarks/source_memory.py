@@ -29,9 +29,8 @@ from benchmarks import runner
 from benchmarks.process_memory import kib_of_processes
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource
 from flinkish.core.source import Source
 
 KEYS = 1_000
@@ -116,7 +115,7 @@ def _parquet(folder: Path, records: int, size: int) -> Source:
 @contextmanager
 def _source(name: str, folder: Path, records: int, size: int) -> Iterator[Source]:
     if name == "kafka":
-        from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+        from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
         from flinkish.connectors.kafka.source import KafkaSource
         from tests.support.kafka_broker import KafkaBroker
 

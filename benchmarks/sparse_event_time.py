@@ -27,7 +27,7 @@ from benchmarks.data import JITTER_MS, SEED, ZIPF_EXPONENT
 from benchmarks.hand_over import printed_elsewhere
 from benchmarks.pipelines import keyed_programs
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobmanager.job.settings import job_settings

@@ -30,7 +30,7 @@ from typing import Any
 
 from flinkish.common import Configuration, Duration, Time, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingEventTimeWindows

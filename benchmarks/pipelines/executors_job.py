@@ -22,8 +22,8 @@ from benchmarks import spark_settings
 from flinkish.common import Configuration, Duration, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.results import NAMED, CollectSink, register_collector
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import KeyedProcessFunction, ProcessWindowFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor

@@ -13,7 +13,7 @@ from benchmarks.empty_epochs import SUBTASKS, EpochEnds, argument_parser, steps_
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport

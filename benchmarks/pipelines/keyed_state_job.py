@@ -24,7 +24,7 @@ from benchmarks.pipelines.sums_sink import SumsSink, committed
 from benchmarks.process_memory import sizes_mib
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport

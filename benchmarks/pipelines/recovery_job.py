@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import spark_settings
 from benchmarks.pipelines.dict_sink import DictSink
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.contract import tree_cpu_s
 from benchmarks.pipelines.dict_sink import DictSink, delivered
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.jobmanager.job.description import JobObserver
 

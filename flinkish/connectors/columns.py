@@ -34,11 +34,14 @@ from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.collections import _SequenceTypeInfo
 from flinkish.common.typeinfo.lossless import Conversion, lossless, unreadable
 from flinkish.common.types import _create_rows
+from flinkish.core.source import RecordDecoder
 from flinkish.errors import TypeMismatchError
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow
     import pyarrow as pa
+
 
 ColumnReader = Callable[["pa.Array"], list[Any]]
 #: Called with (start, stop): gives the values of the rows from start (inclusive) to stop (exclusive).
@@ -485,3 +488,30 @@ def _plainer(declared: pa.DataType) -> Callable[[Any], Any]:
         return None if math.isnan(value) else value
 
     return plain
+
+
+# HEAD: The record decoder of sources whose DataFrame has one column per field: Delta tables and streaming DataFrames.
+
+
+class ColumnDecoder(RecordDecoder):
+    """Decodes Arrow batches, one column per field of the type, to records of that type without timestamps.
+
+    ``where`` names the source in error messages.
+    """
+
+    def __init__(self, type_info: TypeInformation, where: str) -> None:
+        self._type_info = type_info
+        self._where = where
+        self._reader: RecordReader | None = None
+
+    def decode(self, batch: pyarrow.RecordBatch) -> tuple[list[Any], list[int] | None]:
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = RecordReader(self._type_info, self._where)
+        return reader.read(batch), None
+
+    def __getstate__(self) -> tuple[TypeInformation, str]:
+        return (self._type_info, self._where)
+
+    def __setstate__(self, state: tuple[TypeInformation, str]) -> None:
+        self.__init__(*state)  # type: ignore[misc]

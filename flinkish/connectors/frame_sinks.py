@@ -13,8 +13,7 @@ from typing import Any
 
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import holds_pickled, no_columns, quoted
-from flinkish.connectors.delta_source import DeltaTable
-from flinkish.connectors.spark_types import ddl_of, with_wider_decimals
+from flinkish.connectors.spark import DeltaTable, ddl_of, with_wider_decimals
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
 from flinkish.delta.log import described_table
 from flinkish.errors import ProgramError, TypeMismatchError

@@ -30,7 +30,7 @@ from flinkish.common.options import python as python_options
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.types import declared_type
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.connectors.collection import CollectionSource
+from flinkish.connectors.generated import CollectionSource
 from flinkish.core.source import Source
 from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.program import Program
@@ -172,7 +172,7 @@ class StreamExecutionEnvironment(EnvironmentSettings):
     def from_spark(self, df: DataFrame, name: str = "Spark DataFrame") -> DataStream:
         """A stream of the rows of a streaming DataFrame, which must belong to the same Spark session. The schema of the
         DataFrame gives the type of the records. Not in PyFlink."""
-        from flinkish.connectors.spark_source import SparkSource
+        from flinkish.connectors.spark import SparkSource
 
         return self.add_source(SparkSource(df), name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import NumberedSplitSource
 
 READING = Types.TUPLE([Types.STRING(), Types.DOUBLE(), Types.LONG()])
 SENSOR, CELSIUS, TS = range(3)

@@ -19,8 +19,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.common.types import _create_row, check_inserts_only
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, MalformedRecordError, TypeMismatchError
-from flinkish.formats._csv_dialect import CsvDialect, CsvRecords
-from flinkish.formats._csv_values import CsvReading, field_reader, field_writer
+from flinkish.formats._csv_values import CsvDialect, CsvReading, CsvRecords, field_reader, field_writer
 from flinkish.formats._values import BLANKS, malformed
 
 __all__ = ["CsvRecords", "CsvRowDeserializationSchema", "CsvRowSerializationSchema"]

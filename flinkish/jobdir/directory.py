@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
 from flinkish.common.options.flinkish import SPARK_PARTITIONS
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.core.fence import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
 from flinkish.graph.job_graph import chained_operators, lost_operators

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from typing import TextIO
 
 from flinkish.common.job_status import JobStatus
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.results import PrintSink
 from flinkish.errors import ConfigurationError, FlinkishError, indented
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
 from flinkish.runtime.epoch.steps import EpochReport

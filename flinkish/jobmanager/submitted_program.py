@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.common.configuration import Configuration
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.numbered_splits import SAMPLE
+from flinkish.connectors.generated import SAMPLE, CollectionSource
 from flinkish.errors import ProgramError
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor

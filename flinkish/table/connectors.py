@@ -26,7 +26,7 @@ from flinkish.common.types import Row, _create_row
 from flinkish.common.units import parse_boolean, parse_duration, parse_memory
 from flinkish.connectors.jdbc.database import parse_url
 from flinkish.connectors.jdbc.statement import insert_of
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.results import PrintSink
 from flinkish.core.sink import Sink
 from flinkish.core.source import Source
 from flinkish.datastream.connectors import file_system, jdbc, kafka

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords
 from flinkish.errors import ProgramError
 from flinkish.testing.crash import SimulatedCrash

@@ -12,7 +12,7 @@ from typing import Any
 
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import AggregateFunction, KeyedProcessFunction, MapFunction, RuntimeContext
 from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.datastream.state import (

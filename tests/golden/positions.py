@@ -12,13 +12,11 @@ from typing import Any
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, version_of
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource, NumberSequenceSource
 from flinkish.connectors.hybrid_source import HybridSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.source import JdbcSource
-from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.core.source import SourceSplit
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 
 

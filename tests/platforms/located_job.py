@@ -12,7 +12,7 @@ import threading
 
 import flinkish
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 
 try:

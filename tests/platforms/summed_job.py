@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment

@@ -18,11 +18,11 @@ from typing import Any
 import flinkish.datastream as datastream
 from flinkish.common import Configuration, DeserializationSchema, Row, Time, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.paged_source import Page, PagedSource
+from flinkish.connectors.results import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.core.sink import SinkWriter
 from flinkish.core.source import SplitSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment, functions, state, window

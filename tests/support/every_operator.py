@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.core.join_functions import ProcessJoinFunction
 from flinkish.core.sink import Sink
 from flinkish.core.window.count_evictor import CountEvictor

@@ -12,10 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource, NumberSequenceSource
 from flinkish.core.source import SplitSource
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory

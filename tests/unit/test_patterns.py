@@ -42,18 +42,18 @@ METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "f
 MADE_AT_RUN_TIME = {
     "storage/paths.py NameForm.checked": "each NameForm is found in the source",
     "connectors/paged_source.py _page_info": "the id of a split, escaped, and a digest",
-    "connectors/file_system/globs.py _children": "paths of the program; names of files have 255 bytes",
+    "connectors/file_system/listing.py _children": "paths of the program; names of files have 255 bytes",
     "connectors/kafka/client.py Cluster.partitions": "the program's pattern of topics; their names have 249 characters",
     "connectors/kafka/settings.py KafkaSourceSettings.names": "the same",
-    "connectors/kafka/source_builder.py KafkaSourceBuilder.set_topic_pattern": "the same, which is only compiled",
+    "connectors/kafka/source.py KafkaSourceBuilder.set_topic_pattern": "the same, which is only compiled",
     "connectors/kafka/properties.py _login": "a name, in the program's own properties",
     "connectors/jdbc/statement.py insert_pattern": "SQL of the program",
     "connectors/jdbc/database.py parse_url": "the URL of the program",
-    "formats/_csv_dialect.py CsvDialect.text_field": "a set of characters",
-    "formats/_csv_dialect.py CsvDialect.records": "tested through the formats, below",
-    "formats/_csv_dialect.py _field_pattern": "the same",
-    "formats/_csv_dialect.py _unescaper": "the same",
-    "formats/_csv_dialect.py refusing": "a set of characters",
+    "formats/_csv_values.py CsvDialect.text_field": "a set of characters",
+    "formats/_csv_values.py CsvDialect.records": "tested through the formats, below",
+    "formats/_csv_values.py _field_pattern": "the same",
+    "formats/_csv_values.py _unescaper": "the same",
+    "formats/_csv_values.py refusing": "a set of characters",
 }
 
 

@@ -34,8 +34,8 @@ from flinkish.common.accumulators import IntCounter
 from flinkish.common.arguments import inherits, runs_ours, stands_for
 from flinkish.common.serialization import RowFieldExtractorSchema, batch_deserializer
 from flinkish.common.typeinfo.basic import BasicTypeInfo
-from flinkish.connectors.kafka.decoding import KafkaRecordDeserializationSchema, decoded
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from flinkish.connectors.kafka.settings import KafkaRecordDeserializationSchema, decoded
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema
 from flinkish.datastream import DataStream, functions, window
 from flinkish.datastream.connectors import file_system, number_seq
 from flinkish.datastream.connectors.datagen import DataGeneratorSource

@@ -18,13 +18,11 @@ from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.file_system.enumerator import FileEnumerator
-from flinkish.connectors.file_system.paths import FileSystems
-from flinkish.connectors.file_system.split_file import open_split, unreadable
+from flinkish.connectors.file_system.enumerator import FileEnumerator, open_split, unreadable
+from flinkish.connectors.file_system.listing import FileSystems
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost, positions_text
 from flinkish.errors import MalformedRecordError
-from flinkish.formats._avro_schema import check_bounded, check_indices
-from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, fastavro_package
+from flinkish.formats.avro import AvroSchema, GenericRecordAvroTypeInfo, check_bounded, check_indices, fastavro_package
 
 #: The assumed size of a record, in bytes: an epoch's limit of records is kept as far as the assumption holds.
 _BYTES_PER_RECORD = 100

@@ -3,16 +3,31 @@ its files is."""
 
 from __future__ import annotations
 
+import codecs
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from flinkish.connectors.file_system.listing import find_files, folders_of
-from flinkish.connectors.file_system.paths import FileSystems
+from flinkish.common.serialization import DeserializationSchema, SimpleStringSchema
+from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.file_system.listing import FileSystems, find_files, folders_of
 from flinkish.core.source import SourceSplit, SplitEnumerator
-from flinkish.errors import ConnectionFailedError, ProgramError
+from flinkish.errors import (
+    ConnectionFailedError,
+    FinalOperationError,
+    FlinkishError,
+    MalformedRecordError,
+    ProgramError,
+    RetryableError,
+)
+from flinkish.formats.csv import CsvRecords
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
 
 #: The facts about a file that a format reads from the file itself.
 Facts = TypeVar("Facts")
@@ -125,3 +140,136 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
                 # the path existed before, so this is no error of the program: the operator must act
                 raise ConnectionFailedError(error.what, where=error.where, expected=error.expected) from None
         return sorted(found.values(), key=lambda split: (split.info["modified_ns"], split.id))
+
+
+# HEAD: Opens the file of a split and checks that it is still the one that was found; classifies the errors of reading
+#  it.
+
+
+def open_split(systems: FileSystems, split: SourceSplit, as_it_is: bool = False) -> NativeFile:
+    """Open the file of a split for random access.
+
+    A file that has grown is accepted: it is read up to the size that it had when it was found. With ``as_it_is`` a
+    changed file is accepted too: it is read as a whole, and somebody may have repaired it.
+
+    Raises:
+        FinalOperationError: the file is gone; or, without ``as_it_is``, it has become shorter or was replaced by
+            another one of the same size.
+        ConnectionFailedError: the file system cannot be reached.
+        RetryableError: the file cannot be opened.
+    """
+    from pyarrow import fs
+
+    system, path = systems.locate(split.id)
+    try:
+        now = system.get_file_info(path)
+        if now.type != fs.FileType.File:
+            raise _changed(split, "the file is gone")
+        if as_it_is:
+            return system.open_input_file(path)
+        if now.size < split.info["bytes"]:
+            raise _changed(split, f"the file has {now.size} bytes and had {split.info['bytes']} when it was found")
+        if now.size == split.info["bytes"] and now.mtime_ns != split.info["modified_ns"]:
+            raise _changed(split, "the file was replaced by another one after it was found")
+        return system.open_input_file(path)
+    except FileNotFoundError:
+        raise _changed(split, "the file is gone") from None
+    except OSError as error:
+        if isinstance(error, FlinkishError):
+            raise
+        raise RetryableError(f"the file cannot be opened: {error}", where=f"file {split.id}") from error
+
+
+def _changed(split: SourceSplit, what: str) -> FinalOperationError:
+    return FinalOperationError(
+        what,
+        where=f"file {split.id}",
+        expected="files that stay as they are until they have been read",
+        hint="put the old file back with its modification time (cp -p); write files elsewhere and move them in whole",
+    )
+
+
+def unreadable(split_id: str, error: Exception) -> FlinkishError:
+    """The error to raise when reading a file has failed: a RetryableError if the file system is to blame, and a
+    MalformedRecordError if the content is."""
+    if isinstance(error, FlinkishError):
+        return error
+    # the errors of pyarrow's file systems have an errno, or name the service that failed; those of its decoders do not
+    damaged = not isinstance(error, OSError) or (error.errno is None and split_id.startswith("/"))
+    if damaged:
+        return MalformedRecordError(
+            f"the file is damaged: {error}", where=f"file {split_id}", expected="a complete file of its format"
+        )
+    return RetryableError(f"the file cannot be read: {error}", where=f"file {split_id}")
+
+
+# HEAD: The formats of files that a source reads, PyFlink's ``StreamFormat`` and ``BulkFormat``: lines that a schema
+# deserializes, or Parquet columns.
+
+
+@dataclass(frozen=True)
+class StreamFormat:
+    """The format of files of lines; ``schema`` deserializes each line.
+
+    With ``skip_blank`` an empty or blank line is no record, and with ``skip_comments`` none that begins with ``#``. Nor
+    are the first ``first_lines`` of the other lines of a file; ``check_header`` gets the first one and raises
+    MalformedRecordError if it is not the header of such files. With ``spanning`` a record may span lines, so that a
+    file cannot be cut: it is read as a whole.
+    """
+
+    schema: DeserializationSchema
+    skip_blank: bool = False
+    skip_comments: bool = False
+    first_lines: int = 0
+    check_header: Callable[[bytes], None] | None = None
+    spanning: CsvRecords | None = None
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self.schema.get_produced_type()
+
+    @staticmethod
+    def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
+        """The format of text files whose lines are records of type STRING. Lines end with ``\\n``, ``\\r\\n`` or
+        ``\\r``. Bytes that the charset cannot decode are an error.
+
+        Raises:
+            ProgramError: the charset is not known, or does not encode a line feed as the byte 10 (UTF-16, UTF-32).
+        """
+        try:
+            single = "\n".encode(codecs.lookup(charset_name).name.replace("_sig", "")) == b"\n"
+        except LookupError:
+            single = False
+        if not single:
+            raise ProgramError(
+                f"the charset {charset_name!r} cannot be read in lines",
+                where="StreamFormat.text_line_format",
+                expected="a charset that Python knows and that holds ASCII, such as UTF-8 or ISO-8859-1",
+                hint="convert UTF-16 and UTF-32 files first",
+            )
+        return StreamFormat(SimpleStringSchema(charset_name))
+
+
+@dataclass(frozen=True)
+class BulkFormat:
+    """The format of Parquet files that are read as Rows (``type_info`` is a ROW) or tuples (a TUPLE). ``columns`` are
+    the names of the columns for the fields of the type, in their order; other columns are not read.
+
+    Raises:
+        ProgramError: there are not as many columns as fields of the type.
+    """
+
+    type_info: TypeInformation
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.type_info.to_arrow_fields()) != len(self.columns):
+            raise ProgramError(
+                f"{len(self.columns)} columns {list(self.columns)} for the type {self.type_info!r}",
+                where="FileSource",
+                expected="one column name per field",
+            )
+
+    @property
+    def produced_type(self) -> TypeInformation:
+        return self.type_info

@@ -18,10 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkish.common.serialization import batch_deserializer
-from flinkish.connectors.file_system.enumerator import FileEnumerator
-from flinkish.connectors.file_system.paths import FileSystems
-from flinkish.connectors.file_system.split_file import open_split, unreadable
-from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.connectors.file_system.enumerator import FileEnumerator, StreamFormat, open_split, unreadable
+from flinkish.connectors.file_system.listing import FileSystems
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords, UnitCost
 from flinkish.errors import MalformedRecordError, ProgramError
 from flinkish.formats.csv import CsvRecords

@@ -6,27 +6,252 @@ its wildcard is literal in a longer path (``data[1]/part-*``) too.
 
 from __future__ import annotations
 
+import fnmatch
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from flinkish.connectors.file_system.globs import (
-    expand_braces,
-    files_below,
-    is_hidden,
-    is_pattern,
-    matching,
-    split_pattern,
-)
-from flinkish.connectors.file_system.paths import Root, root_of
 from flinkish.core.source import SourcePosition, SourceSplit
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, ProgramError
-from flinkish.storage.paths import is_local
+from flinkish.storage import stores
+from flinkish.storage.paths import ACCEPTED, is_local, location_of
 from flinkish.storage.sealed import typed
 
 if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo
+    from pyarrow.fs import FileInfo, FileSystem
+
+
+# HEAD: Glob patterns in the syntax of Hadoop (and so of Spark): ``*``, ``?``, ``[a-c]``, ``[^a]``, ``{a,b/c}``, and
+# ``\``
+# before a character that is meant literally. A wildcard matches characters within one name, never a ``/``.
+#
+# Rule upheld here: names that begin with ``.`` or ``_`` are hidden from wildcards and from the listing of a folder,
+# but
+# not from a path that spells them out. A name that exists as it is written is no pattern.
+
+_MAGIC = re.compile(r"[*?\[{\\]")
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path has wildcards.
+
+    >>> is_pattern("/data/a.txt"), is_pattern("/data/{a,b}.txt")
+    (False, True)
+    """
+    return _MAGIC.search(path) is not None
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """The patterns without braces that a pattern with braces stands for.
+
+    >>> expand_braces("/in/{a,b{1,2}/c}.txt")
+    ['/in/a.txt', '/in/b1/c.txt', '/in/b2/c.txt']
+
+    Raises:
+        ProgramError: a brace is not closed.
+    """
+    opened = re.search(r"(?<!\\)\{", pattern)
+    if opened is None:
+        return [pattern]
+    head, alternatives, begin, depth, at = pattern[: opened.start()], [], opened.end(), 1, opened.end()
+    while at < len(pattern):
+        character = pattern[at]
+        depth += {"{": 1, "}": -1}.get(character, 0)
+        if depth == 0 or (depth == 1 and character == ","):
+            alternatives.append(pattern[begin:at])
+            begin = at + 1
+        if depth == 0:
+            return [path for part in alternatives for path in expand_braces(head + part + pattern[begin:])]
+        at += 2 if character == "\\" else 1
+    raise ProgramError(
+        f"the brace in the path '{pattern}' is not closed",
+        where="FileSource",
+        expected="alternatives as in {a,b}",
+        hint="write \\{ for a brace that is part of a name",
+    )
+
+
+def split_pattern(pattern: str) -> tuple[str, str]:
+    """Split a pattern without braces into the folder before its first wildcard, and the rest. A path without wildcards
+    gives itself and "".
+
+    >>> split_pattern("s3://bucket/in/2024-*/x.txt"), split_pattern("/*"), split_pattern("/a/b")
+    (('s3://bucket/in', '2024-*/x.txt'), ('/', '*'), ('/a/b', ''))
+    """
+    found = _MAGIC.search(pattern)
+    if found is None:
+        return pattern, ""
+    at = pattern.rfind("/", 0, found.start())
+    return pattern[:at] or "/", pattern[at + 1 :]
+
+
+def matching(system: FileSystem, folder: str, rest: str) -> list[FileInfo]:
+    """The files and folders below ``folder`` that match the pattern ``rest``; for an empty pattern ``folder`` itself, a
+    file or a folder, if it exists."""
+    from pyarrow import fs
+
+    found: list[FileInfo] = [system.get_file_info(folder)]
+    for part in filter(None, rest.split("/")):
+        folders = [info.path for info in found if info.type == fs.FileType.Directory]
+        if is_pattern(part):
+            found = [info for path in folders for info in _children(system, path, part)]
+        else:
+            found = list(system.get_file_info([f"{path.rstrip('/')}/{part}" for path in folders]))
+    return [info for info in found if info.type != fs.FileType.NotFound]
+
+
+def _children(system: FileSystem, folder: str, pattern: str) -> Iterator[FileInfo]:
+    from pyarrow import fs
+
+    children = list(system.get_file_info(fs.FileSelector(folder, allow_not_found=True)))
+    literal = [info for info in children if info.base_name == pattern]
+    if literal:
+        yield from literal
+        return
+    name = re.compile(fnmatch.translate(re.sub(r"\\(.)", r"[\1]", pattern.replace("[^", "[!"))))
+    for info in children:
+        if name.match(info.base_name) and (pattern[0] in "._" or not info.base_name.startswith((".", "_"))):
+            yield info
+
+
+def files_below(system: FileSystem, found: FileInfo) -> Iterator[FileInfo]:
+    """The file itself; or the files of a folder at any depth, without hidden ones.
+
+    Symbolic links are followed. A folder that several of them lead to, as one does that links to itself, is listed
+    once, and under its own name if that is below the folder, too. Each link to a file is a file.
+    """
+    from pyarrow import fs
+
+    if found.type == fs.FileType.File:
+        yield found
+        return
+    if isinstance(system, fs.LocalFileSystem):
+        yield from _local_files_below(system, found.path)
+        return
+    for info in system.get_file_info(fs.FileSelector(found.path, recursive=True)):
+        if info.type == fs.FileType.File and not is_hidden(info.path[len(found.path) :]):
+            yield info
+
+
+def _local_files_below(system: FileSystem, folder: str) -> Iterator[FileInfo]:
+    from pyarrow import fs
+
+    seen: set[tuple[int, int]] = set()
+    folders, links = [folder], list[str]()
+    while folders or links:
+        links.sort(reverse=True)
+        folder = folders.pop() if folders else links.pop()
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for info in system.get_file_info(fs.FileSelector(folder)):
+            if is_hidden(info.base_name):
+                continue
+            if info.type == fs.FileType.File:
+                yield info
+            elif info.type == fs.FileType.Directory:
+                (links if os.path.islink(info.path) else folders).append(info.path)
+
+
+def is_hidden(path: str) -> bool:
+    """Whether a path relative to a folder is left out of the listing of that folder. So are paths with ``..``."""
+    return any(part.startswith((".", "_")) for part in path.split("/") if part)
+
+
+# HEAD: Maps the files of a source to the ids of their splits and back.
+
+
+def file_system_of(path: str) -> tuple[FileSystem, str]:
+    """pyarrow's file system for a path or URI, and the path within it.
+
+    Raises:
+        ConfigurationError: flinkish has no storage of that scheme.
+        ConnectionFailedError: the file system cannot be reached.
+    """
+    import pyarrow as pa
+
+    try:
+        found: tuple[FileSystem, str] = stores.file_system_of(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        if isinstance(error, FlinkishError):
+            raise
+        raise ConnectionFailedError(
+            f"the file system of '{path}' cannot be reached: {error}", where="files", expected=ACCEPTED
+        ) from error
+    return found
+
+
+class Root(NamedTuple):
+    """The file system of a source's path, the path within it, and how files map to split ids. The ids of the files
+    begin with ``prefix``; an id without its first ``cut`` characters is the file's path within the file system. Neither
+    the credentials nor the query string of a URI become part of an id."""
+
+    system: FileSystem
+    path: str
+    prefix: str
+    cut: int
+
+    def id_of(self, path: str) -> str:
+        """The split id of a file, given its path within the file system."""
+        return self.prefix[: self.cut] + path
+
+
+def root_of(path: str) -> Root:
+    """The root of a path or URI, which has no wildcards.
+
+    Raises:
+        ConnectionFailedError: the file system cannot be reached or is not known.
+    """
+    system, inside = file_system_of(path)
+    if is_local(path):
+        return Root(system, inside, "/", 0)
+    return Root(system, inside.rstrip("/"), *id_prefix(path, inside))
+
+
+def id_prefix(uri: str, inside: str) -> tuple[str, int]:
+    """The prefix of the split ids of a URI's files, and how many of its characters are not part of the path ``inside``
+    the file system.
+
+    >>> id_prefix("s3a://key:secret@bucket/in?region=eu", "bucket/in"), id_prefix("hdfs://node:8020/in", "/in")
+    (('s3://bucket/', 5), ('hdfs://node:8020/', 16))
+    """
+    scheme, authority, _ = location_of(uri)
+    host = authority.rpartition("@")[2]
+    prefix = f"{scheme}://{host}/"
+    if inside.startswith("/"):
+        return prefix, len(prefix) - 1
+    return prefix, len(scheme) + 3 if inside.partition("/")[0] == host else len(prefix)
+
+
+class FileSystems:
+    """The file systems of a source's paths, opened when they are first needed in a process."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        self._roots: list[Root] | None = None
+
+    def locate(self, split_id: str) -> tuple[FileSystem, str]:
+        """The file system of a split and its path within it. The file system is that of the source's path whose prefix
+        the split id has.
+
+        Raises:
+            ConnectionFailedError: the file system cannot be reached or is not known.
+            FinalOperationError: none of the source's paths is on the file system of the split.
+        """
+        if self._roots is None:
+            self._roots = [root_of(path) for path in self._paths]
+        for root in self._roots:
+            if split_id.startswith(root.prefix):
+                return root.system, split_id[root.cut :]
+        raise FinalOperationError(
+            "none of the source's paths is on the file system of the file",
+            where=f"file {split_id}",
+            expected="the paths as before, or more of them",
+            hint="name its folder again",
+        )
 
 
 def checked_paths(paths: Sequence[str]) -> list[str]:

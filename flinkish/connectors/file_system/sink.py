@@ -22,7 +22,7 @@ from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.file_system.paths import file_system_of
+from flinkish.connectors.file_system.listing import file_system_of
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
     DefaultRollingPolicy,

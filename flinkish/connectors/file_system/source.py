@@ -12,12 +12,15 @@ from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.file_system.avro import AvroFileEnumerator, AvroFormat, AvroSplitReader
-from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat, AvroParquetSplitReader
+from flinkish.connectors.file_system.enumerator import BulkFormat, StreamFormat
 from flinkish.connectors.file_system.lines import LineFileEnumerator, LineSplitReader
-from flinkish.connectors.file_system.listing import check_position, checked_paths, find_roots, folders_of
-from flinkish.connectors.file_system.parquet import ParquetFileEnumerator, RowSplitReader
-from flinkish.connectors.file_system.paths import FileSystems
-from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
+from flinkish.connectors.file_system.listing import FileSystems, check_position, checked_paths, find_roots, folders_of
+from flinkish.connectors.file_system.parquet import (
+    AvroParquetFormat,
+    AvroParquetSplitReader,
+    ParquetFileEnumerator,
+    RowSplitReader,
+)
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.errors import ProgramError
 from flinkish.storage.paths import absolute

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from flinkish.common.arguments import check_instance
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.connectors.jdbc.catalogue import RowCheck
-from flinkish.connectors.jdbc.committer import JdbcCommitter
+from flinkish.connectors.jdbc.committer import JdbcCommitter, RowWriter, UpsertWriter
 from flinkish.connectors.jdbc.database import DatabaseLocation, parse_url
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.statement import JdbcStatement, upsert_statement, user_statement
-from flinkish.connectors.jdbc.writer import RowWriter, UpsertWriter
 from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ProgramError
 

@@ -17,18 +17,15 @@ from flinkish.common.serialization import DeserializationSchema, SerializationSc
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.committer import KafkaCommitter, KafkaTransactionCommitter
-from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkish.connectors.kafka.properties import (
     COMMIT_OFFSETS,
     DISCOVERY_INTERVAL_MS,
     warn_of_java_only,
     writing_settings,
 )
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from flinkish.connectors.kafka.settings import KafkaSourceSettings
-from flinkish.connectors.kafka.sink import KafkaWriter, message_bytes_max
-from flinkish.connectors.kafka.source import KafkaPartitionsSource
-from flinkish.connectors.kafka.source_builder import check_properties
+from flinkish.connectors.kafka.settings import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSourceSettings
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaWriter, message_bytes_max
+from flinkish.connectors.kafka.source import KafkaPartitionsSource, check_properties
 from flinkish.core.sink import Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import ConfigurationError
 

@@ -11,10 +11,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.errors import ConfigurationError
+
+# HEAD: PyFlink's ``DeliveryGuarantee`` (``flinkish.datastream.connectors.base``).
+
+
+class DeliveryGuarantee(Enum):
+    """The delivery guarantee that a program asks of a sink."""
+
+    # PyFlink's values, including the tuples
+    EXACTLY_ONCE = (0,)
+    AT_LEAST_ONCE = (1,)
+    NONE = 2
+
 
 #: Flink's own properties of a Kafka source
 CLIENT_ID_PREFIX = "client.id.prefix"

@@ -17,8 +17,15 @@ from itertools import islice
 from typing import Any
 
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.connectors.kinesis.client import ExpiredIteratorError, KinesisClient, Read, check_properties
-from flinkish.connectors.kinesis.records import Schema, decoded, user_records
+from flinkish.connectors.kinesis.client import (
+    ExpiredIteratorError,
+    KinesisClient,
+    Read,
+    Schema,
+    check_properties,
+    decoded,
+    user_records,
+)
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitRange, SplitReader, SplitRecords, UnitCost
 from flinkish.errors import ConfigurationError, FinalOperationError, InternalError
 

@@ -10,8 +10,7 @@ from typing import Any
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.common.serialization import DeserializationSchema
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.kinesis.client import driver
-from flinkish.connectors.kinesis.records import KinesisDeserializationSchema
+from flinkish.connectors.kinesis.client import KinesisDeserializationSchema, driver
 from flinkish.connectors.kinesis.shards import (
     KinesisSettings,
     KinesisSplitEnumerator,

@@ -4,7 +4,7 @@ written in Python."""
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
+from flinkish.connectors.kafka.properties import DeliveryGuarantee
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.core.sink import (
     CommitContext,

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 
 __all__ = ["DataGeneratorSource"]

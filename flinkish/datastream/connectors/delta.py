@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.frame_sinks import DeltaSink
+from flinkish.connectors.spark import DeltaSource
 
 __all__ = ["DeltaSink", "DeltaSource"]

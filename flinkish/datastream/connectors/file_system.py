@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
+from flinkish.connectors.file_system.enumerator import BulkFormat, StreamFormat
 from flinkish.connectors.file_system.sink import FileSink, StreamingFileSink
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
@@ -19,7 +20,6 @@ from flinkish.connectors.file_system.source import (
     FileSourceBuilder,
     FileSplitAssignerProvider,
 )
-from flinkish.connectors.file_system.stream_format import BulkFormat, StreamFormat
 
 __all__ = [
     "BucketAssigner",

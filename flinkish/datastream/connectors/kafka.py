@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.connectors.kafka.decoding import ConsumerRecord, KafkaRecordDeserializationSchema
-from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
 from flinkish.connectors.kafka.flink_kafka import (
     FlinkKafkaConsumer,
     FlinkKafkaConsumerBase,
@@ -12,15 +10,22 @@ from flinkish.connectors.kafka.flink_kafka import (
     FlinkKafkaProducerBase,
     Semantic,
 )
-from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
-from flinkish.connectors.kafka.record_serializer import (
+from flinkish.connectors.kafka.properties import DeliveryGuarantee
+from flinkish.connectors.kafka.settings import (
+    ConsumerRecord,
+    KafkaOffsetResetStrategy,
+    KafkaOffsetsInitializer,
+    KafkaRecordDeserializationSchema,
+    KafkaTopicPartition,
+)
+from flinkish.connectors.kafka.sink import (
     KafkaRecordSerializationSchema,
     KafkaRecordSerializationSchemaBuilder,
+    KafkaSink,
+    KafkaSinkBuilder,
     KafkaTopicSelector,
 )
-from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
-from flinkish.connectors.kafka.source import KafkaSource
-from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 
 __all__ = [
     "ConsumerRecord",

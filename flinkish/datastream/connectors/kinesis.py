@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.connectors.kinesis.records import KinesisDeserializationSchema
+from flinkish.connectors.kinesis.client import KinesisDeserializationSchema
 from flinkish.connectors.kinesis.sink import (
     KinesisFirehoseSink,
     KinesisFirehoseSinkBuilder,

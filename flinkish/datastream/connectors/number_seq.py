@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from flinkish.connectors.frame_sinks import FunctionSink
-from flinkish.connectors.spark_source import SparkSource
+from flinkish.connectors.spark import SparkSource
 
 __all__ = ["FunctionSink", "SparkSource"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.connectors.file_system.stream_format import StreamFormat
+from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from flinkish.formats.csv_schema import CsvBulkWriters, CsvSchema, CsvSchemaBuilder
 

@@ -6,8 +6,8 @@ from flinkish.common.arguments import kind_of
 from flinkish.common.configuration import Configuration
 from flinkish.common.no_effect import supply_names, warn_of_hadoop_config, warn_without_effect
 from flinkish.common.typeinfo.composite import RowTypeInfo
-from flinkish.connectors.file_system.avro_parquet import AvroParquetFormat
-from flinkish.connectors.file_system.stream_format import BulkFormat
+from flinkish.connectors.file_system.enumerator import BulkFormat
+from flinkish.connectors.file_system.parquet import AvroParquetFormat
 from flinkish.errors import ArgumentTypeError
 from flinkish.formats.avro import AvroSchema
 from flinkish.formats.avro_parquet import AvroColumns, AvroParquetWriters

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
+from flinkish.connectors.results import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.datastream.streams.closeable_iterator import CloseableIterator, CollectedRows
 from flinkish.datastream.streams.sinks import add_sink
 from flinkish.errors import ArgumentValueError

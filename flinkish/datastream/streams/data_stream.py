@@ -379,7 +379,7 @@ class DataStream(OperatorStream):
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
         """Print the records to the driver's standard output, one per line. ``sink_identifier> `` comes before each,
         with the number of the subtask (from 1) if there are several: ``clicks:2> ``."""
-        from flinkish.connectors.print_sink import PrintSink
+        from flinkish.connectors.results import PrintSink
         from flinkish.datastream.streams.sinks import add_sink
 
         return add_sink(self, PrintSink(sink_identifier, self._type))

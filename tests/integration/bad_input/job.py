@@ -13,8 +13,8 @@ from typing import Any
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.results import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.core.source import Source
 from flinkish.datastream import StreamExecutionEnvironment
 

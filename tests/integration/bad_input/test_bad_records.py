@@ -13,8 +13,8 @@ import pytest
 
 import flinkish
 from flinkish.common import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.errors import InvalidKeyError, MalformedRecordError, ProgramError, TypeMismatchError, UserCodeError
 from tests.integration.bad_input.job import COUNT, PAIR, PER_EPOCH, Job, event, pair
 

@@ -13,7 +13,7 @@ from flinkish.common import Row, Types
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.errors import ConnectionFailedError, OperationError, UserCodeError
 from tests.integration.bad_input.job import COUNT, PER_EPOCH, Job, event, pair

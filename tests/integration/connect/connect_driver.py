@@ -20,12 +20,11 @@ from typing import Any
 from pyspark import cloudpickle
 
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.frame_sinks import DeltaSink
+from flinkish.connectors.generated import DataGeneratorSource, NumberSequenceSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.connectors.number_sequence import NumberSequenceSource
 from flinkish.datastream import DataStream, KeyedProcessFunction, StreamExecutionEnvironment
 from flinkish.errors import FlinkishError
 from tests.integration.connect import clicks

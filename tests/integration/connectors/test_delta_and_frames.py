@@ -21,10 +21,8 @@ from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.delta_source import DeltaSource, DeltaTable
 from flinkish.connectors.frame_sinks import DeltaMergeSink, DeltaSink, FunctionSink
-from flinkish.connectors.spark_source import SparkSource
-from flinkish.connectors.spark_types import ddl_of, type_of_schema
+from flinkish.connectors.spark import DeltaSource, DeltaTable, SparkSource, ddl_of, type_of_schema
 from flinkish.core.sink import CommitContext
 from flinkish.core.source import SourceLimits
 from flinkish.datastream import ProcessFunction

@@ -9,10 +9,9 @@ import pytest
 
 from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from flinkish.connectors.kafka.sink import KafkaSink
+from flinkish.connectors.kafka.properties import DeliveryGuarantee
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError, ConnectionFailedError, FinalOperationError, FlinkishError

@@ -19,9 +19,8 @@ from confluent_kafka import KafkaError, KafkaException
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka import committer
 from flinkish.connectors.kafka.client import Cluster
-from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema, KafkaTopicSelector
-from flinkish.connectors.kafka.sink import KafkaSink
+from flinkish.connectors.kafka.properties import DeliveryGuarantee
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink, KafkaTopicSelector
 from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Guarantee
 from flinkish.errors import (

@@ -19,16 +19,15 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from flinkish.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.kafka import kept_consumer
-from flinkish.connectors.kafka.offsets import (
+from flinkish.connectors.kafka import reader as kept_consumer
+from flinkish.connectors.kafka.settings import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
+    KafkaSourceSettings,
     KafkaTopicPartition,
     Partition,
 )
-from flinkish.connectors.kafka.settings import KafkaSourceSettings
-from flinkish.connectors.kafka.source import KafkaSource
-from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitRange, SplitReader
 from flinkish.errors import (
     ConfigurationError,

@@ -13,7 +13,7 @@ from flinkish.checkpoint.manifest import read_manifest
 from flinkish.checkpoint.rows import open_table
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import (
     ListStateDescriptor,

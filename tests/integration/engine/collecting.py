@@ -12,7 +12,7 @@ from typing import Any
 from flinkish.common import Configuration, Time, WatermarkStrategy
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
+from flinkish.connectors.results import NAMED, CollectSink, register_collector, unregister_collector
 from flinkish.datastream import StreamExecutionEnvironment
 
 __all__ = ["Collected", "Time", "by_field", "collecting", "environment", "settings"]

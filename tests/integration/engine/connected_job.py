@@ -17,9 +17,9 @@ from typing import Any
 
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.core.sink import Sink
 from flinkish.datastream import (
     BroadcastProcessFunction,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from tests.integration.engine.collecting import environment
 
 PER_EPOCH = 5

@@ -17,7 +17,7 @@ from typing import Any
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from tests.integration.engine.collecting import environment

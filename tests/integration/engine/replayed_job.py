@@ -25,11 +25,9 @@ from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource, NumberSequenceSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.core.source import Source
 from flinkish.errors import FlinkishError
 from tests.integration.engine.collecting import collecting, environment
@@ -113,7 +111,7 @@ def _delta(folder: Path) -> str:
 
 
 def _kafka(servers: str) -> Source:
-    from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+    from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
     from flinkish.connectors.kafka.source import KafkaSource
 
     builder = KafkaSource.builder().set_bootstrap_servers(servers).set_topics(TOPIC)

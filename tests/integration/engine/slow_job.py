@@ -19,10 +19,10 @@ from typing import Any
 
 from flinkish.common import Row, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.connectors.spark import DeltaSource
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.counting_job import COUNT, KEYS, make_tables
 

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.core.source import Source
 from tests.integration.engine.collecting import Collected, collecting, environment

@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Encoder, JobStatus, Row, Time, Types, WatermarkStrategy
-from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
 from flinkish.datastream.window import TumblingEventTimeWindows

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows

@@ -14,9 +14,8 @@ from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource
 from flinkish.core.source import Source
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor

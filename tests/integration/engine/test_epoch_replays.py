@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import FinalOperationError, IncompatibleJobError, ProgramError, UserCodeError

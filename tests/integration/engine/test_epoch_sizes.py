@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from flinkish.common import Time, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import AggregateFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows

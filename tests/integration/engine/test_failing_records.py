@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from flinkish.common import Row, WatermarkStrategy
 from flinkish.common.accumulators import Histogram
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import (
     DeadLetter,
     KeyedProcessFunction,

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, Time
 from flinkish.common.accumulators import LongCounter
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FinalOperationError

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Configuration, JobStatus, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import DataStream, KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.datastream.state import ListStateDescriptor

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.time import Duration
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction
 from flinkish.datastream.window import TumblingEventTimeWindows
 from tests.integration.engine.collecting import by_field, collecting, environment

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import UserCodeError
 from tests.integration.engine.collecting import collecting, settings

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, MapFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows

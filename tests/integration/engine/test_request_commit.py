@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction
 from tests.integration.engine.collecting import collecting, environment
 

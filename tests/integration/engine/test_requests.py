@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.errors import OperationError
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.phases import Phase

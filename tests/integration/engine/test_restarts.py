@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, JobStatus, Row, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import StreamExecutionEnvironment

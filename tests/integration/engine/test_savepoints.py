@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import (
     AggregateFunction,

@@ -16,7 +16,7 @@ from flinkish.checkpoint import writer as incremental
 from flinkish.checkpoint.manifest import Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.common import WatermarkStrategy
 from flinkish.common.typeinfo import TypeInformation, Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.errors import FlinkishError, ProgramError, SavepointError

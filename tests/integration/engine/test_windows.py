@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import Row, Time
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream import DataStream, OutputTag, ProcessWindowFunction, StreamExecutionEnvironment

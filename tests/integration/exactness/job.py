@@ -22,9 +22,9 @@ from flinkish.common import Row, Time, WatermarkStrategy
 from flinkish.common.serialization import Encoder
 from flinkish.common.time import Duration
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.data_generator import DataGeneratorSource
 from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.file_system.sink_options import BucketAssigner, OutputFileConfig
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.core.sink import Sink

@@ -20,9 +20,8 @@ from flinkish.connectors.file_system.sink_options import BucketAssigner
 from flinkish.connectors.frame_sinks import DeltaSink
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.connectors.kafka.delivery_guarantee import DeliveryGuarantee
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from flinkish.connectors.kafka.sink import KafkaSink
+from flinkish.connectors.kafka.properties import DeliveryGuarantee
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink
 from flinkish.core.sink import Sink
 from tests.integration.matrix.servers import Servers
 from tests.support.exactness import Output

@@ -14,12 +14,11 @@ import pyarrow.parquet as pq
 
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+from flinkish.connectors.generated import CollectionSource, DataGeneratorSource
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.core.source import Source
 from tests.integration.matrix.records import PARTS, RECORDS, RECORDS_PER_PART, Record, by_part, in_turns
 from tests.support.kafka_broker import KafkaBroker

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.delta_source import DeltaSource
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.datastream import MapFunction, RuntimeContext
 from flinkish.minicluster import MiniCluster
 from flinkish.testing import TestingSink

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.runtime.phases import ClockWatch, ManualClock
 from tests.integration.engine.collecting import collecting, environment
 from tests.support.processes import wait_until

@@ -74,7 +74,7 @@ def test_a_stop_before_the_first_epoch_waits_for_it_and_starts_no_query_twice(jo
 PROGRAM = """
 import os, signal, sys, threading
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 
 what, *texts = sys.argv[1:]

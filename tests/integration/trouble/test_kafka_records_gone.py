@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer
 from flinkish.connectors.kafka.source import KafkaSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, UserCodeError

@@ -15,9 +15,8 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.types import Row
-from flinkish.connectors.column_decoder import ColumnDecoder
-from flinkish.connectors.columns import RecordReader
-from flinkish.connectors.spark_types import ddl_of
+from flinkish.connectors.columns import ColumnDecoder, RecordReader
+from flinkish.connectors.spark import ddl_of
 from flinkish.errors import TypeMismatchError
 from flinkish.table import DataTypes
 

@@ -14,6 +14,7 @@ import pytest
 from flinkish.common.serialization import Encoder
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
+from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.connectors.file_system.sink import FileSink, StreamingFileSink
 from flinkish.connectors.file_system.sink_options import (
     BucketAssigner,
@@ -21,7 +22,6 @@ from flinkish.connectors.file_system.sink_options import (
     OutputFileConfig,
     RollingPolicy,
 )
-from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.sink import CommitContext
 from flinkish.errors import FencedError, OperationError, ProgramError
 from flinkish.minicluster import MiniCluster

@@ -23,8 +23,8 @@ from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row
 from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.connectors.file_system import lines
+from flinkish.connectors.file_system.enumerator import StreamFormat
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.file_system.stream_format import StreamFormat
 from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, SavepointError
@@ -657,7 +657,7 @@ def test_a_file_that_is_read_as_a_whole_may_have_been_mended(tmp_path: Path, kin
 
 
 def test_a_split_is_named_by_its_path_without_keys() -> None:
-    from flinkish.connectors.file_system.paths import id_prefix
+    from flinkish.connectors.file_system.listing import id_prefix
 
     assert id_prefix("abfs://container@account/in", "container/in") == ("abfs://account/", 15)
     assert SourceSplit("x").info is None

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.collection import CollectionSource
-from flinkish.connectors.data_generator import DataGeneratorSource, RateLimitedEnumerator
-from flinkish.connectors.number_sequence import NumberSequenceSource
-from flinkish.connectors.numbered_splits import NumberedSplitSource
+from flinkish.connectors.generated import (
+    CollectionSource,
+    DataGeneratorSource,
+    NumberedSplitSource,
+    NumberSequenceSource,
+    RateLimitedEnumerator,
+)
 from flinkish.core.source import SourceLimits, SourceSplit
 from flinkish.errors import ProgramError, SavepointError
 from flinkish.jobmanager.job.settings import driver_settings

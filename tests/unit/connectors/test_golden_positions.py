@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.delta_source import DeltaSource
-from flinkish.connectors.kafka.continuation import next_offsets
+from flinkish.connectors.kafka.enumerator import next_offsets
 from flinkish.connectors.kinesis.shards import KinesisSettings
 from flinkish.connectors.kinesis.source import FlinkKinesisConsumer
+from flinkish.connectors.spark import DeltaSource
 from flinkish.runtime.sources.job_enumerator import progress_in
 from flinkish.runtime.sources.progress import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentsInMemory

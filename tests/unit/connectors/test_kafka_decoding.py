@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Message
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka.decoding import decoded
+from flinkish.connectors.kafka.settings import decoded
 from flinkish.core.source import SplitRecords
 
 MESSAGES = [

@@ -11,8 +11,7 @@ from confluent_kafka import Producer
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.client import Cluster
 from flinkish.connectors.kafka.enumerator import SAMPLES_PER_PLAN, KafkaSplitEnumerator, RecordSizes
-from flinkish.connectors.kafka.offsets import KafkaOffsetsInitializer
-from flinkish.connectors.kafka.settings import KafkaSourceSettings
+from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer, KafkaSourceSettings
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext
 from flinkish.datastream.connectors.kafka import KafkaSource
 from flinkish.runtime.sources.epoch_planner import EpochPlanner

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka import kept_consumer
+from flinkish.connectors.kafka import reader as kept_consumer
 from flinkish.connectors.kafka.reader import KafkaSplitReader
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.core.source import SourceSplit, SplitRange

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flinkish.connectors.kafka.continuation import gone, next_offsets, renewed
+from flinkish.connectors.kafka.enumerator import gone, next_offsets, renewed
 from flinkish.errors import SavepointError
 
 

@@ -14,12 +14,10 @@ from flinkish.common import no_effect
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.flink_kafka import FlinkKafkaConsumer, FlinkKafkaProducer
-from flinkish.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
 from flinkish.connectors.kafka.properties import reading_settings, security_settings, writing_settings
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
-from flinkish.connectors.kafka.sink import KafkaSink, KafkaSinkBuilder
-from flinkish.connectors.kafka.source import KafkaSource
-from flinkish.connectors.kafka.source_builder import KafkaSourceBuilder
+from flinkish.connectors.kafka.settings import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink, KafkaSinkBuilder
+from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, ProgramError
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import SimpleStringSchema, Types
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.connectors.kinesis.records import KinesisRecord, decoded, user_records
+from flinkish.connectors.kinesis.client import KinesisRecord, decoded, user_records
 from flinkish.core.source import SourcePosition
 from flinkish.datastream.connectors.kinesis import (
     FlinkKinesisConsumer,

@@ -11,8 +11,15 @@ import pytest
 
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.types import Row, RowKind
-from flinkish.connectors.collect_sink import NAMED, CollectSink, register_collector, unregister_collector
-from flinkish.connectors.print_sink import CELL_IS_FULL, CELL_LINES, PrintSink
+from flinkish.connectors.results import (
+    CELL_IS_FULL,
+    CELL_LINES,
+    NAMED,
+    CollectSink,
+    PrintSink,
+    register_collector,
+    unregister_collector,
+)
 from flinkish.core.sink import CommitContext, WriterSink
 from flinkish.errors import InternalError
 

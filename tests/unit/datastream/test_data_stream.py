@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common import Row, RowKind, Types, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import (
     DataStream,
     FilterFunction,

@@ -23,7 +23,7 @@ from flinkish.common import (
 )
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Row, Types
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.results import PrintSink
 from flinkish.datastream import (
     FilterFunction,
     FlatMapFunction,

@@ -16,7 +16,7 @@ import pytest
 from flinkish.common import Configuration, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import DataStream, FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows

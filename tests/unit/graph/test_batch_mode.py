@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flinkish.common import Row, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import DataStream, RuntimeExecutionMode, StreamExecutionEnvironment
 from flinkish.errors import ProgramError
 from tests.support.programs import new_environment, results_of

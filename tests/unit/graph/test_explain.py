@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
 from tests.support.programs import new_environment
 

@@ -11,8 +11,8 @@ import pytest
 
 from flinkish.checkpoint.compatibility import write_states
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.results import PrintSink
 from flinkish.datastream import MapFunction, OnError, StreamExecutionEnvironment
 from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.errors import IncompatibleJobError

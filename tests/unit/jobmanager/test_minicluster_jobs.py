@@ -19,7 +19,7 @@ from flinkish.checkpoint.manifest import read_manifest
 from flinkish.common import JobStatus, RestartStrategies, Types, WatermarkStrategy
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.serialization import Encoder
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.connectors.file_system import FileSink
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.errors import ConfigurationError, OperationError
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.progress import NoProgress, ProgressLine, progress_for, watermark_text

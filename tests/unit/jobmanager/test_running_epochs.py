@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job.description import JobDescription
 from flinkish.jobmanager.progress import SlowCalls

@@ -29,7 +29,7 @@ with stop_on_signals(lambda: [run]):
 PROGRAM = """
 import concurrent.futures, os, signal, time
 from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.core.functions import MapFunction
 from flinkish.datastream import StreamExecutionEnvironment
 

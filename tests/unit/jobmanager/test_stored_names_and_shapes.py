@@ -24,12 +24,12 @@ from flinkish.checkpoint.restore import rows_of
 from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import WatermarkStrategy
-from flinkish.connectors.delta_source import DeltaSource
 from flinkish.connectors.file_system.source import FileSource
+from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.connectors.hybrid_source import HybridSource
-from flinkish.connectors.kafka.continuation import next_offsets
-from flinkish.connectors.number_sequence import NumberSequenceSource
+from flinkish.connectors.kafka.enumerator import next_offsets
 from flinkish.connectors.paged_source import Page, PagedSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext, SplitRange, SplitSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.delta.fence import FencingLog

@@ -13,7 +13,7 @@ import pytest
 
 from flinkish.common import JobStatus, RestartStrategies, Time, WatermarkStrategy
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import AsyncDataStream, AsyncFunction, CoMapFunction, DataStream, KeyedProcessFunction
 from flinkish.datastream.connectors.file_system import FileSource
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows

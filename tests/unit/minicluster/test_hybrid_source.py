@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.connectors.delta_source import DeltaSource
+from flinkish.connectors.spark import DeltaSource
 from flinkish.datastream.connectors.file_system import FileSource
 from flinkish.datastream.connectors.hybrid_source import HybridSource
 from flinkish.datastream.connectors.number_seq import NumberSequenceSource

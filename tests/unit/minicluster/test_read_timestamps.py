@@ -10,10 +10,9 @@ import pytest
 
 from flinkish.common import Duration, Time, Types, WatermarkStrategy
 from flinkish.common.serialization import Encoder, SimpleStringSchema
-from flinkish.connectors.collect_sink import CollectSink
 from flinkish.connectors.file_system.sink import FileSink
 from flinkish.connectors.kafka.flink_kafka import FlinkKafkaProducer
-from flinkish.connectors.print_sink import PrintSink
+from flinkish.connectors.results import CollectSink, PrintSink
 from flinkish.core.sink import SinkWriter
 from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitRecords
 from flinkish.core.window.trigger import Trigger, TriggerResult

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from flinkish.common import Configuration, Types, WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.runtime.task import source_task, task
 from tests.support.epoch_reports import execute_observed, reports_of

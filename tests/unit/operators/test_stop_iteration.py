@@ -11,8 +11,8 @@ from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.serialization import Encoder, SimpleStringSchema
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.connectors.data_generator import DataGeneratorSource
-from flinkish.connectors.kafka.record_serializer import KafkaRecordSerializationSchema
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema
 from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import WatermarkStrategy
-from flinkish.connectors.data_generator import DataGeneratorSource
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.runtime.job.deployment import JobSettings
