@@ -35,7 +35,7 @@ from benchmarks.data import (
 )
 from benchmarks.pipelines import keyed_programs
 from flinkish.common import Configuration, Time, Types
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import (
     BroadcastProcessFunction,

@@ -29,7 +29,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.kafka.enumerator import KafkaSplitEnumerator
 from flinkish.connectors.kafka.settings import KafkaOffsetsInitializer, KafkaSourceSettings
 from flinkish.connectors.kafka.source import KafkaPartitionsSource
-from flinkish.core.fence import NO_FENCE
+from flinkish.core.sink import NO_FENCE
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CheckpointError, message_of
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.lifecycle import CHECKPOINT_TRANSITIONS, CheckpointState, StateMachine

@@ -15,14 +15,66 @@ from collections.abc import Callable
 from typing import Any
 
 from flinkish.common.arguments import abbreviated as abbreviated
-from flinkish.common.arguments import form_for_lists, result_of_each
-from flinkish.common.bulk_writer import BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.arguments import check_instance, form_for_lists, result_of_each
 from flinkish.common.detach import handing_over
 from flinkish.common.no_effect import supply_names
 from flinkish.common.text import text_writer
 from flinkish.common.typeinfo import PickledBytesTypeInfo, TypeInformation, Types
+from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError, MalformedRecordError, TypeMismatchError
+
+# HEAD: BulkWriter and its factory: file formats that do not simply write one record after another, such as columnar
+# ones.
+#
+# Rule upheld here: a bulk writer encodes one file, which holds what a subtask writes in one epoch.
+
+
+class BulkWriter(abc.ABC):
+    """Encodes the records of one file."""
+
+    @abc.abstractmethod
+    def add_batch(self, values: list[Any]) -> None:
+        """Add these records to the file."""
+
+    @abc.abstractmethod
+    def finish(self) -> bytes:
+        """The content of the whole file. The writer is not used again."""
+
+
+class BulkWriterFactory(abc.ABC):
+    """Creates bulk writers in the workers. Subclass it in plain Python; it must be picklable."""
+
+    #: the end of the names of the files, by which readers know the format, such as ``.parquet``
+    file_suffix: str = ""
+
+    @abc.abstractmethod
+    def create(self) -> BulkWriter:
+        """A new writer for one file."""
+
+    def bind(self, type_info: TypeInformation) -> BulkWriterFactory:
+        """A factory for records of this type; the sink calls this once. Itself, unless the format needs the type."""
+        return self
+
+
+class RowDataBulkWriterFactory(BulkWriterFactory):
+    """Base of the factories for columnar files, whose records are Rows or tuples of the given row type."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        check_instance(
+            row_type,
+            RowTypeInfo,
+            "the row type is",
+            type(self).__name__,
+            "DataTypes of the Table API and Types of the DataStream API will both do",
+            "DataTypes.ROW([...]) or Types.ROW_NAMED(...)",
+        )
+        self._row_type = row_type
+
+    def get_row_type(self) -> RowTypeInfo:
+        """The row type of the records."""
+        return self._row_type
+
 
 __all__ = [
     "BulkWriterFactory",

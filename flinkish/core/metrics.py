@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from flinkish.common.arguments import check_at_least
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 
 
 class Metric(ABC):

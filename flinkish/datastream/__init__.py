@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.core.error_handling import DeadLetter, OnError
+from flinkish.core.checkpointed_function import DeadLetter, OnError
 from flinkish.datastream.async_data_stream import AsyncDataStream
 from flinkish.datastream.checkpoint_config import CheckpointConfig, ExternalizedCheckpointCleanup
 from flinkish.datastream.checkpoint_storage import (

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-from flinkish.datastream.streams.cached_data_stream import CachedDataStream
-from flinkish.datastream.streams.closeable_iterator import CloseableIterator
-from flinkish.datastream.streams.connected_streams import ConnectedStreams
+from flinkish.datastream.streams.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from flinkish.datastream.streams.data_stream import DataStream
-from flinkish.datastream.streams.data_stream_sink import DataStreamSink
-from flinkish.datastream.streams.interval_join import IntervalJoin, IntervalJoined
-from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
+from flinkish.datastream.streams.joins import CoGroupedStreams, IntervalJoin, IntervalJoined, JoinedStreams
 from flinkish.datastream.streams.keyed_stream import KeyedStream
+from flinkish.datastream.streams.results import CachedDataStream, CloseableIterator
+from flinkish.datastream.streams.sinks import DataStreamSink
 from flinkish.datastream.streams.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [

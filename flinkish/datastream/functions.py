@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
 from flinkish.core.async_function import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from flinkish.core.broadcast_functions import (
-    IN1,
-    IN2,
-    BaseBroadcastProcessFunction,
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedStateFunction,
-)
 from flinkish.core.checkpointed_function import (
     CheckpointedFunction,
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
+from flinkish.core.co_functions import (
+    IN1,
+    IN2,
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoGroupFunction,
+    CoMapFunction,
+    CoProcessFunction,
+    FlatJoinFunction,
+    JoinFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedStateFunction,
+    ProcessJoinFunction,
+)
 from flinkish.core.functions import (
     IN,
     KEY,
@@ -42,10 +49,9 @@ from flinkish.core.functions import (
     RuntimeContext,
     WindowFunction,
 )
-from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from flinkish.core.sink import Sink as SinkFunction
 from flinkish.core.source import Source as SourceFunction
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import TimerService
 from flinkish.core.window.window import W
 
 __all__ = [

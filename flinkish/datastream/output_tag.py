@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flinkish.common.no_effect import supply_names
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 
 __all__ = ["OutputTag"]
 

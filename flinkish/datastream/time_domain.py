@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 
 __all__ = ["TimeDomain"]

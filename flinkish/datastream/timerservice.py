@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import TimerService
 
 __all__ = ["TimerService"]

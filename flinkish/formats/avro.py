@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from flinkish.common.arguments import abbreviated, check_instance
-from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
-from flinkish.common.serialization import DeserializationSchema, SerializationSchema
+from flinkish.common.serialization import BulkWriter, BulkWriterFactory, DeserializationSchema, SerializationSchema
 from flinkish.common.typeinfo import TypeInformation, Types
+from flinkish.common.typeinfo.base import PickledBytesTypeInfo
 from flinkish.common.typeinfo.composite import RowTypeInfo, default_names
-from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
 

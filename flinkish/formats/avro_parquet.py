@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
-from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
+from flinkish.common.serialization import BulkWriter, BulkWriterFactory
 from flinkish.common.typeinfo.lossless import lossless, unreadable
 from flinkish.errors import ProgramError
 from flinkish.formats.avro import AvroSchema, fastavro_package, misfit, within_int

@@ -6,9 +6,9 @@ import abc
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.configuration import Configuration
 from flinkish.common.no_effect import warn_of_hadoop_config, warn_without_effect
+from flinkish.common.serialization import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.typeinfo.arrow import RecordWriter
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.types import check_inserts_only

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
+from flinkish.common.serialization import BulkWriter, BulkWriterFactory, RowDataBulkWriterFactory
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.errors import ArgumentValueError, ProgramError

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any
 
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.error_handling import OnError
+from flinkish.core.checkpointed_function import OnError
 from flinkish.core.sink import Sink
 from flinkish.core.source import Source
 from flinkish.errors import DuplicateUidError, ProgramError

@@ -29,7 +29,7 @@ from typing import Annotated, Any, TypeVar, overload
 
 from flinkish.common.options.flinkish import SPARK_PARTITIONS
 from flinkish.connectors.generated import NumberedSplitSource
-from flinkish.core.fence import NO_FENCE, Fence, NoFence
+from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
 from flinkish.graph.job_graph import chained_operators, lost_operators
 from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch

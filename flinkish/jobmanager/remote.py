@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from flinkish.core.fence import NO_FENCE, Fence
+from flinkish.core.sink import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery

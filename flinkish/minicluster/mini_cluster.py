@@ -20,8 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.core.sink import WriterSink
+from flinkish.core.sink import NO_FENCE, Fence, WriterSink
 from flinkish.core.source import SplitSource
 from flinkish.errors import EpochTimeoutError, ProgramError
 from flinkish.minicluster.stored_epochs import Committed, StoredEpochs, StoredTasks

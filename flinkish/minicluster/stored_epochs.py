@@ -18,7 +18,7 @@ import posixpath
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from flinkish.core.fence import Fence
+from flinkish.core.sink import Fence
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch.files import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.alignment import Reached

@@ -22,7 +22,7 @@ from typing import Any
 
 from pyspark import TaskContext
 
-from flinkish.core.fence import Fence
+from flinkish.core.sink import Fence
 from flinkish.errors import RetryableError
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs
 from flinkish.runtime.task.task import RETAINED_EPOCHS

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from flinkish.common.logger_levels import configure_loggers
-from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
+from flinkish.core.sink import NO_FENCE, Fence, FenceOfEpochs
 from flinkish.errors import FlinkishError, InternalError, UnserializableFunctionError
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.job.deployment import JobDescriptor

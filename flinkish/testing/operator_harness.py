@@ -15,9 +15,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.functions import OutputTag
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import ProgramError, UnserializableFunctionError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.exchange.valve import WatermarkValve

@@ -10,8 +10,12 @@ from typing import Any
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.typeinfo import TypeInformation
-from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
+from flinkish.core.co_functions import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
 from flinkish.core.functions import KeyedProcessFunction, KeySelector, ProcessFunction
 from flinkish.core.state import MapStateDescriptor
 from flinkish.datastream import DataStream, StreamExecutionEnvironment

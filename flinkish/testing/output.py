@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 
 
 class StreamRecord(NamedTuple):

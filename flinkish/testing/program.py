@@ -22,7 +22,7 @@ from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.options.execution import TARGET
 from flinkish.common.options.flinkish import MINICLUSTER_SHARE_FUNCTIONS
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
 from flinkish.datastream import RuntimeExecutionMode, StreamExecutionEnvironment

@@ -37,9 +37,9 @@ from flinkish.common.time import Duration, Instant, Time
 from flinkish.common.typeinfo import ExternalTypeInfo, LocalTimeTypeInfo, SqlTimeTypeInfo, TypeInformation, Types
 from flinkish.common.typeinfo.basic import BasicType
 from flinkish.common.types import Row, RowKind
-from flinkish.core.error_handling import DeadLetter
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.checkpointed_function import DeadLetter
+from flinkish.core.functions import OutputTag
+from flinkish.core.time import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.runtime.epoch.commit import CommitReport
 from flinkish.runtime.epoch.steps import EpochReport

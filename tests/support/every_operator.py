@@ -17,9 +17,9 @@ from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.common.time import Duration
 from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkGenerator, WatermarkOutput
 from flinkish.connectors.generated import DataGeneratorSource
-from flinkish.core.join_functions import ProcessJoinFunction
+from flinkish.core.co_functions import ProcessJoinFunction
 from flinkish.core.sink import Sink
-from flinkish.core.window.count_evictor import CountEvictor
+from flinkish.core.window.evictor import CountEvictor
 from flinkish.datastream import (
     AsyncDataStream,
     AsyncFunction,

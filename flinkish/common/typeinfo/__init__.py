@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.common.typeinfo.base import TypeInformation
+from flinkish.common.typeinfo.base import PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicType, BasicTypeInfo, InstantTypeInfo
 from flinkish.common.typeinfo.collections import (
     BasicArrayTypeInfo,
@@ -12,7 +12,6 @@ from flinkish.common.typeinfo.collections import (
     PrimitiveArrayTypeInfo,
 )
 from flinkish.common.typeinfo.composite import ExternalTypeInfo, RowTypeInfo, TupleTypeInfo
-from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.typeinfo.temporal import (
     DateTypeInfo,
     LocalTimeTypeInfo,

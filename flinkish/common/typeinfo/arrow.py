@@ -21,11 +21,10 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.time import Instant
-from flinkish.common.typeinfo.base import Mismatch, TypeInformation
+from flinkish.common.typeinfo.base import Mismatch, PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import DecimalTypeInfo
 from flinkish.common.typeinfo.composite import ExternalTypeInfo, RowTypeInfo, TupleTypeInfo
 from flinkish.common.typeinfo.lossless import scaled
-from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import TypeMismatchError
 

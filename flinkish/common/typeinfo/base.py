@@ -21,6 +21,7 @@ from flinkish.errors import TypeMismatchError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
 ListConverter = Callable[[list[Any]], list[Any]]
 
 _HINT = "return a value of the declared type, or declare the type that the function returns"
@@ -280,3 +281,30 @@ def nullable_list(element: TypeInformation) -> ListConverter | None:
         return convert_list(values)
 
     return convert_nullable
+
+
+# HEAD: The type of values for which none is declared: any Python object, carried by pickle.
+
+
+class PickledBytesTypeInfo(TypeInformation):
+    """The type of any Python object. Nothing is checked or converted, and it has no column: tables refuse it."""
+
+    def _convert(self, value: Any) -> Any:
+        return value
+
+    def _list_converter(self) -> None:
+        return None
+
+    def for_keys(self) -> TypeInformation:
+        return self
+
+    def arrow_type(self) -> pa.DataType:
+        import pyarrow as pa
+
+        return pa.binary()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return ()
+
+    def __repr__(self) -> str:
+        return "PickledByteArrayTypeInfo"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flinkish.common.arguments import kind_of
-from flinkish.common.typeinfo.base import TypeInformation
+from flinkish.common.typeinfo.base import PickledBytesTypeInfo, TypeInformation
 from flinkish.common.typeinfo.basic import BasicTypeInfo
 from flinkish.common.typeinfo.collections import (
     BasicArrayTypeInfo,
@@ -15,7 +15,6 @@ from flinkish.common.typeinfo.collections import (
     PrimitiveArrayTypeInfo,
 )
 from flinkish.common.typeinfo.composite import RowTypeInfo, TupleTypeInfo
-from flinkish.common.typeinfo.pickled import PickledBytesTypeInfo
 from flinkish.common.typeinfo.temporal import SqlTimeTypeInfo
 from flinkish.errors import ArgumentTypeError
 

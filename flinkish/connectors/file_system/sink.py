@@ -18,9 +18,8 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkish.common.arguments import check_instance, check_made, form_for_lists, refuse_own_methods
-from flinkish.common.bulk_writer import BulkWriter, BulkWriterFactory
 from flinkish.common.no_effect import warn_without_effect
-from flinkish.common.serialization import Encoder
+from flinkish.common.serialization import BulkWriter, BulkWriterFactory, Encoder
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.connectors.file_system.listing import file_system_of
 from flinkish.connectors.file_system.sink_options import (
@@ -41,7 +40,7 @@ from flinkish.core.sink import (
     SupportsPreprocessing,
     WriterSink,
 )
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import ArgumentTypeError, ConnectionFailedError, OperationError, TypeMismatchError
 from flinkish.storage.paths import absolute
 from flinkish.storage.stores import storage_error

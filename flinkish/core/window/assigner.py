@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.time import Duration, Time, milliseconds_of
-from flinkish.core.window.serializers import PickledWindowSerializer
-from flinkish.core.window.window import W
+from flinkish.core.window.trigger import NeverTrigger
+from flinkish.core.window.window import GlobalWindow, GlobalWindowSerializer, PickledWindowSerializer, W, Window
 from flinkish.errors import ArgumentValueError, ProgramError
 
 if TYPE_CHECKING:
     from flinkish.common.serializer import TypeSerializer
     from flinkish.core.functions import RuntimeContext
     from flinkish.core.window.trigger import Trigger
+
 
 T = TypeVar("T")
 
@@ -124,3 +125,66 @@ def checked_count(what: str, count: int) -> int:
             hint="it is a number of elements",
         )
     return count
+
+
+# HEAD: One global window for all elements of a key. Semantics: Flink's ``GlobalWindows``.
+
+
+class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
+    """Assigns all elements of a key to one window, which has no end and never fires by itself.
+
+    It needs a trigger, which should purge it now and then.
+
+    Example: the sum of each hundred elements::
+
+        ds.key_by(lambda v: v[0]).window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(100))).sum(1)
+    """
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """The assigner of the global window."""
+        return GlobalWindows()
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[GlobalWindow]:
+        return [GlobalWindow.get()]
+
+    def get_default_trigger(self, env: Any) -> NeverTrigger:
+        return NeverTrigger()
+
+    def get_window_serializer(self) -> GlobalWindowSerializer:
+        return GlobalWindowSerializer()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def needs_processing_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "GlobalWindows()"
+
+
+# HEAD: The contract of window assigners whose windows may merge. Semantics: Flink's ``MergingWindowAssigner``.
+
+W2 = TypeVar("W2", bound=Window)
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """Assigns windows, mostly one of its own to each element, and says which windows of a key merge into one.
+
+    The trigger of such windows must be able to merge (``can_merge``).
+    """
+
+    class MergeCallback(ABC, Generic[W2]):
+        """Receives the decisions of `merge_windows`."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
+            """Merge these windows into ``merge_result``, which may be one of them."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+        """Call ``callback.merge`` for each set of windows that merge into one; no window may be in two sets.
+        ``windows`` are the open windows of a key, followed by the window of a new element."""

@@ -4,10 +4,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.window.window import W
+from flinkish.common.time import Duration, Time, milliseconds_of
+from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.core.window.assigner import checked_count
+from flinkish.core.window.trigger import checked_interval
+from flinkish.core.window.window import W, Window
+from flinkish.errors import ArgumentTypeError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
@@ -86,3 +91,100 @@ class OneSidedEvictor(Evictor[W]):
     @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
         """Remove elements from the list ``elements``."""
+
+
+# HEAD: An evictor that keeps the last elements of a window. Semantics: Flink's ``CountEvictor``.
+
+
+class CountEvictor(OneSidedEvictor[Window]):
+    """Keeps the last ``max_count`` elements, in the order of their arrival.
+
+    Raises:
+        ProgramError: the number is not more than 0.
+    """
+
+    def __init__(self, max_count: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._max_count = checked_count("the number of elements that CountEvictor keeps", max_count)
+
+    @staticmethod
+    def of(max_count: int, do_evict_after: bool = False) -> CountEvictor:
+        """The evictor that keeps ``max_count`` elements; with ``do_evict_after`` the window function sees all of
+        them."""
+        return CountEvictor(max_count, do_evict_after)
+
+    def evict(self, elements: list[TimestampedValue]) -> None:
+        del elements[: -self._max_count]
+
+    def __repr__(self) -> str:
+        return f"CountEvictor({self._max_count})"
+
+
+# HEAD: An evictor that keeps the elements of a window that are close to the last one. Semantics: Flink's
+# ``DeltaEvictor``.
+
+
+class DeltaEvictor(OneSidedEvictor[Window]):
+    """Keeps elements for which ``delta_function(element, last element)`` is less than the threshold.
+
+    Raises:
+        TypeError: the function cannot be called.
+    """
+
+    def __init__(
+        self, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False
+    ) -> None:
+        super().__init__(do_evict_after)
+        if not callable(delta_function):
+            raise ArgumentTypeError(
+                f"the delta function is {delta_function!r}",
+                where="DeltaEvictor.of()",
+                expected="a function of two elements",
+                hint="write lambda first, last: ...",
+            )
+        self._threshold = threshold
+        self._delta_function = delta_function
+
+    @staticmethod
+    def of(threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
+        """The evictor with that threshold; with ``do_evict_after`` the window function sees all elements."""
+        return DeltaEvictor(threshold, delta_function, do_evict_after)
+
+    def evict(self, elements: list[TimestampedValue]) -> None:
+        if not elements:
+            return
+        delta, last = self._delta_function, elements[-1].value
+        elements[:] = [element for element in elements if delta(element.value, last) < self._threshold]
+
+    def __repr__(self) -> str:
+        return f"DeltaEvictor({self._threshold})"
+
+
+# HEAD: An evictor that keeps the latest elements of a window. Semantics: Flink's ``TimeEvictor``.
+
+
+class TimeEvictor(OneSidedEvictor[Window]):
+    """Keeps elements whose timestamp is less than ``window_size`` ms behind the greatest one; all, if they have none.
+
+    Raises:
+        ProgramError: the size is not more than 0 ms.
+    """
+
+    def __init__(self, window_size: int, do_evict_after: bool = False) -> None:
+        super().__init__(do_evict_after)
+        self._window_size = checked_interval("TimeEvictor", window_size)
+
+    @staticmethod
+    def of(window_size: Time | Duration, do_evict_after: bool = False) -> TimeEvictor:
+        """The evictor that keeps elements of that time; with ``do_evict_after`` the window function sees all
+        elements."""
+        return TimeEvictor(milliseconds_of(window_size, "the window size", "TimeEvictor.of()"), do_evict_after)
+
+    def evict(self, elements: list[TimestampedValue]) -> None:
+        if not elements or not elements[0].has_timestamp():
+            return
+        last_evicted_ms = max(element.timestamp for element in elements) - self._window_size
+        elements[:] = [element for element in elements if element.timestamp > last_evicted_ms]
+
+    def __repr__(self) -> str:
+        return f"TimeEvictor({self._window_size})"

@@ -5,15 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from flinkish.common.arguments import check_instance, stands_for
-from flinkish.core.window.window import W
+from flinkish.common.time import Duration, Time, milliseconds_of
+from flinkish.common.typeinfo import Types
+from flinkish.core.state import ReducingState, ReducingStateDescriptor
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.window import GlobalWindow, TimeWindow, W, Window
 from flinkish.errors import ArgumentValueError
 
 if TYPE_CHECKING:
     from flinkish.core.metrics import MetricGroup
     from flinkish.core.state import State, StateDescriptor
+
 
 T = TypeVar("T")
 
@@ -161,3 +166,328 @@ def checked_interval(name: str, interval_ms: int) -> int:
             hint="such as Time.seconds(10)",
         )
     return interval_ms
+
+
+# HEAD: A trigger that fires at regular intervals of event time. Semantics: Flink's ``ContinuousEventTimeTrigger``.
+
+
+class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
+    """Fires at each multiple of the interval that the watermark passes, and at the end of the window.
+
+    Raises:
+        ProgramError: the interval is not more than 0 ms.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self._interval = checked_interval("ContinuousEventTimeTrigger", interval)
+        # reducing state, not a plain value: when windows merge, the earliest time counts
+        self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
+
+    @staticmethod
+    def of(interval: Time | Duration) -> ContinuousEventTimeTrigger:
+        """The trigger that fires every ``interval``."""
+        return ContinuousEventTimeTrigger(milliseconds_of(interval, "the interval", "ContinuousEventTimeTrigger.of()"))
+
+    def on_element(
+        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        fire_timestamp = self._fire_timestamp(ctx)
+        if fire_timestamp.get() is None:
+            self.register_next_fire_timestamp(timestamp - timestamp % self._interval, window, ctx, fire_timestamp)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        fire_timestamp = self._fire_timestamp(ctx)
+        if fire_timestamp.get() != time:
+            return TriggerResult.CONTINUE
+        fire_timestamp.clear()
+        self.register_next_fire_timestamp(time, window, ctx, fire_timestamp)
+        return TriggerResult.FIRE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._state)
+        next_fire_ms = self._fire_timestamp(ctx).get()
+        if next_fire_ms is not None:
+            ctx.register_event_time_timer(next_fire_ms)
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+        fire_timestamp = self._fire_timestamp(ctx)
+        next_fire_ms = fire_timestamp.get()
+        if next_fire_ms is not None:
+            ctx.delete_event_time_timer(next_fire_ms)
+            fire_timestamp.clear()
+
+    def register_next_fire_timestamp(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
+    ) -> None:
+        """Register the next firing an interval after ``time``, but not behind the end of the window."""
+        last_ms = window.max_timestamp()
+        # after the end of the input a window without an end (GlobalWindows) fires once more, not for ever
+        ended = ctx.get_current_watermark() == last_ms == MAX_WATERMARK_MS
+        next_fire_ms = last_ms if ended else min(time + self._interval, last_ms)
+        fire_timestamp_state.add(next_fire_ms)
+        ctx.register_event_time_timer(next_fire_ms)
+
+    def _fire_timestamp(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(self._state))
+
+    def traits(self) -> TriggerTraits:
+        return TriggerTraits(sees_watermarks=True, uses_processing_time=False)
+
+    def __repr__(self) -> str:
+        return f"ContinuousEventTimeTrigger({self._interval})"
+
+
+# HEAD: A trigger that fires at regular intervals of processing time. Semantics: Flink's
+# ``ContinuousProcessingTimeTrigger``.
+
+
+class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+    """Fires at each multiple of the interval, also without new elements, and at the end of the window.
+
+    Raises:
+        ProgramError: the interval is not more than 0 ms.
+    """
+
+    def __init__(self, interval: int) -> None:
+        self._interval = checked_interval("ContinuousProcessingTimeTrigger", interval)
+        # reducing state, not a plain value: when windows merge, the earliest time counts
+        self._state = ReducingStateDescriptor("fire-timestamp", min, Types.LONG())
+
+    @staticmethod
+    def of(interval: Time | Duration) -> ContinuousProcessingTimeTrigger:
+        """The trigger that fires every ``interval``."""
+        return ContinuousProcessingTimeTrigger(
+            milliseconds_of(interval, "the interval", "ContinuousProcessingTimeTrigger.of()")
+        )
+
+    def on_element(
+        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        fire_timestamp = self._fire_timestamp(ctx)
+        if fire_timestamp.get() is None:
+            now_ms = ctx.get_current_processing_time()
+            self.register_next_fire_timestamp(now_ms - now_ms % self._interval, window, ctx, fire_timestamp)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fire_timestamp = self._fire_timestamp(ctx)
+        if fire_timestamp.get() != time:
+            return TriggerResult.CONTINUE
+        fire_timestamp.clear()
+        if time < window.max_timestamp():
+            # there is no next firing at the end of the window: registering the same time again would go on for ever
+            self.register_next_fire_timestamp(time, window, ctx, fire_timestamp)
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self._state)
+        next_fire_ms = self._fire_timestamp(ctx).get()
+        if next_fire_ms is not None:
+            ctx.register_processing_time_timer(next_fire_ms)
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        fire_timestamp = self._fire_timestamp(ctx)
+        next_fire_ms = fire_timestamp.get()
+        if next_fire_ms is not None:
+            ctx.delete_processing_time_timer(next_fire_ms)
+            fire_timestamp.clear()
+
+    def register_next_fire_timestamp(
+        self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext, fire_timestamp_state: ReducingState[int]
+    ) -> None:
+        """Register the next firing an interval after ``time``, but not behind the end of the window."""
+        next_fire_ms = min(time + self._interval, window.max_timestamp())
+        fire_timestamp_state.add(next_fire_ms)
+        ctx.register_processing_time_timer(next_fire_ms)
+
+    def _fire_timestamp(self, ctx: Trigger.TriggerContext) -> ReducingState[int]:
+        return cast("ReducingState[int]", ctx.get_partitioned_state(self._state))
+
+    def traits(self) -> TriggerTraits:
+        return TriggerTraits(sees_watermarks=False, uses_processing_time=True)
+
+    def __repr__(self) -> str:
+        return f"ContinuousProcessingTimeTrigger({self._interval})"
+
+
+# HEAD: A trigger that fires when the watermark passes the end of the window. Semantics: Flink's ``EventTimeTrigger``.
+
+
+class EventTimeTrigger(Trigger[Any, TimeWindow]):
+    """The default trigger of event-time windows. A late element within the allowed lateness fires at once."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        # a timer at any other time is the cleanup timer, at the end of the allowed lateness
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        # no timer is registered behind the watermark: the element that caused the merge fires at once
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+    def traits(self) -> TriggerTraits:
+        return TriggerTraits(sees_watermarks=False, uses_processing_time=False)
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        """The trigger that fires at the end of event-time windows."""
+        return EventTimeTrigger()
+
+    def __repr__(self) -> str:
+        return "EventTimeTrigger()"
+
+
+# HEAD: A trigger that never fires. Semantics: Flink's ``GlobalWindows.NeverTrigger``.
+
+
+class NeverTrigger(Trigger[Any, GlobalWindow]):
+    """The default trigger of GlobalWindows, which never fires."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: GlobalWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: GlobalWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: GlobalWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(self, window: GlobalWindow, ctx: Trigger.OnMergeContext) -> None:
+        pass
+
+    def clear(self, window: GlobalWindow, ctx: Trigger.TriggerContext) -> None:
+        pass
+
+    def traits(self) -> TriggerTraits:
+        return TriggerTraits(sees_watermarks=False, uses_processing_time=False)
+
+    def __repr__(self) -> str:
+        return "NeverTrigger()"
+
+
+# HEAD: A trigger that fires when processing time passes the end of the window. Semantics: Flink's
+# ``ProcessingTimeTrigger``.
+
+
+class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
+    """The default trigger of processing-time windows."""
+
+    def on_element(
+        self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        # a window that is already over gets no timer here: the element that caused the merge registers it
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+    def traits(self) -> TriggerTraits:
+        return TriggerTraits(sees_watermarks=False, uses_processing_time=True)
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        """The trigger that fires at the end of processing-time windows."""
+        return ProcessingTimeTrigger()
+
+    def __repr__(self) -> str:
+        return "ProcessingTimeTrigger()"
+
+
+# HEAD: A trigger that purges the window whenever a nested trigger fires. Semantics: Flink's ``PurgingTrigger``.
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result
+
+
+class PurgingTrigger(Trigger[Any, Window]):
+    """Does what ``nested_trigger`` does, and purges whenever that one fires.
+
+    Example::
+
+        stream.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(100)))
+    """
+
+    def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
+        self.nested_trigger = nested_trigger
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+        """The purging form of a trigger."""
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested_trigger.on_element(element, timestamp, window, ctx))
+
+    def on_event_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested_trigger.on_event_time(time, window, ctx))
+
+    def on_processing_time(self, time: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested_trigger.on_processing_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self.nested_trigger.can_merge()
+
+    def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
+        self.nested_trigger.on_merge(window, ctx)
+
+    def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
+        self.nested_trigger.clear(window, ctx)
+
+    def traits(self) -> TriggerTraits:
+        return traits_of(self.nested_trigger)
+
+    def __repr__(self) -> str:
+        return f"PurgingTrigger({self.nested_trigger!r})"

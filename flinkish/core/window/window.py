@@ -5,16 +5,55 @@ Semantics: Flink's ``TimeWindow``, ``GlobalWindow`` and PyFlink's ``CountWindow`
 
 from __future__ import annotations
 
+import pickle
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import total_ordering
+from io import BytesIO
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.common.serializer import TypeSerializer
+from flinkish.core.time import MAX_WATERMARK_MS
 
 if TYPE_CHECKING:
-    from flinkish.core.window.merging_assigner import MergingWindowAssigner
+    from flinkish.core.window.assigner import MergingWindowAssigner
+
+
+# HEAD: Flink's hash functions of whole numbers, which PyFlink has in its window module. Results are signed 32-bit
+# numbers.
+
+_LONG = (1 << 64) - 1
+
+
+def long_to_int_with_bit_mixing(x: int) -> int:
+    """A hash of a 64-bit number: each bit of it influences about half of the bits of the result.
+
+    >>> long_to_int_with_bit_mixing(-7046029254386353131)
+    2065550767
+    """
+    mixed = x & _LONG
+    mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _LONG
+    mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _LONG
+    return _signed(mixed ^ (mixed >> 31))
+
+
+def mod_inverse(x: int) -> int:
+    """The number that gives 1 modulo 2**32 when it is multiplied with ``x``.
+
+    >>> mod_inverse(3)
+    -1431655765
+
+    Raises:
+        ValueError: ``x`` is even, and so has no inverse.
+    """
+    return _signed(pow(x, -1, 1 << 32))
+
+
+def _signed(x: int) -> int:
+    return (x + (1 << 31)) % (1 << 32) - (1 << 31)
+
 
 W = TypeVar("W", bound="Window")
 
@@ -173,3 +212,56 @@ class GlobalWindow(Window):
 
 
 _GLOBAL_WINDOW = GlobalWindow()
+
+
+# HEAD: Serializers of windows, for programs that ask an assigner for its serializer.
+#
+# The engine does not use them: it writes windows as namespaces of the state (``runtime.windowing.window_namespace``).
+# They are here because PyFlink programs with their own assigners name them.
+
+
+class TimeWindowSerializer(TypeSerializer[TimeWindow]):
+    """Writes a TimeWindow as its start and end: two big-endian 64-bit numbers.
+
+    >>> TimeWindowSerializer().from_bytes(TimeWindowSerializer().to_bytes(TimeWindow(0, 10)))
+    TimeWindow(start=0, end=10)
+    """
+
+    def serialize(self, element: TimeWindow, stream: BytesIO) -> None:
+        stream.write(struct.pack(">qq", element.start, element.end))
+
+    def deserialize(self, stream: BytesIO) -> TimeWindow:
+        return TimeWindow(*struct.unpack(">qq", stream.read(16)))
+
+
+class CountWindowSerializer(TypeSerializer[CountWindow]):
+    """Writes a CountWindow as its id: a big-endian 64-bit number."""
+
+    def serialize(self, element: CountWindow, stream: BytesIO) -> None:
+        stream.write(struct.pack(">q", element.id))
+
+    def deserialize(self, stream: BytesIO) -> CountWindow:
+        return CountWindow(*struct.unpack(">q", stream.read(8)))
+
+
+class GlobalWindowSerializer(TypeSerializer[GlobalWindow]):
+    """Writes the GlobalWindow as one zero byte."""
+
+    def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
+        stream.write(b"\0")
+
+    def deserialize(self, stream: BytesIO) -> GlobalWindow:
+        stream.read(1)
+        return GlobalWindow.get()
+
+
+class PickledWindowSerializer(TypeSerializer[Window]):
+    """Writes any window with pickle."""
+
+    def serialize(self, element: Window, stream: BytesIO) -> None:
+        pickle.dump(element, stream, protocol=5)
+
+    def deserialize(self, stream: BytesIO) -> Window:
+        window = pickle.load(stream)
+        assert isinstance(window, Window)
+        return window

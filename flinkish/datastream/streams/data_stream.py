@@ -23,13 +23,13 @@ from flinkish.core.functions import (
     KeySelector,
     MapBatchesFunction,
     MapFunction,
+    OutputTag,
     Partitioner,
     ProcessFunction,
 )
-from flinkish.core.output_tag import OutputTag
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
-from flinkish.core.window.count_sliding import count_windows
+from flinkish.core.window.counts import count_windows
 from flinkish.datastream.streams.key_function import KeyFunction, check_function, key_function, partition_function
 from flinkish.datastream.streams.operator_stream import OfKeyedStreams, OperatorStream
 from flinkish.errors import ProgramError
@@ -51,13 +51,11 @@ from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 
 if TYPE_CHECKING:
     from flinkish.core.state import MapStateDescriptor
-    from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-    from flinkish.datastream.streams.cached_data_stream import CachedDataStream
-    from flinkish.datastream.streams.closeable_iterator import CloseableIterator
-    from flinkish.datastream.streams.connected_streams import ConnectedStreams
-    from flinkish.datastream.streams.data_stream_sink import DataStreamSink
-    from flinkish.datastream.streams.joined_streams import CoGroupedStreams, JoinedStreams
+    from flinkish.datastream.streams.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+    from flinkish.datastream.streams.joins import CoGroupedStreams, JoinedStreams
     from flinkish.datastream.streams.keyed_stream import KeyedStream
+    from flinkish.datastream.streams.results import CachedDataStream, CloseableIterator
+    from flinkish.datastream.streams.sinks import DataStreamSink
     from flinkish.datastream.streams.windowed_stream import AllWindowedStream
 
 #: the hint for an argument that is not an OutputTag
@@ -207,13 +205,13 @@ class DataStream(OperatorStream):
 
     def join(self, other_stream: DataStream) -> JoinedStreams:
         """Join the records with those of another stream that have the same key and are in the same window."""
-        from flinkish.datastream.streams.joined_streams import JoinedStreams
+        from flinkish.datastream.streams.joins import JoinedStreams
 
         return JoinedStreams(self, other_stream)
 
     def co_group(self, other_stream: DataStream) -> CoGroupedStreams:
         """Group the records with those of another stream that have the same key and are in the same window."""
-        from flinkish.datastream.streams.joined_streams import CoGroupedStreams
+        from flinkish.datastream.streams.joins import CoGroupedStreams
 
         return CoGroupedStreams(self, other_stream)
 
@@ -283,8 +281,7 @@ class DataStream(OperatorStream):
 
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Connect this stream with another one of any type, so that one function processes the records of both."""
-        from flinkish.datastream.streams.broadcast_stream import BroadcastConnectedStream, BroadcastStream
-        from flinkish.datastream.streams.connected_streams import ConnectedStreams
+        from flinkish.datastream.streams.connected import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -340,7 +337,7 @@ class DataStream(OperatorStream):
     ) -> DataStream | BroadcastStream:
         """Send every record to every subtask of the next operator. With descriptors of broadcast states the result is a
         BroadcastStream, which can be connected with another stream, for a function that keeps these states."""
-        from flinkish.datastream.streams.broadcast_stream import BroadcastStream
+        from flinkish.datastream.streams.connected import BroadcastStream
 
         broadcast = self._partitioned(BroadcastPartitioner())
         descriptors: list[Any] = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
@@ -356,7 +353,7 @@ class DataStream(OperatorStream):
     def cache(self) -> CachedDataStream:
         """A stream of the same records that later jobs of this environment can read, too. Each job that reads it
         computes the records again, and a warning says so."""
-        from flinkish.datastream.streams.cached_data_stream import CachedDataStream
+        from flinkish.datastream.streams.results import CachedDataStream
 
         self._settings_nodes("cache")
         return CachedDataStream(self._env, self._taps, self._type)
@@ -395,14 +392,14 @@ class DataStream(OperatorStream):
         Raises:
             ArgumentValueError: ``limit`` is below 1.
         """
-        from flinkish.datastream.streams.collecting import execute_and_collect
+        from flinkish.datastream.streams.results import execute_and_collect
 
         return execute_and_collect(self, job_execution_name, limit)
 
     def show(self, count: int = 20) -> None:
         """Print the first records of this stream, for a look. They are those of a job of its own, which is cancelled
         then; it keeps nothing in the directory of the program's job, and the program is as before. Not in PyFlink."""
-        from flinkish.datastream.streams.collecting import show
+        from flinkish.datastream.streams.results import show
 
         show(self, count)
 

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from flinkish.common.arguments import check_instance, check_methods_take
 from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.types import Row
-from flinkish.core.checkpointed_function import CheckpointedFunction
-from flinkish.core.error_handling import OnError
+from flinkish.core.checkpointed_function import CheckpointedFunction, OnError
 from flinkish.core.functions import (
     FilterFunction,
     FlatMapFunction,
@@ -28,7 +27,7 @@ from flinkish.core.functions import (
 )
 from flinkish.core.sink import Sink
 from flinkish.core.window.assigner import WindowAssigner
-from flinkish.core.window.count_sliding import count_windows
+from flinkish.core.window.counts import count_windows
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType
 from flinkish.datastream.streams.key_function import KeyFunction, check_function
@@ -42,9 +41,9 @@ from flinkish.runtime.operators.reduce import AccumulateType as _AccumulateType
 from flinkish.runtime.operators.reduce import ReduceFactory, RollingAggregation, RollingAggregationFactory
 
 if TYPE_CHECKING:
-    from flinkish.datastream.streams.closeable_iterator import CloseableIterator
-    from flinkish.datastream.streams.data_stream_sink import DataStreamSink
-    from flinkish.datastream.streams.interval_join import IntervalJoin
+    from flinkish.datastream.streams.joins import IntervalJoin
+    from flinkish.datastream.streams.results import CloseableIterator
+    from flinkish.datastream.streams.sinks import DataStreamSink
     from flinkish.datastream.streams.windowed_stream import WindowedStream
 
 
@@ -164,7 +163,7 @@ class KeyedStream(DataStream):
     def interval_join(self, other_stream: KeyedStream) -> IntervalJoin:
         """Join the records with those of another keyed stream that have the same key and a timestamp within bounds
         around their own."""
-        from flinkish.datastream.streams.interval_join import IntervalJoin
+        from flinkish.datastream.streams.joins import IntervalJoin
 
         return IntervalJoin(self, other_stream)
 

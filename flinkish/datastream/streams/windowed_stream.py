@@ -12,15 +12,14 @@ from flinkish.core.functions import (
     AggregateFunction,
     AllWindowFunction,
     Function,
+    OutputTag,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     ReduceFunction,
     WindowFunction,
 )
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.assigner import MergingWindowAssigner, WindowAssigner
 from flinkish.core.window.evictor import Evictor
-from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger
 from flinkish.datastream.streams.data_stream import (
     TAG_HINT,

@@ -13,8 +13,16 @@ from functools import partial
 from typing import Any
 
 from flinkish.common.arguments import abbreviated, check_made
-from flinkish.core.fence import NO_FENCE, Fence, FenceOfEpochs
-from flinkish.core.sink import CommitContext, Committer, DataFrameSink, WriterSink, ahead_of
+from flinkish.core.sink import (
+    NO_FENCE,
+    CommitContext,
+    Committer,
+    DataFrameSink,
+    Fence,
+    FenceOfEpochs,
+    WriterSink,
+    ahead_of,
+)
 from flinkish.errors import TypeMismatchError, failures_of_user_code
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode

@@ -24,8 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
-from flinkish.core.fence import Fence
-from flinkish.core.sink import Sink
+from flinkish.core.sink import Fence, Sink
 from flinkish.errors import CorruptStateError, FencedError, IncompatibleJobError
 from flinkish.runtime.epoch.changelog_files import write_changes
 from flinkish.runtime.exchange.buffer import Buffer, BufferKind, decode, encode

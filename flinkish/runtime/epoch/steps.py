@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.arguments import inherits
 from flinkish.core.source import SplitSource
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.epoch.commit import CommitReport
 from flinkish.runtime.epoch.files import PreparedEpoch, identities_of
 from flinkish.runtime.exchange.gate import WHOLE_SOURCE, vertex_of

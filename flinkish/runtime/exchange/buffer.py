@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.stored.pickling import to_worker
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 
 
 @dataclass(slots=True)

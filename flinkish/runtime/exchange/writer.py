@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode, encode_elements
 from flinkish.runtime.exchange.gate import by_edge
 from flinkish.runtime.exchange.partitioners import Bucket, EdgeDescriptor, KeyGroupSpread, Sender, Spread, reachable

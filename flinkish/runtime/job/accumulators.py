@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.accumulators import Accumulator, LongCounter
-from flinkish.core.fence import Fence
 from flinkish.core.metrics import Counter
+from flinkish.core.sink import Fence
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads

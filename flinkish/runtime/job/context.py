@@ -26,9 +26,7 @@ from flinkish.core.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain, TimerService
 from flinkish.errors import ArgumentTypeError, ProgramError, StateAccessError, TypeMismatchError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.job.operator import OperatorContext

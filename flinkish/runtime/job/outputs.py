@@ -14,8 +14,8 @@ from typing import Any
 
 from flinkish.common.detach import SHARED, SHARED_IF_FLAT, all_detached, flat_handed_over, handed_over
 from flinkish.common.typeinfo.base import BatchConverter
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.functions import OutputTag
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.writer import RecordWriter
 from flinkish.runtime.job.log import warn_of_program
 from flinkish.runtime.job.operator import OperatorListener, Output, StreamOperator

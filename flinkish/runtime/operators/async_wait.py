@@ -25,7 +25,7 @@ from typing import Any
 
 from flinkish.common.detach import all_detached
 from flinkish.core.async_function import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.job.operator import OperatorFactoryBase
 from flinkish.runtime.job.outputs import Converter, emit

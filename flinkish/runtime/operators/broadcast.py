@@ -10,15 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.core.broadcast_functions import (
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedStateFunction,
-)
+from flinkish.core.co_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
 from flinkish.core.state import BroadcastState, MapStateDescriptor, StateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimeDomain, TimerService
 from flinkish.errors import StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.exchange.keys import thawed

@@ -11,8 +11,7 @@ from typing import Any
 from flinkish.common.detach import SCALARS, SHARED, cannot_change, handed_over
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction
 from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, ProcessFunction
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimerService
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.job.context import NonKeyedTimerService
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output

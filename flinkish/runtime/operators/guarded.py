@@ -19,9 +19,8 @@ from typing import Any
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import detached, handed_over
-from flinkish.core.error_handling import DeadLetter, OnError
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.checkpointed_function import DeadLetter, OnError
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import ErrorBudgetError, FlinkishError, InvalidKeyError, ProgramError, message_of
 from flinkish.runtime.exchange.keys import KeyedBatch, thawed
 from flinkish.runtime.job.failure import user_traceback

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkish.common.detach import detached
-from flinkish.core.error_handling import OnError
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.checkpointed_function import OnError
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.exchange.keys import thawed
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.async_wait import AsyncWaitOperator, Call

@@ -17,12 +17,11 @@ from typing import Any, cast
 
 from flinkish.common.detach import detached
 from flinkish.common.typeinfo import Types
-from flinkish.core.join_functions import ProcessJoinFunction
+from flinkish.core.co_functions import ProcessJoinFunction
+from flinkish.core.functions import OutputTag
 from flinkish.core.metrics import Counter
-from flinkish.core.output_tag import OutputTag
 from flinkish.core.state import MapStateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import ProgramError
 from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.job.operator import OperatorContext, OperatorFactoryBase, Output

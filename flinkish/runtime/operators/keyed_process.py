@@ -14,9 +14,7 @@ from typing import Any
 from flinkish.common.arguments import inherits
 from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
 from flinkish.core.functions import Function, KeyedProcessFunction
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.timer_service import TimerService
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimeDomain, TimerService
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.exchange.keys import FROZEN, keys_of, thawed
 from flinkish.runtime.job.context import KeyedTimerService

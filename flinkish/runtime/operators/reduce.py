@@ -17,8 +17,7 @@ from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import SHARED, detached, handed_over
 from flinkish.common.types import Row
 from flinkish.core.functions import ReduceFunction
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.time import MAX_WATERMARK_MS, TimeDomain
 from flinkish.errors import ArgumentTypeError, TypeMismatchError
 from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator

@@ -15,7 +15,7 @@ from flinkish.common.detach import SHARED, all_detached, handed_over
 from flinkish.common.types import Row
 from flinkish.core.checkpointed_function import CheckpointedFunction, CheckpointListener
 from flinkish.core.functions import Function
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.job.checkpointed import InitializationContext, SnapshotContext

@@ -28,7 +28,7 @@ from flinkish.common.watermark_strategy import (
     WatermarkGenerator,
     WatermarkOutput,
 )
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
 
-from flinkish.core.fence import NO_FENCE, Fence
+from flinkish.core.sink import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
 from flinkish.storage.paths import FileKind, NameForm

@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from flinkish.core.state import State, StateDescriptor
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.changelog import Change, keyed_changes

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.exchange.keys import ListKey, TupleKey
 from flinkish.runtime.state.map_table import MapTable

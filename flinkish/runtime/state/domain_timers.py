@@ -18,7 +18,7 @@ from itertools import groupby, repeat
 from operator import itemgetter, length_hint
 from typing import Any
 
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 
 #: (timestamp, key, namespace)
 Timer = tuple[int, Any, Hashable]

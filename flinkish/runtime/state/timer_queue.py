@@ -17,7 +17,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.state.domain_timers import BEFORE_ALL, DomainTimers, Timer, TimerRun
 
 #: The value of ``taken_ms`` before any timer was taken out of files.

@@ -8,8 +8,7 @@ from itertools import compress, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.time import MAX_WATERMARK_MS, TimeDomain
 from flinkish.runtime.state.domain_timers import Timer
 from flinkish.runtime.state.timer_queue import NONE_TAKEN, TimerQueue
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses

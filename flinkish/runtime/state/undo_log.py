@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.detach import detached
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.state.list_table import ListTable
 from flinkish.runtime.state.loans import Loans
 from flinkish.runtime.state.map_table import MapEntries, MapTable

@@ -19,7 +19,7 @@ from itertools import chain
 from typing import Any
 
 from flinkish.common.time import Duration, Instant, Time
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 from flinkish.errors import StoredClassError, UnsafeStateError
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.names import ARGUMENTS, CALLABLE, CALLED, DATA_NAMES, ENUMS, MADE, data_name, lookup

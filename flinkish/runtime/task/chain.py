@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from flinkish.common.detach import all_detached
 from flinkish.common.typeinfo.base import BatchConverter
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import failures_of_user_code
 from flinkish.runtime.exchange.buffer import EpochInfo, Records, WatermarkStep
 from flinkish.runtime.exchange.keys import OwnKeys, ReceivedKeys

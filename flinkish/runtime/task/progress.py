@@ -30,7 +30,7 @@ from dataclasses import asdict, dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import MAX_TRACEBACK, redact, shortened
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work

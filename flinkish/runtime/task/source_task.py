@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from flinkish.common.arguments import abbreviated, check_made, kind_of
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, SplitSource
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.errors import TypeMismatchError, message_of
 from flinkish.runtime.exchange.gate import WHOLE_SOURCE, origin_name
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor

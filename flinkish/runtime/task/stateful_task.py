@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.core.state import StateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import IncompatibleJobError
 from flinkish.runtime.exchange.buffer import (
     CACHED,

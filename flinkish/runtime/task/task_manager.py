@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import CorruptStateError, FlinkishError, InternalError, failures_of_user_code
 from flinkish.runtime.epoch.files import EpochFiles, TaskOutput
 from flinkish.runtime.exchange.buffer import Buffer

@@ -21,8 +21,7 @@ from flinkish.connectors.jdbc.database import close
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.connectors.kept_resources import KeptResources
-from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.core.sink import CommitContext
+from flinkish.core.sink import NO_FENCE, CommitContext, Fence
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import (
     ConnectionFailedError,

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import Row, RowKind
 from flinkish.common.detach import all_detached, detached, flat_handed_over, handed_over, handing_over
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 
 Pair = namedtuple("Pair", "name items")
 

@@ -19,8 +19,7 @@ from flinkish.common.types import Row, RowKind
 from flinkish.connectors.jdbc.database import Database, DatabaseLocation, open_database
 from flinkish.connectors.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from flinkish.connectors.jdbc.sink import JdbcSink
-from flinkish.core.fence import NO_FENCE, Fence
-from flinkish.core.sink import CommitContext
+from flinkish.core.sink import NO_FENCE, CommitContext, Fence
 from flinkish.errors import (
     ConnectionFailedError,
     FencedError,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch.changelog_files import (
     epoch_directory,

@@ -14,8 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from flinkish.common import Row, Types, WatermarkStrategy
-from flinkish.common.bulk_writer import BulkWriterFactory
-from flinkish.common.serialization import Encoder
+from flinkish.common.serialization import BulkWriterFactory, Encoder
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, OutputFileConfig, RollingPolicy
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema

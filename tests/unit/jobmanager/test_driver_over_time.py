@@ -16,7 +16,7 @@ from benchmarks.scale import DriverEpochs, SyntheticKafka, job_of, reports_of
 from flinkish.checkpoint.compatibility import StateCatalog
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.job_id import JobID
-from flinkish.core.fence import NO_FENCE
+from flinkish.core.sink import NO_FENCE
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun

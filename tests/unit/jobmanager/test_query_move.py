@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from flinkish.core.fence import NoFence
+from flinkish.core.sink import NoFence
 from flinkish.errors import FencedError
 from flinkish.jobdir import ownership as query_move
 from flinkish.jobdir.directory import QUERY_FILE, JobDirectory

@@ -19,7 +19,7 @@ from flinkish.common.accumulators import (
     ListAccumulator,
     LongCounter,
 )
-from flinkish.core.fence import NO_FENCE
+from flinkish.core.sink import NO_FENCE
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import Row, Time, Types
 from flinkish.common.accumulators import IntCounter
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.datastream import (
     AsyncDataStream,
     AsyncFunction,

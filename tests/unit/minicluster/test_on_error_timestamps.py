@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Time, WatermarkStrategy
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.datastream import AsyncDataStream, AsyncFunction, DeadLetter, OnError, OutputTag
 from flinkish.datastream.functions import ProcessFunction, ProcessWindowFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows

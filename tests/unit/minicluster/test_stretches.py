@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 from flinkish.datastream import DataStream, KeyedProcessFunction, ProcessFunction, RuntimeContext
 from flinkish.datastream.functions import KeyedCoProcessFunction
 from flinkish.datastream.state import (

@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.common import WatermarkStrategy, no_effect
 from flinkish.common.watermark_strategy import TimestampAssigner
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.datastream import ProcessFunction
 from flinkish.errors import ArgumentTypeError
 from flinkish.testing import TestingSink

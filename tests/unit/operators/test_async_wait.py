@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flinkish.core.async_function import AsyncFunction, AsyncRetryStrategy, ExponentialBackoffDelayRetryStrategy
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag
 from flinkish.datastream.async_retry_predicates import (
     empty_result_predicate,
     exception_type_predicate,

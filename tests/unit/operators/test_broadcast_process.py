@@ -12,16 +12,10 @@ from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.core.broadcast_functions import (
-    BroadcastProcessFunction,
-    KeyedBroadcastProcessFunction,
-    KeyedStateFunction,
-)
-from flinkish.core.functions import RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.co_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, KeyedStateFunction
+from flinkish.core.functions import OutputTag, RuntimeContext
 from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
 from flinkish.runtime.state.backend import KeyedStateBackend

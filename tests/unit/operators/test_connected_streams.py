@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.co_functions import CoFlatMapFunction, CoMapFunction, CoProcessFunction, KeyedCoProcessFunction
-from flinkish.core.functions import RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag, RuntimeContext
 from flinkish.core.state import ValueStateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import ProgramError, StateAccessError, TypeMismatchError
 from flinkish.runtime.job.failure import describe_failure
 from flinkish.runtime.operators.functions import CoFlatMapFactory, CoMapFactory, CoProcessFactory

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.core.functions import RuntimeContext
-from flinkish.core.join_functions import ProcessJoinFunction
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.co_functions import ProcessJoinFunction
+from flinkish.core.functions import OutputTag, RuntimeContext
+from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.interval_join import IntervalJoinFactory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, StreamRecord

@@ -10,11 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
-from flinkish.core.functions import KeyedProcessFunction, RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import KeyedProcessFunction, OutputTag, RuntimeContext
 from flinkish.core.state import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, StreamRecord, Watermark

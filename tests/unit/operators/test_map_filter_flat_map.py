@@ -13,8 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
-from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, RuntimeContext
 from flinkish.core.state import ValueStateDescriptor
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory

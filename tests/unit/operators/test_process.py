@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from flinkish.core.functions import ProcessFunction
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.functions import OutputTag, ProcessFunction
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import StateAccessError
 from flinkish.runtime.operators.functions import ProcessFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flinkish.core.fence import FenceOfEpochs
+from flinkish.core.sink import FenceOfEpochs
 from flinkish.errors import FencedError
 from tests.support.fences import FallingFence
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
 from flinkish.runtime.exchange.gate import by_edge, vertex_of, whole_source
 from flinkish.runtime.exchange.partitioners import InputDescriptor

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.errors import CorruptStateError, InternalError, UserCodeError
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.task import task_manager as task_manager_module

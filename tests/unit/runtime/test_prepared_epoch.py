@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.core.fence import NO_FENCE
+from flinkish.core.sink import NO_FENCE
 from flinkish.errors import CorruptStateError, FencedError, OperationError
 from flinkish.runtime.epoch.commit import batches_in_order
 from flinkish.runtime.epoch.files import (

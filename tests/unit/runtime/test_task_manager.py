@@ -12,7 +12,7 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ValueStateDescriptor
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError, IllegalTransitionError, OperationError, UserCodeError
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor

@@ -21,7 +21,7 @@ from flinkish.core.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.changelog import (

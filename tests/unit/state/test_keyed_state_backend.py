@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ListStateDescriptor, ValueStateDescriptor
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError, StateAccessError
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.backend import KeyedStateBackend

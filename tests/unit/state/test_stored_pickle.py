@@ -34,8 +34,8 @@ from flinkish import errors
 from flinkish.common.time import Duration, Instant
 from flinkish.common.typeinfo import Types
 from flinkish.common.types import Row, RowKind
-from flinkish.core.output_tag import OutputTag
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.functions import OutputTag
+from flinkish.core.time import TimeDomain
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow
 from flinkish.errors import ProgramError, StoredClassError, UserCodeError
 from flinkish.runtime.epoch.steps import EpochReport

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common.types import Row
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import StoredClassError
 from flinkish.runtime.exchange.keys import frozen
 from flinkish.runtime.state.saved.columns import stored_columns, stored_rows

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.runtime.state import timers_in_files
 from flinkish.runtime.state.files import timer_files
 from flinkish.runtime.state.files.directory import StateDirectory

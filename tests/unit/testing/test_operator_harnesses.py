@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration, Time, Types
-from flinkish.core.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
 from flinkish.core.checkpointed_function import CheckpointedFunction
-from flinkish.core.co_functions import CoProcessFunction, KeyedCoProcessFunction
-from flinkish.core.functions import KeyedProcessFunction, ProcessFunction, RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.co_functions import (
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+)
+from flinkish.core.functions import KeyedProcessFunction, OutputTag, ProcessFunction, RuntimeContext
 from flinkish.core.state import MapStateDescriptor, ValueStateDescriptor
-from flinkish.core.time_limits import MAX_WATERMARK_MS
+from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError, TypeMismatchError

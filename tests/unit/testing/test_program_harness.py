@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 import flinkish
 from flinkish.common import Configuration, Row, Types, WatermarkStrategy
 from flinkish.core.checkpointed_function import CheckpointedFunction
-from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import KeyedProcessFunction, MapFunction, OutputTag, RuntimeContext
 from flinkish.core.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ProgramError, SavepointError, UnserializableFunctionError, UserCodeError

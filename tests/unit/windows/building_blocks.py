@@ -7,9 +7,8 @@ from typing import Any
 
 from flinkish.core.functions import WindowFunction
 from flinkish.core.window.assigner import WindowAssigner
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.trigger import Trigger, TriggerResult
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
+from flinkish.core.window.trigger import EventTimeTrigger, Trigger, TriggerResult
+from flinkish.core.window.tumbling_sliding import TumblingEventTimeWindows
 from flinkish.core.window.window import GlobalWindow, TimeWindow
 from flinkish.runtime.operators.window.contents import WindowLogic
 

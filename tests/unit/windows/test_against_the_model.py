@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.core.functions import AggregateFunction, ProcessWindowFunction
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.count_evictor import CountEvictor
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.evictor import CountEvictor
+from flinkish.core.window.trigger import EventTimeTrigger
+from flinkish.core.window.tumbling_sliding import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.runtime.operators.window.contents import CONTENTS, TIMERS, WindowLogic
 from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory

@@ -8,19 +8,20 @@ import pytest
 
 from flinkish.common.time import Time
 from flinkish.core.functions import RuntimeContext
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
-from flinkish.core.window.assigner import WindowAssigner
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.global_windows import GlobalWindows
-from flinkish.core.window.never_trigger import NeverTrigger
-from flinkish.core.window.processing_time_session import ProcessingTimeSessionWindows
-from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
-from flinkish.core.window.session_gap import SessionWindowTimeGapExtractor
-from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
-from flinkish.core.window.sliding_processing_time import SlidingProcessingTimeWindows
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
+from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.core.window.assigner import GlobalWindows, WindowAssigner
+from flinkish.core.window.sessions import (
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
+from flinkish.core.window.trigger import EventTimeTrigger, NeverTrigger, ProcessingTimeTrigger
+from flinkish.core.window.tumbling_sliding import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from flinkish.core.window.window import GlobalWindow, TimeWindow
 from flinkish.errors import ProgramError
 

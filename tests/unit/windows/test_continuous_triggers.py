@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common.time import Time
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.continuous_event_time_trigger import ContinuousEventTimeTrigger
-from flinkish.core.window.continuous_processing_time_trigger import ContinuousProcessingTimeTrigger
-from flinkish.core.window.global_windows import GlobalWindows
-from flinkish.core.window.trigger import traits_of
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
-from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.assigner import GlobalWindows
+from flinkish.core.window.trigger import ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger, traits_of
+from flinkish.core.window.tumbling_sliding import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic

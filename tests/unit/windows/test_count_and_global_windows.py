@@ -8,11 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.count_sliding import CountSlidingWindowAssigner, count_windows
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.count_tumbling import CountTumblingWindowAssigner
-from flinkish.core.window.global_windows import GlobalWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.assigner import GlobalWindows
+from flinkish.core.window.counts import (
+    CountSlidingWindowAssigner,
+    CountTrigger,
+    CountTumblingWindowAssigner,
+    count_windows,
+)
 from flinkish.core.window.window import CountWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic

@@ -8,15 +8,12 @@ import pytest
 
 from flinkish.common.time import Time
 from flinkish.core.functions import AggregateFunction
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.core.window.count_evictor import CountEvictor
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.delta_evictor import DeltaEvictor
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.evictor import Evictor, TimestampedValue
-from flinkish.core.window.global_windows import GlobalWindows
-from flinkish.core.window.time_evictor import TimeEvictor
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.window.assigner import GlobalWindows
+from flinkish.core.window.counts import CountTrigger
+from flinkish.core.window.evictor import CountEvictor, DeltaEvictor, Evictor, TimeEvictor, TimestampedValue
+from flinkish.core.window.sessions import EventTimeSessionWindows
+from flinkish.core.window.trigger import EventTimeTrigger
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic

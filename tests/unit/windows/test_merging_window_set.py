@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.merging_assigner import MergingWindowAssigner
+from flinkish.core.window.assigner import MergingWindowAssigner
+from flinkish.core.window.sessions import EventTimeSessionWindows
 from flinkish.core.window.window import TimeWindow, Window
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowSet
 

@@ -17,16 +17,17 @@ from flinkish.core.state import (
     StateTtlConfig,
     ValueStateDescriptor,
 )
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.continuous_event_time_trigger import ContinuousEventTimeTrigger
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.never_trigger import NeverTrigger
-from flinkish.core.window.processing_time_session import ProcessingTimeSessionWindows
-from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
-from flinkish.core.window.purging_trigger import PurgingTrigger
-from flinkish.core.window.trigger import TriggerResult
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.counts import CountTrigger
+from flinkish.core.window.sessions import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from flinkish.core.window.trigger import (
+    ContinuousEventTimeTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    TriggerResult,
+)
 from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError, StateAccessError
 from flinkish.runtime.operators.window.contents import WindowLogic

@@ -9,16 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.continuous_event_time_trigger import ContinuousEventTimeTrigger
-from flinkish.core.window.count_evictor import CountEvictor
-from flinkish.core.window.count_sliding import CountSlidingWindowAssigner
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.global_windows import GlobalWindows
-from flinkish.core.window.purging_trigger import PurgingTrigger
-from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.assigner import GlobalWindows
+from flinkish.core.window.counts import CountSlidingWindowAssigner, CountTrigger
+from flinkish.core.window.evictor import CountEvictor
+from flinkish.core.window.sessions import EventTimeSessionWindows
+from flinkish.core.window.trigger import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger
+from flinkish.core.window.tumbling_sliding import SlidingEventTimeWindows
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.state.changelog import apply_changes

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flinkish.common.time import Time
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSessionWindows
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.session_gap import SessionWindowTimeGapExtractor
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.counts import CountTrigger
+from flinkish.core.window.sessions import (
+    DynamicEventTimeSessionWindows,
+    EventTimeSessionWindows,
+    SessionWindowTimeGapExtractor,
+)
+from flinkish.core.window.trigger import EventTimeTrigger
 from flinkish.runtime.operators.window.event_time_operators import SessionEventTimeOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.merging_window_operator import OPEN_WINDOWS, MergingWindowOperator

@@ -8,13 +8,10 @@ import pytest
 
 from flinkish.common.typeinfo import Types
 from flinkish.core.state import ValueStateDescriptor
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.count_trigger import CountTrigger
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.processing_time_trigger import ProcessingTimeTrigger
-from flinkish.core.window.purging_trigger import PurgingTrigger
-from flinkish.core.window.trigger import TriggerResult
-from flinkish.core.window.tumbling_processing_time import TumblingProcessingTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.counts import CountTrigger
+from flinkish.core.window.trigger import EventTimeTrigger, ProcessingTimeTrigger, PurgingTrigger, TriggerResult
+from flinkish.core.window.tumbling_sliding import TumblingProcessingTimeWindows
 from flinkish.core.window.window import GlobalWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from flinkish.common.typeinfo import Types
-from flinkish.core.functions import ProcessWindowFunction, WindowFunction
-from flinkish.core.output_tag import OutputTag
+from flinkish.core.functions import OutputTag, ProcessWindowFunction, WindowFunction
 from flinkish.core.state import ValueStateDescriptor
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.trigger import EventTimeTrigger
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.window import GlobalWindow, TimeWindow
 from flinkish.runtime.operators.window.contents import WindowTime
 

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.serializers import (
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.window import (
+    CountWindow,
     CountWindowSerializer,
+    GlobalWindow,
     GlobalWindowSerializer,
     PickledWindowSerializer,
+    TimeWindow,
     TimeWindowSerializer,
+    Window,
 )
-from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
 from flinkish.runtime.operators.window.contents import namespace_of, window_of
 
 ALL_KINDS = [TimeWindow(0, 10), TimeWindow(-10, 0), CountWindow(0), CountWindow(7), GlobalWindow.get()]

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.count_tumbling import CountTumblingWindowAssigner
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.purging_trigger import PurgingTrigger
-from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.counts import CountTumblingWindowAssigner
+from flinkish.core.window.sessions import EventTimeSessionWindows
+from flinkish.core.window.trigger import EventTimeTrigger, PurgingTrigger
+from flinkish.core.window.tumbling_sliding import SlidingEventTimeWindows
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.state.files.directory import StateDirectory

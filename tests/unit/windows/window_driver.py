@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.core.time_limits import MIN_TIMESTAMP_MS
+from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.runtime.job.operator import OperatorFactoryBase
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator

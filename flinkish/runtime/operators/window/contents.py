@@ -30,7 +30,7 @@ from flinkish.core.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.window import CountWindow, GlobalWindow, TimeWindow, Window
 from flinkish.errors import ProgramError
 from flinkish.runtime.job.operator import OperatorContext

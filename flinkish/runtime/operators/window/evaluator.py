@@ -12,11 +12,11 @@ from flinkish.core.functions import (
     AllWindowFunction,
     Function,
     KeyedStateStore,
+    OutputTag,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from flinkish.core.output_tag import OutputTag
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError, StateAccessError
 from flinkish.runtime.exchange.keys import thawed

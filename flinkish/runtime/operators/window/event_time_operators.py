@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING, Any
 from flinkish.common.arguments import runs_ours
 from flinkish.common.detach import all_detached, cannot_change, detached
 from flinkish.core.functions import opens
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.core.window.dynamic_event_time_session import DynamicEventTimeSessionWindows
-from flinkish.core.window.event_time_session import EventTimeSessionWindows
-from flinkish.core.window.event_time_trigger import EventTimeTrigger
-from flinkish.core.window.sliding_event_time import SlidingEventTimeWindows
-from flinkish.core.window.tumbling_event_time import TumblingEventTimeWindows
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
+from flinkish.core.window.sessions import DynamicEventTimeSessionWindows, EventTimeSessionWindows
+from flinkish.core.window.trigger import EventTimeTrigger
+from flinkish.core.window.tumbling_sliding import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.exchange.keys import keys_of
 from flinkish.runtime.operators.window.contents import merge_namespaces

@@ -8,11 +8,10 @@ from typing import Any
 
 from flinkish.common.arguments import abbreviated
 from flinkish.common.detach import all_detached, detached
+from flinkish.core.co_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
 from flinkish.core.functions import Function, RuntimeContext, WindowFunction
-from flinkish.core.join_functions import CoGroupFunction, FlatJoinFunction, JoinFunction
-from flinkish.core.window.assigner import WindowAssigner
+from flinkish.core.window.assigner import MergingWindowAssigner, WindowAssigner
 from flinkish.core.window.evictor import Evictor
-from flinkish.core.window.merging_assigner import MergingWindowAssigner
 from flinkish.core.window.trigger import Trigger, traits_of
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError, TypeMismatchError

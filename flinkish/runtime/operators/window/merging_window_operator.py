@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from flinkish.core.time_limits import MAX_WATERMARK_MS
-from flinkish.core.window.merging_assigner import MergingWindowAssigner
+from flinkish.core.time import MAX_WATERMARK_MS
+from flinkish.core.window.assigner import MergingWindowAssigner
 from flinkish.core.window.window import Window
 from flinkish.errors import ProgramError
 from flinkish.runtime.job.operator import OperatorContext, Output

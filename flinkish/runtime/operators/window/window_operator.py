@@ -22,8 +22,7 @@ from flinkish.core.state import (
     State,
     StateDescriptor,
 )
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.core.window.assigner import WindowAssigner
 from flinkish.core.window.evictor import Evictor, TimestampedValue
 from flinkish.core.window.trigger import Trigger, TriggerResult

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from flinkish.core.time_domain import TimeDomain
-from flinkish.core.time_limits import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
+from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.state.files.directory import StateDirectory, state_directory
 from flinkish.runtime.state.keyed_body import KeyedBody

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from flinkish.common.arguments import abbreviated
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.exchange.keys import OwnKeys, subtasks_of_keys

@@ -14,7 +14,7 @@ from typing import Any
 from flinkish.common.arguments import abbreviated
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.common.typeinfo.basic import for_map_keys
-from flinkish.core.time_domain import TimeDomain
+from flinkish.core.time import TimeDomain
 from flinkish.errors import (
     FlinkishError,
     SavepointError,

@@ -3,6 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Final
+
+# HEAD: TimeDomain: whether a timer is in event time or in processing time.
+
+
+class TimeDomain(Enum):
+    """The domain of a firing timer."""
+
+    EVENT_TIME = 0
+    PROCESSING_TIME = 1
+
+
+# HEAD: The two ends of time, as in Flink (``Long.MIN_VALUE`` and ``Long.MAX_VALUE``, in milliseconds).
+
+#: The marker for no timestamp, and for no watermark yet.
+MIN_TIMESTAMP_MS: Final[int] = -(2**63)
+
+#: The watermark after which no element will ever come (END_OF_INPUT).
+MAX_WATERMARK_MS: Final[int] = 2**63 - 1
 
 
 class TimerService(ABC):

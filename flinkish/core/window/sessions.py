@@ -1,0 +1,248 @@
+"""The common parts of session windows: their merging, and their gap, which is fixed or depends on the element.
+
+Semantics: Flink's session windows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from flinkish.common.arguments import kind_of
+from flinkish.common.time import Duration, Time, milliseconds_of
+from flinkish.core.time import MIN_TIMESTAMP_MS
+from flinkish.core.window.assigner import MergingWindowAssigner, WindowAssigner, check_milliseconds, missing_timestamp
+from flinkish.core.window.trigger import EventTimeTrigger, ProcessingTimeTrigger
+from flinkish.core.window.window import TimeWindow, TimeWindowSerializer
+from flinkish.errors import ArgumentTypeError, ArgumentValueError, ProgramError
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Determines for each element the gap after which its session ends.
+
+    Example: elements are (user, gap in seconds)::
+
+        class Gap(SessionWindowTimeGapExtractor):
+            def extract(self, element):
+                return element[1] * 1000
+    """
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """The gap of an element in ms, more than 0."""
+
+
+class SessionWindows(MergingWindowAssigner[Any, TimeWindow]):
+    """Base of session windows: windows that overlap or touch are merged."""
+
+    def merge_windows(
+        self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
+    ) -> None:
+        TimeWindow.merge_windows(windows, callback)
+
+    def get_window_serializer(self) -> TimeWindowSerializer:
+        return TimeWindowSerializer()
+
+
+def checked_gap(name: str, gap_ms: int) -> int:
+    """Return the fixed gap of an assigner, in ms. Raises ProgramError unless it is more than 0."""
+    check_milliseconds(name, gap_ms)
+    if gap_ms <= 0:
+        raise ArgumentValueError(
+            f"{name} with a gap of {gap_ms} ms",
+            where=f"{name}.with_gap()",
+            expected="a gap of more than 0 ms",
+            hint="such as Time.minutes(30)",
+        )
+    return gap_ms
+
+
+def checked_extractor(extractor: Any) -> SessionWindowTimeGapExtractor:
+    """Return the extractor of an assigner. Raises ArgumentTypeError if it has no method ``extract``."""
+    if not callable(getattr(extractor, "extract", None)):
+        raise ArgumentTypeError(
+            f"the gap extractor is {kind_of(extractor)}",
+            where="with_dynamic_gap()",
+            expected="a SessionWindowTimeGapExtractor",
+            hint="derive it from there; extract(element) gives milliseconds",
+        )
+    return extractor  # type: ignore[no-any-return]
+
+
+def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
+    """The gap of an element, in ms. Raises ProgramError unless it is an int of more than 0."""
+    gap_ms = extractor.extract(element)
+    if not isinstance(gap_ms, int) or gap_ms <= 0:
+        raise ProgramError(
+            f"{type(extractor).__name__} gave the gap {gap_ms!r} for {element!r:.200}",
+            where="session windows with a dynamic gap",
+            hint="give a gap for every element, or filter the others before",
+            expected="a gap of more than 0 ms, as an int",
+        )
+    return gap_ms
+
+
+# HEAD: Session windows by timestamp, with a gap of its own for each element. Semantics: Flink's
+# ``DynamicEventTimeSessionWindows``.
+
+
+class DynamicEventTimeSessionWindows(SessionWindows):
+    """The window of an element lasts until its timestamp and its own gap are over; sessions that overlap or touch are
+    one.
+
+    Raises:
+        TypeError: the extractor is not a SessionWindowTimeGapExtractor.
+    """
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        self._extractor = checked_extractor(session_window_time_gap_extractor)
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
+        """The assigner of sessions with the gaps that the extractor gives."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        if timestamp <= MIN_TIMESTAMP_MS:
+            raise missing_timestamp(self)
+        return [TimeWindow(timestamp, timestamp + dynamic_gap(self._extractor, element))]
+
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
+        return [timestamp_ms + dynamic_gap(self._extractor, value) for timestamp_ms, value in zip(timestamps, values)]
+
+    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
+        return EventTimeTrigger.create()
+
+    def is_event_time(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"DynamicEventTimeSessionWindows({type(self._extractor).__name__})"
+
+
+# HEAD: Session windows by processing time, with a gap of its own for each element. Semantics: Flink's
+# ``DynamicProcessingTimeSessionWindows``.
+
+
+class DynamicProcessingTimeSessionWindows(SessionWindows):
+    """The window of an element lasts until its processing time and its own gap are over; sessions that overlap or touch
+    are one.
+
+    Raises:
+        TypeError: the extractor is not a SessionWindowTimeGapExtractor.
+    """
+
+    def __init__(self, session_window_time_gap_extractor: SessionWindowTimeGapExtractor) -> None:
+        self._extractor = checked_extractor(session_window_time_gap_extractor)
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
+        """The assigner of sessions with the gaps that the extractor gives."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now_ms = context.get_current_processing_time()
+        return [TimeWindow(now_ms, now_ms + dynamic_gap(self._extractor, element))]
+
+    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
+        return ProcessingTimeTrigger.create()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"DynamicProcessingTimeSessionWindows({type(self._extractor).__name__})"
+
+
+# HEAD: Session windows by timestamp, with a fixed gap. Semantics: Flink's ``EventTimeSessionWindows``.
+
+
+class EventTimeSessionWindows(SessionWindows):
+    """The window of an element lasts until its timestamp and the gap are over; sessions that overlap or touch are one.
+
+    Example: the number of actions of each user in sessions that end after a pause of half an hour::
+
+        ds.key_by(lambda v: v[0]).window(EventTimeSessionWindows.with_gap(Time.minutes(30))).aggregate(Count())
+
+    Raises:
+        ProgramError: the gap is not more than 0 ms.
+    """
+
+    def __init__(self, session_gap: int) -> None:
+        self._gap_ms = checked_gap("EventTimeSessionWindows", session_gap)
+
+    @staticmethod
+    def with_gap(size: Time | Duration) -> EventTimeSessionWindows:
+        """The assigner of sessions that end when no element arrives for that time."""
+        return EventTimeSessionWindows(milliseconds_of(size, "the gap", "EventTimeSessionWindows.with_gap()"))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicEventTimeSessionWindows:
+        """The assigner of sessions with a gap of its own for each element."""
+        return DynamicEventTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        if timestamp <= MIN_TIMESTAMP_MS:
+            raise missing_timestamp(self)
+        return [TimeWindow(timestamp, timestamp + self._gap_ms)]
+
+    def ends_ms(self, values: list[Any], timestamps: list[int]) -> list[int]:
+        """The ends (exclusive, in ms) of the windows of many elements, for the engine."""
+        return [timestamp_ms + self._gap_ms for timestamp_ms in timestamps]
+
+    def get_default_trigger(self, env: Any) -> EventTimeTrigger:
+        return EventTimeTrigger.create()
+
+    def is_event_time(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"EventTimeSessionWindows({self._gap_ms})"
+
+
+# HEAD: Session windows by processing time, with a fixed gap. Semantics: Flink's ``ProcessingTimeSessionWindows``.
+
+
+class ProcessingTimeSessionWindows(SessionWindows):
+    """The window of an element lasts until its processing time and the gap are over; sessions that overlap or touch are
+    one.
+
+    Raises:
+        ProgramError: the gap is not more than 0 ms.
+    """
+
+    def __init__(self, session_gap: int) -> None:
+        self._gap_ms = checked_gap("ProcessingTimeSessionWindows", session_gap)
+
+    @staticmethod
+    def with_gap(size: Time | Duration) -> ProcessingTimeSessionWindows:
+        """The assigner of sessions that end when no element arrives for that time."""
+        return ProcessingTimeSessionWindows(milliseconds_of(size, "the gap", "ProcessingTimeSessionWindows.with_gap()"))
+
+    @staticmethod
+    def with_dynamic_gap(extractor: SessionWindowTimeGapExtractor) -> DynamicProcessingTimeSessionWindows:
+        """The assigner of sessions with a gap of its own for each element."""
+        return DynamicProcessingTimeSessionWindows(extractor)
+
+    def assign_windows(
+        self, element: Any, timestamp: int, context: WindowAssigner.WindowAssignerContext
+    ) -> Collection[TimeWindow]:
+        now_ms = context.get_current_processing_time()
+        return [TimeWindow(now_ms, now_ms + self._gap_ms)]
+
+    def get_default_trigger(self, env: Any) -> ProcessingTimeTrigger:
+        return ProcessingTimeTrigger.create()
+
+    def is_event_time(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"ProcessingTimeSessionWindows({self._gap_ms})"
