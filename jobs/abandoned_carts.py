@@ -19,9 +19,7 @@ from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from flinkish.examples.options import JobOptions
-from flinkish.examples.running import run
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import JobOptions, run, run_sql, text_table
 
 CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS reminders (customer TEXT NOT NULL, left_ts BIGINT NOT NULL, things BIGINT NOT NULL, "

@@ -15,8 +15,7 @@ from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import LOGGED_IN, USER_ID
-from flinkish.examples.options import EXAMPLE_SERVERS, parse
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import EXAMPLE_SERVERS, parse, run_sql, text_table
 
 CREATE_TABLE = "CREATE TABLE IF NOT EXISTS click_counts (user_id TEXT PRIMARY KEY, clicks BIGINT NOT NULL)"
 

@@ -21,8 +21,7 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor
-from flinkish.examples.options import parse
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import parse, run_sql, text_table
 from flinkish.examples.transactions import (
     ACCOUNT,
     ACTIVE,

@@ -26,10 +26,8 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.window import TumblingEventTimeWindows
-from flinkish.examples.options import JobOptions
-from flinkish.examples.running import run
+from flinkish.examples.options import JobOptions, run, run_sql, text_table
 from flinkish.examples.sensors import CELSIUS, GATEWAYS, READING, SENSOR, TS, Gateway
-from flinkish.examples.tables import run_sql, text_table
 
 CREATE_ALERTS = (
     "CREATE TABLE IF NOT EXISTS alerts (sensor TEXT NOT NULL, window_start BIGINT NOT NULL, "

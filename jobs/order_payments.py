@@ -22,7 +22,7 @@ from flinkish.datastream import (
 from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.state import ValueStateDescriptor
-from flinkish.examples.options import parse
+from flinkish.examples.options import parse, run_sql, text_table
 from flinkish.examples.orders import (
     AMOUNT,
     ORDER,
@@ -34,7 +34,6 @@ from flinkish.examples.orders import (
     order_watermarks,
     payment_watermarks,
 )
-from flinkish.examples.tables import run_sql, text_table
 
 CREATE_ORDERS = "CREATE TABLE IF NOT EXISTS orders (order_id TEXT PRIMARY KEY, status TEXT NOT NULL, waited_ms BIGINT)"
 CREATE_PAYMENTS = "CREATE TABLE IF NOT EXISTS stray_payments (order_id TEXT PRIMARY KEY, amount DOUBLE PRECISION)"

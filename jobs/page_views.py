@@ -20,8 +20,7 @@ from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.examples.clicks import AMOUNT, CLICK, PAGE, click_watermarks
-from flinkish.examples.options import EXAMPLE_SERVERS, parse
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import EXAMPLE_SERVERS, parse, run_sql, text_table
 
 CREATE_VIEWS = (
     "CREATE TABLE IF NOT EXISTS page_views (page TEXT NOT NULL, window_start BIGINT NOT NULL, views BIGINT NOT NULL, "

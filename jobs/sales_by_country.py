@@ -31,8 +31,7 @@ from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import AMOUNT, USER_ID
 from flinkish.examples.country_service import CountryService
-from flinkish.examples.options import parse
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import parse, run_sql, text_table
 
 CREATE_TABLE = "CREATE TABLE IF NOT EXISTS sales_by_country (country TEXT PRIMARY KEY, amount BIGINT NOT NULL)"
 

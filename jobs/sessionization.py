@@ -21,9 +21,7 @@ from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.window import EventTimeSessionWindows
-from flinkish.examples.options import JobOptions
-from flinkish.examples.running import run
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import JobOptions, run, run_sql, text_table
 
 CREATE_VISITS = (
     "CREATE TABLE IF NOT EXISTS visits (visitor TEXT NOT NULL, begin_ts BIGINT NOT NULL, end_ts BIGINT NOT NULL, "

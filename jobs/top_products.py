@@ -16,9 +16,7 @@ from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.datastream.functions import ProcessAllWindowFunction
 from flinkish.datastream.window import SlidingEventTimeWindows, TumblingEventTimeWindows
-from flinkish.examples.options import JobOptions
-from flinkish.examples.running import run
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import JobOptions, run, run_sql, text_table
 
 CREATE_TOP = (
     "CREATE TABLE IF NOT EXISTS top_products (window_end BIGINT NOT NULL, place BIGINT NOT NULL, "

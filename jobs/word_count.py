@@ -14,9 +14,7 @@ from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.connectors import Sink
 from flinkish.datastream.connectors.datagen import DataGeneratorSource
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
-from flinkish.examples.options import JobOptions
-from flinkish.examples.running import run
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import JobOptions, run, run_sql, text_table
 
 CREATE_TABLE = "CREATE TABLE IF NOT EXISTS word_counts (word TEXT PRIMARY KEY, count BIGINT NOT NULL)"
 WORD_COUNT = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -33,7 +33,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from flinkish.common.job_status import JobStatus
-from flinkish.exit_codes import ExitCode, exit_code_of
+from flinkish.error_display import ExitCode, exit_code_of
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_run import JobRun

@@ -35,7 +35,7 @@ from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
-from flinkish.launch.replay import replay_command
+from flinkish.launch.driver import replay_command
 from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.job.deployment import JobDescriptor

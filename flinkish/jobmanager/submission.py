@@ -32,7 +32,7 @@ from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_d
 from flinkish.jobmanager.job_run import JobRun, describe, new_life
 from flinkish.jobmanager.restart import Restarts, from_configuration
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
-from flinkish.launch.replay import requested_replay
+from flinkish.launch.driver import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.stored.classes import files_here
 

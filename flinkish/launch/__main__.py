@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, FlinkishError, ProgramError
+from flinkish.launch.driver import VARIABLE as REPLAY
+from flinkish.launch.home import spark_home
 from flinkish.launch.options import CommandLine
-from flinkish.launch.replay import VARIABLE as REPLAY
 from flinkish.launch.spark_command import ROOT, SparkCommand, own_python
-from flinkish.launch.spark_home import spark_home
 from flinkish.launch.spark_version import pyspark_version, spark_version
 
 _TARGET = "execution.target"

@@ -26,9 +26,8 @@ from pathlib import Path
 
 import flinkish
 from flinkish.errors import OperationError
-from flinkish.launch.home import default_spark_settings
+from flinkish.launch.home import default_spark_settings, home_without_zip
 from flinkish.launch.packages import PACKAGES
-from flinkish.launch.spark_home import home_without_zip
 
 #: The environment variable from which Spark's scripts take options for the driver's JVM and for no other JVM.
 JVM_OPTIONS = "SPARK_SUBMIT_OPTS"

@@ -17,11 +17,19 @@ from pathlib import Path
 
 import flinkish
 from flinkish.launch import class_archive
-from flinkish.launch.archive import own_archive
-from flinkish.launch.home import SETTINGS, SHIPPED_SETTINGS, Home, default_spark_settings, settings_file
+from flinkish.launch.home import (
+    SETTINGS,
+    SHIPPED_SETTINGS,
+    Home,
+    default_spark_settings,
+    holds_delta,
+    home_without_zip,
+    is_shipped_with_delta,
+    settings_file,
+    settings_of_platform,
+)
 from flinkish.launch.options import SparkOptions, comma_list, read_properties
-from flinkish.launch.packages import PACKAGES, path_of, resolve
-from flinkish.launch.spark_home import holds_delta, home_without_zip, is_shipped_with_delta, settings_of_platform
+from flinkish.launch.packages import PACKAGES, own_archive, path_of, resolve
 from flinkish.launch.spark_version import CATALOG, EXTENSIONS
 
 _MERGED = ("--jars", "--packages", "--py-files", "--driver-class-path", "--remote")

@@ -24,6 +24,7 @@ from typing import Any
 
 from flinkish.common.text import standard_stream
 from flinkish.launch import class_archive
+from flinkish.launch.home import DELTA_CLASS
 from flinkish.launch.options import SparkOptions, as_properties
 from flinkish.launch.spark_command import (
     LOCAL_IP,
@@ -35,7 +36,6 @@ from flinkish.launch.spark_command import (
     submit_arguments,
     submitted_options,
 )
-from flinkish.launch.spark_home import DELTA_CLASS
 
 #: The end of the location of log4j's configuration when nobody has replaced Spark's own.
 _SPARKS_LOGGING = "org/apache/spark/log4j2-defaults.properties"

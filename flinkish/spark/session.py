@@ -24,10 +24,9 @@ import pyarrow
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import flinkish, python
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, OperationError
-from flinkish.launch.archive import own_archive
 from flinkish.launch.home import Home, data_file, default_spark_settings
 from flinkish.launch.options import comma_list
-from flinkish.launch.packages import java_is_missing
+from flinkish.launch.packages import java_is_missing, own_archive
 from flinkish.launch.spark_command import MERGED_SETTINGS, PYSPARK_PYTHON, ROOT, WORKERS_PYTHON, local_settings
 from flinkish.launch.spark_version import (
     CATALOG,

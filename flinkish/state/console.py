@@ -23,8 +23,7 @@ from flinkish.checkpoint.manifest import MANIFEST
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.history import TABLES
 from flinkish.jobmanager.history_tables import history_path
-from flinkish.state.locating import session_of
-from flinkish.state.reading import list_states, read_state
+from flinkish.state.reading import list_states, read_state, session_of
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import absolute, for_spark
 
@@ -101,7 +100,7 @@ def typed(lines: Iterable[str]) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the statements of the command line, or those of standard input; ``arguments``: JOB_DIR or an empty text, then
-    the queries. Returns the exit code (`flinkish.exit_codes`)."""
+    the queries. Returns the exit code (`flinkish.error_display`)."""
     if not arguments:
         print("usage: flinkish sql [-e QUERY] [JOB_DIR]", file=sys.stderr)
         return 2

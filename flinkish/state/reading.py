@@ -6,26 +6,67 @@ have in common, or hold the texts as they are in the table.
 
 from __future__ import annotations
 
+import posixpath
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.compatibility import CompatibilityReport
-from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.manifest import MANIFEST, Manifest, read_manifest
 from flinkish.checkpoint.restore import compatibility_report
 from flinkish.checkpoint.rows import count_states, is_edited, open_table, reading
+from flinkish.common.configuration import Configuration
 from flinkish.errors import SavepointError
 from flinkish.runtime.state.state_rows import KINDS_WITHOUT_KEY, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.worker import DeployedClasses
-from flinkish.state.locating import session_of, snapshot_directory
-from flinkish.state.typed_rows import typed_rows
+from flinkish.state.rows import typed_rows
+from flinkish.storage.files import child_names
+from flinkish.storage.paths import absolute
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from flinkish.datastream import StreamExecutionEnvironment
+
+
+# HEAD: Finds the savepoint or checkpoint that a path means, and the Spark session that reads it.
+
+_CHECKPOINT = re.compile(r"chk-(\d+)")
+
+
+def snapshot_directory(path: str) -> str:
+    """The directory of a savepoint or checkpoint: the path itself, or the latest completed checkpoint of a job
+    directory or of a directory of checkpoints.
+
+    Raises:
+        SavepointError: there is neither a savepoint nor a completed checkpoint.
+    """
+    directory = absolute(str(path))
+    names = child_names(directory)
+    if MANIFEST in names:
+        return directory
+    checkpoints = posixpath.join(directory, "checkpoints") if "checkpoints" in names else directory
+    numbers = [int(match.group(1)) for match in map(_CHECKPOINT.fullmatch, child_names(checkpoints)) if match]
+    for number in sorted(numbers, reverse=True):
+        candidate = posixpath.join(checkpoints, f"chk-{number}")
+        if MANIFEST in child_names(candidate):
+            return candidate
+    raise SavepointError(
+        f"there is neither a savepoint nor a completed checkpoint at {directory}",
+        expected=f"a savepoint or a checkpoint (a directory with {MANIFEST}), or the directory of a job that has one",
+    )
+
+
+def session_of(spark: Any) -> Any:
+    """The given Spark session; if it is None, the active one, or else a local one."""
+    if spark is not None:
+        return spark
+    from flinkish.spark.session import get_session
+
+    return get_session(Configuration(), "flinkish.state")
 
 
 @dataclass(frozen=True, order=True)

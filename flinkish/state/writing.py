@@ -19,7 +19,7 @@ from flinkish.spark.dependencies import py_files_of
 from flinkish.spark.failures import translate
 from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import DeployedClasses
-from flinkish.state.native_rows import NativeToTexts
+from flinkish.state.rows import NativeToTexts
 from flinkish.storage.files import child_names, delete_directory
 from flinkish.storage.paths import absolute, for_spark
 

@@ -10,7 +10,17 @@ They need no test framework. See docs/testing.md.
 """
 
 from flinkish.runtime.phases import ManualClock, Phase
-from flinkish.testing.crash import SimulatedCrash
+from flinkish.testing.doubles import (
+    CrashOnce,
+    End,
+    Pause,
+    SimulatedCrash,
+    StreamRecord,
+    TestingSink,
+    TestingSource,
+    Watermark,
+    WatermarkStatus,
+)
 from flinkish.testing.operator_harness import (
     BroadcastOperatorTestHarness,
     KeyedBroadcastOperatorTestHarness,
@@ -22,11 +32,7 @@ from flinkish.testing.operator_harness import (
     TwoInputStreamOperatorTestHarness,
 )
 from flinkish.testing.operators import ProcessFunctionTestHarnesses, harness_of
-from flinkish.testing.output import StreamRecord, Watermark, WatermarkStatus
-from flinkish.testing.program import ProgramTestHarness
-from flinkish.testing.savepoint import ProgramSavepoint
-from flinkish.testing.sinks import TestingSink
-from flinkish.testing.sources import CrashOnce, End, Pause, TestingSource
+from flinkish.testing.program import ProgramSavepoint, ProgramTestHarness
 
 __all__ = [
     "BroadcastOperatorTestHarness",

@@ -30,7 +30,7 @@ from flinkish.runtime.state.saved.restore import SavepointRows, columns_by_subta
 from flinkish.runtime.state.state_rows import TIMERS_PREFIX, StateColumns, StateRow
 from flinkish.runtime.state.ttl import TTL_PREFIX
 from flinkish.runtime.stored.pickling import own_copy
-from flinkish.testing.output import CollectingOutput, StreamElement, StreamRecord, tag_id
+from flinkish.testing.doubles import CollectingOutput, StreamElement, StreamRecord, tag_id
 
 _UID = "tested"
 

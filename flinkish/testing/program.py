@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from flinkish.checkpoint.compatibility import incompatible
+from flinkish.checkpoint.plain_tables import positions_in, rows_in, take_in
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
@@ -26,7 +28,7 @@ from flinkish.core.functions import OutputTag
 from flinkish.core.sink import WriterSink
 from flinkish.core.source import SplitSource
 from flinkish.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from flinkish.errors import ProgramError
+from flinkish.errors import ProgramError, SavepointError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph, StreamNode
 from flinkish.jobmanager.job.settings import job_settings
@@ -36,11 +38,75 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 from flinkish.runtime.phases import ManualClock, Phase, hooked
+from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_sources
+from flinkish.runtime.sources.progress import decode_position
+from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 from flinkish.runtime.stored.classes import files_here
 from flinkish.table import StreamTableEnvironment
-from flinkish.testing.crash import SimulatedCrash
-from flinkish.testing.output import Passage, Passed, Recorder, StreamRecord, stream_records, tag_id
-from flinkish.testing.savepoint import ProgramSavepoint, restore_savepoint, take_savepoint
+from flinkish.testing.doubles import Passage, Passed, Recorder, SimulatedCrash, StreamRecord, stream_records, tag_id
+
+# HEAD: Savepoints of programs that run in one process: the rows that a savepoint's table would have, in memory.
+#
+# They are processed like savepoints on Spark: state is converted to texts, compared with the states that the program
+# declares, re-hashed for its parallelism, and taken in by the first epoch.
+
+_WHERE = "a savepoint in memory"
+
+
+@dataclass(frozen=True)
+class ProgramSavepoint:
+    """The state of a program after an epoch, and the position of each of its sources by uid."""
+
+    columns: tuple[SavepointColumns, ...]
+    positions: dict[str, str]
+
+    def rows(self, uid: str | None = None) -> list[SavepointRow]:
+        """The rows that the savepoint's table would have, of one operator or of all."""
+        return [row for columns in self.columns if uid in (None, columns.uid) for row in columns.rows()]
+
+
+def take_savepoint(job: JobDescriptor, store: StateStore) -> ProgramSavepoint:
+    """A savepoint of the last committed epoch.
+
+    Raises:
+        SavepointError: no epoch has been committed yet.
+    """
+    if store.offset == NOTHING_READ:
+        raise SavepointError("no epoch has been committed yet", where=f"job '{job.name}'", hint="run an epoch first")
+    return ProgramSavepoint(tuple(rows_in(job, store)), positions_in(job, store))
+
+
+def restore_savepoint(
+    savepoint: ProgramSavepoint,
+    job: JobDescriptor,
+    migrations: dict[tuple[str, str], Callable[[Any], Any]],
+    allow_non_restored_state: bool,
+    store: StateStore,
+) -> JobDescriptor:
+    """Put a savepoint into an empty store; returns the job with the watermarks that it begins with.
+
+    Raises:
+        SavepointError: the program cannot take in all of the savepoint; the message says what is left over, and why.
+    """
+    taken = take_in(_WHERE, savepoint.columns, savepoint.positions, job, migrations, allow_non_restored_state)
+    if not taken.report.compatible:
+        raise incompatible(taken.report, job)
+    store.restored.extend(taken.rows)
+    store.positions = {
+        one.uid: decode_position(savepoint.positions[one.uid], one.uid, store.segments)
+        for one in coordinated_sources(job)
+        if one.uid in savepoint.positions
+    }
+    return replace(
+        job,
+        restored=True,
+        restored_watermarks={
+            vertex.id: taken.watermarks[vertex.head.uid]
+            for vertex in job.vertices
+            if vertex.head.uid in taken.watermarks
+        },
+    )
+
 
 __all__ = [
     "PHASES",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyarrow.fs import FileSelector
 
-from flinkish.exit_codes import ExitCode
+from flinkish.error_display import ExitCode
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from tests.integration.engine.counting_job import expected, in_database, make_tables
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars

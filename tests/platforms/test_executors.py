@@ -15,8 +15,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from flinkish.exit_codes import ExitCode
-from flinkish.launch.archive import own_archive
+from flinkish.error_display import ExitCode
+from flinkish.launch.packages import own_archive
 from tests.platforms.located_job import COUNT
 from tests.support.connect_server import start_connect_server
 from tests.support.local_cluster import StandaloneCluster, python_environment

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.exit_codes import ExitCode
+from flinkish.error_display import ExitCode
 from tests.platforms.hadoop_cluster import HadoopCluster
 from tests.platforms.s3_server import S3Server, hadoop_aws_jars
 from tests.support.counting_proxy import CountingProxy, Where

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 from pyspark.sql import SparkSession
 
-from flinkish.launch.spark_home import home_without_zip
+from flinkish.launch.home import home_without_zip
 from flinkish.launch.spark_version import CATALOG, EXTENSIONS, file_manager_of
 from flinkish.spark.session import settings_of_long_lived_sessions
 from tests.support.ivy import cache_folder

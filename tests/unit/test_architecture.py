@@ -195,7 +195,7 @@ URLS = {
     "errors.py",
     "launch/packages.py",
     "launch/spark_command.py",
-    "launch/spark_home.py",
+    "launch/home.py",
     "spark/dependencies.py",
     "spark/driver_jvm.py",
     "spark/failures.py",

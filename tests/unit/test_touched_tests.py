@@ -54,7 +54,7 @@ def script() -> ModuleType:
         (["flinkish/spark/plan.py"], ["tests/unit/engine", ARCHITECTURE]),
         # modules without a room, and rooms without tests
         (["flinkish/cli.py"], [ARCHITECTURE, "tests/unit/test_cli.py"]),
-        (["flinkish/exit_codes.py"], [ARCHITECTURE]),
+        (["flinkish/error_display.py"], [ARCHITECTURE]),
         (["flinkish/nowhere/x.py"], [ARCHITECTURE]),
         # a folder is run once
         (

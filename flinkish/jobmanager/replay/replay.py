@@ -25,7 +25,7 @@ from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before
 from flinkish.jobmanager.submitted_program import SubmittedProgram
-from flinkish.launch.replay import ReplayRequest
+from flinkish.launch.driver import ReplayRequest
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator

@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flinkish.error_display import ExitCode
 from flinkish.errors import OperationError
-from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.requests import ask
 from flinkish.launch import driver
 from flinkish.runtime.phases import Phase

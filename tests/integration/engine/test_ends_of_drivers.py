@@ -11,7 +11,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from flinkish.exit_codes import ExitCode
+from flinkish.error_display import ExitCode
 from flinkish.launch import driver
 from tests.integration.engine import endless_job
 from tests.support.processes import ProcessGroup, start_driver

@@ -20,7 +20,7 @@ from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import FinalOperationError, IncompatibleJobError, ProgramError, UserCodeError
 from flinkish.jobmanager.replay.replay import EpochReplay, place_of_failure
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
-from flinkish.launch.replay import ReplayRequest
+from flinkish.launch.driver import ReplayRequest
 from tests.integration.engine.collecting import environment
 from tests.integration.engine.replayed_epochs import CommitFiles, program
 from tests.support.processes import wait_until

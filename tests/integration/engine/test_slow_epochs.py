@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_status import JobStatus
+from flinkish.error_display import ExitCode
 from flinkish.errors import EpochTimeoutError
-from flinkish.exit_codes import ExitCode
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.phases import Phase
 from tests.integration.engine import slow_job

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.error_display import ExitCode
 from flinkish.examples.clicks import CLICK, clicks_of
-from flinkish.exit_codes import ExitCode
 from flinkish.formats.json import JsonRowSerializationSchema
 from tests.support.clicks import expected_counts, sqlite_rows
 from tests.support.kafka_broker import KafkaBroker

@@ -12,9 +12,8 @@ from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
-from flinkish.examples.options import parse
+from flinkish.examples.options import parse, run_sql
 from flinkish.examples.orders import generated_orders, generated_payments, order_watermarks, payment_watermarks
-from flinkish.examples.tables import run_sql
 from flinkish.examples.transactions import (
     generated_rules,
     generated_transactions,

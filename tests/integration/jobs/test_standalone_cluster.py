@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from flinkish.error_display import ExitCode
 from flinkish.examples.clicks import clicks_of
-from flinkish.exit_codes import ExitCode
 from tests.integration.jobs.test_click_count import COUNTS, fill
 from tests.support.clicks import expected_counts
 from tests.support.kafka_broker import KafkaBroker

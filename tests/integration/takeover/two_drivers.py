@@ -30,8 +30,8 @@ from unittest.mock import patch
 from flinkish.checkpoint import writer as incremental
 from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
 from flinkish.checkpoint.rows import open_table
+from flinkish.error_display import ExitCode
 from flinkish.errors import FencedError
-from flinkish.exit_codes import ExitCode
 from flinkish.jobdir.fencing import last_claim
 from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.phases import Phase

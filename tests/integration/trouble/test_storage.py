@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus
+from flinkish.error_display import OF_APPLICATION_MASTER, exit_code_of
 from flinkish.errors import JobDirectoryError, OperationError, UserCodeError
-from flinkish.exit_codes import OF_APPLICATION_MASTER, exit_code_of
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
 from tests.integration.trouble.small_disk import SmallDisk, small_disk
 from tests.support.processes import wait_until

@@ -25,8 +25,7 @@ from flinkish.runtime.stored.texts import from_text, to_text
 from flinkish.spark.changelog import ChangesToRows
 from flinkish.spark.state import BodyToRows
 from flinkish.spark.worker import DeployedClasses, WorkerFailure, typed_failure
-from flinkish.state.native_rows import NativeToTexts
-from flinkish.state.typed_rows import TextsToTyped
+from flinkish.state.rows import NativeToTexts, TextsToTyped
 
 
 class Colour(enum.Enum):

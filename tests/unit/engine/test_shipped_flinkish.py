@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
-from flinkish.launch.archive import own_archive
+from flinkish.launch.packages import own_archive
 from flinkish.launch.spark_command import ROOT
 from flinkish.spark.session import ship_flinkish
 from flinkish.spark.split_source import SourceQuery, source_rows

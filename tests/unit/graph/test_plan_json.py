@@ -7,7 +7,7 @@ from typing import Any
 
 from flinkish.common import Types
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.testing.sinks import TestingSink
+from flinkish.testing.doubles import TestingSink
 from tests.support.programs import new_environment
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from flinkish.error_display import exit_code_of
 from flinkish.errors import FencedError, JobDirectoryError, OperationError
-from flinkish.exit_codes import exit_code_of
 from flinkish.jobdir import fencing
 from flinkish.jobdir.fencing import Claim, DeltaFence, FencingLog, commit_claim, last_claim
 

@@ -22,7 +22,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.replay import EpochReplay, Records, end_with_replay
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
-from flinkish.launch.replay import VARIABLE, ReplayRequest, requested_replay
+from flinkish.launch.driver import VARIABLE, ReplayRequest, requested_replay
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
@@ -30,7 +30,7 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.spark.place import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
-from flinkish.testing.savepoint import restore_savepoint, take_savepoint
+from flinkish.testing.program import restore_savepoint, take_savepoint
 
 #: What Spark writes of a batch beside the positions.
 TIME = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 78, "conf": {}})

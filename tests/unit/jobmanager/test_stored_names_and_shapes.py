@@ -46,7 +46,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.ownership import finish_move
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.query_inputs import input_has_ended, source_positions
-from flinkish.launch.replay import requested_replay
+from flinkish.launch.driver import requested_replay
 from flinkish.runtime.epoch.changelog_files import read_parts
 from flinkish.runtime.epoch.files import PreparedEpochs, Slice
 from flinkish.runtime.job.accumulators import AccumulatorFiles

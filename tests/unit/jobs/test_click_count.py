@@ -12,8 +12,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.kafka import KafkaSource
 from flinkish.errors import ConfigurationError, ConnectionFailedError
 from flinkish.examples.clicks import clicks_of, generated_clicks
-from flinkish.examples.options import JobOptions, parse
-from flinkish.examples.tables import run_sql, text_table
+from flinkish.examples.options import JobOptions, parse, run_sql, text_table
 from jobs import click_count
 from tests.support.clicks import expected_counts, sqlite_rows
 

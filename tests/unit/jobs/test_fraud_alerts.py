@@ -8,8 +8,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.examples.options import parse
-from flinkish.examples.tables import run_sql
+from flinkish.examples.options import parse, run_sql
 from flinkish.examples.transactions import (
     generated_rules,
     generated_transactions,

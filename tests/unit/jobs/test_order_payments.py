@@ -8,9 +8,8 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.examples.options import parse
+from flinkish.examples.options import parse, run_sql
 from flinkish.examples.orders import generated_orders, generated_payments, order_watermarks, payment_watermarks
-from flinkish.examples.tables import run_sql
 from jobs import order_payments
 from tests.support.clicks import sqlite_rows
 from tests.support.orders import expected_statuses, expected_strays

@@ -10,8 +10,7 @@ from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
-from flinkish.examples.options import parse
-from flinkish.examples.tables import run_sql
+from flinkish.examples.options import parse, run_sql
 from jobs import page_views
 from tests.support.clicks import expected_views, sqlite_rows
 

@@ -11,7 +11,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import clicks_of, generated_clicks
 from flinkish.examples.country_service import CountryService
-from flinkish.examples.tables import run_sql
+from flinkish.examples.options import run_sql
 from jobs import sales_by_country
 from tests.support.clicks import expected_sales, sqlite_rows
 

@@ -9,8 +9,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.examples.options import parse
-from flinkish.examples.tables import run_sql
+from flinkish.examples.options import parse, run_sql
 from jobs import sessionization, top_products
 from tests.support.clicks import sqlite_rows
 from tests.support.window_jobs import EVENTS, USERS, expected_top, expected_visits

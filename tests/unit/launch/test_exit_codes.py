@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flinkish import error_display, errors
+from flinkish.error_display import exit_code_of
 from flinkish.errors import FencedError, FlinkishError, OperationError, UserCodeError
-from flinkish.exit_codes import exit_code_of
 from tests.support.processes import REPOSITORY
 
 #: Whatever class is not named here ends with 1.

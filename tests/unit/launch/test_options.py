@@ -16,8 +16,8 @@ import pytest
 
 from flinkish.launch import packages, spark_version
 from flinkish.launch.__main__ import Launch
-from flinkish.launch.archive import archive, own_archive
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
+from flinkish.launch.packages import archive, own_archive
 from flinkish.launch.spark_command import SparkCommand
 
 DELTA = f"io.delta:delta-spark_4.2_2.13:{version('delta-spark')}"

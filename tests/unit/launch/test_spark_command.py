@@ -12,9 +12,9 @@ import pytest
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import ConfigurationError
 from flinkish.launch.__main__ import Launch
+from flinkish.launch.driver import ReplayRequest
 from flinkish.launch.home import Home, settings_variable
 from flinkish.launch.options import CommandLine, SparkOptions
-from flinkish.launch.replay import ReplayRequest
 from flinkish.launch.spark_command import SparkCommand
 
 CLASS_PATH = "spark.driver.extraClassPath"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyspark
 
+from flinkish.launch.home import home_without_zip, spark_home
 from flinkish.launch.options import SparkOptions
 from flinkish.launch.spark_command import SparkCommand
-from flinkish.launch.spark_home import home_without_zip, spark_home
 
 INSTALLED = Path(pyspark.__file__).parent
 
@@ -48,7 +48,7 @@ def test_only_a_driver_that_is_the_only_executor_gets_the_folder(tmp_path: Path)
 
 def test_two_starts_at_once_make_one_folder(tmp_path: Path) -> None:
     call = f"home_without_zip(Path({str(tmp_path)!r}), {{}})"
-    program = f"from pathlib import Path; from flinkish.launch.spark_home import home_without_zip; print({call})"
+    program = f"from pathlib import Path; from flinkish.launch.home import home_without_zip; print({call})"
     started = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert len({process.communicate()[0] for process in started}) == 1
     assert all((path / "jars").exists() for path in tmp_path.iterdir())

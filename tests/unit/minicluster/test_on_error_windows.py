@@ -35,7 +35,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.accumulators import counts_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
-from flinkish.testing.savepoint import take_savepoint
+from flinkish.testing.program import take_savepoint
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
 from .programs import environment, job_of, run

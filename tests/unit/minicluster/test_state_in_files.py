@@ -50,7 +50,7 @@ from flinkish.runtime.state.saved.columns import TaskBody, rows_of_task
 from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
 from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.testing import TestingSink
-from flinkish.testing.savepoint import restore_savepoint, take_savepoint
+from flinkish.testing.program import restore_savepoint, take_savepoint
 
 from .programs import bounded, environment, job_of, list_source, run
 from .test_failures import Killed

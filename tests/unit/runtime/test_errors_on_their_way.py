@@ -11,8 +11,8 @@ import pytest
 
 import flinkish
 from flinkish import errors
+from flinkish.error_display import exit_code_of
 from flinkish.errors import ConnectionFailedError, CorruptStateError, FlinkishError, ProgramError, UserCodeError
-from flinkish.exit_codes import exit_code_of
 from flinkish.runtime.job.failure import OUTPUTS, decode_error, describe_failure, encode_error
 from flinkish.runtime.job.log import MAX_LINES
 

@@ -22,7 +22,7 @@ from flinkish.runtime.state.state_rows import DeclaredState, StateColumns, State
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.runtime.task.stateful_task import DeclarationsOfTask
 from flinkish.spark.worker import DeployedClasses
-from flinkish.state.native_rows import NativeToTexts
+from flinkish.state.rows import NativeToTexts
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.TUPLE([Types.INT(), Types.INT()]))
 PROGRAM = ProgramStates({"op": {"rules": ProgramState("broadcast", *RULES.entry_types())}})

@@ -16,8 +16,7 @@ from flinkish.runtime.state.saved.texts import SavepointRow
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.worker import DeployedClasses, WorkerFailure
-from flinkish.state.native_rows import NativeToTexts, python_value
-from flinkish.state.typed_rows import TextsToTyped
+from flinkish.state.rows import NativeToTexts, TextsToTyped, python_value
 from flinkish.table import DataTypes
 
 
