@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hypothesis import settings
-
 from tests.support.processes import python_path
+from tests.support.profiles import load_profile
 
 # Child processes of any test (workers, driver scripts) import this checkout, installed or not.
 os.environ["PYTHONPATH"] = python_path()
@@ -24,6 +23,4 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
 # of the sizes of epochs set a target themselves.
 os.environ.setdefault("FLINKISH_CONF", str(Path(__file__).parent / "support" / "flinkish.yaml"))
 
-# No test asserts times: how long an example takes says how busy the machine is. Each run draws other examples.
-settings.register_profile("flinkish", deadline=None, max_examples=50)
-settings.load_profile("flinkish")
+load_profile()

@@ -30,6 +30,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -170,7 +171,7 @@ def undisturbed() -> list[Any]:
     return values
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 500), st.sampled_from([Killed, OSError]), max_size=12),
     st.booleans(),
