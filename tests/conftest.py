@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from tests.support.costs import sort_items
 from tests.support.processes import python_path
 from tests.support.profiles import load_profile
 
@@ -24,3 +27,13 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
 os.environ.setdefault("FLINKISH_CONF", str(Path(__file__).parent / "support" / "flinkish.yaml"))
 
 load_profile()
+
+# What pytest has found before it leaves out what is not to run (tests/unit/support/test_nightly.py).
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files come first."""
+    sort_items(items)
+    config.stash[COLLECTED] = list(items)

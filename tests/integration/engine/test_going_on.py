@@ -83,6 +83,7 @@ def test_a_cancelled_job_ends_after_its_epoch_and_goes_on_when_started_again(
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         rows, before = collected.rows["out"], 0
@@ -99,6 +100,7 @@ def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: Spark
         assert numbers == list(range(split, 2 * len(numbers), 2))
 
 
+@pytest.mark.nightly
 def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -132,7 +134,12 @@ class Unprintable(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "keyed"), [(SystemExit, True), (Unprintable, False), (lambda: ValueError("x" * 3_000_000), True)]
+    ("error", "keyed"),
+    [
+        (SystemExit, True),
+        pytest.param(Unprintable, False, marks=pytest.mark.nightly),
+        pytest.param(lambda: ValueError("x" * 3_000_000), True, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_worker_tells_whatever_user_code_raises_with_its_operator(
     spark: SparkSession, tmp_path: Path, keyed: bool, error: Callable[[], BaseException]
@@ -170,6 +177,7 @@ def test_the_state_of_200_000_keys_is_kept_over_epochs_and_read_by_fresh_tasks(
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     def job(collected: Collected) -> StreamExecutionEnvironment:
         env = environment(tmp_path / "job")
@@ -187,6 +195,7 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
         first.get_job_execution_result().result(TIMEOUT_S)
 
 
+@pytest.mark.nightly
 def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark: SparkSession, tmp_path: Path) -> None:
     def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> StreamExecutionEnvironment:
         env = environment(tmp_path / "job", parallelism__default=parallelism)
@@ -220,6 +229,7 @@ class CountsAll(MapFunction, CheckpointedFunction):
         return self.n
 
 
+@pytest.mark.nightly
 def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_given_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
