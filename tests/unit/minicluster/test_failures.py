@@ -184,7 +184,7 @@ def test_results_are_exactly_once_whatever_fails_and_wherever_the_job_goes_on(
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("new_worker", [False, True])
+@pytest.mark.parametrize("new_worker", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_every_phase_can_fail_in_every_epoch(undisturbed: list[Any], phase: Phase, new_worker: bool) -> None:
     job, sinks = program()
     store, failed = StateStore(), set[int]()

@@ -225,8 +225,17 @@ def test_results_state_timers_and_errors_are_those_of_batches(
     assert stretched == batched
 
 
-@pytest.mark.parametrize("program", [one_input, two_inputs])
-@pytest.mark.parametrize(("key", "in_files"), [(key_of, False), (listed_key_of, False), (key_of, True)])
+@pytest.mark.parametrize(
+    ("program", "key", "in_files"),
+    [
+        (one_input, listed_key_of, False),
+        (two_inputs, key_of, True),
+        pytest.param(one_input, key_of, False, marks=pytest.mark.nightly),
+        pytest.param(one_input, key_of, True, marks=pytest.mark.nightly),
+        pytest.param(two_inputs, key_of, False, marks=pytest.mark.nightly),
+        pytest.param(two_inputs, listed_key_of, False, marks=pytest.mark.nightly),
+    ],
+)
 def test_more_records_than_a_stretch_holds_give_what_they_give_in_batches(
     program: Any, key: Any, in_files: bool, tmp_path: Path
 ) -> None:
