@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,14 @@ def sort_items(items: list[Any]) -> None:
 
 def measured(report: Path) -> dict[str, float]:
     """The seconds of each file of a report in JUnit's form, the longest first; of two files of one name the longer."""
-    seconds: Counter[str] = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for case in ElementTree.parse(report).iter("testcase"):
         # a class of tests follows the module
         parts = case.get("classname", "").split(".")
         module = ".".join(part for part in parts if not part[:1].isupper())
         seconds[module] += float(case.get("time", 0))
     files: dict[str, float] = {}
-    for module, total in seconds.most_common():
+    for module, total in sorted(seconds.items(), key=lambda item: -item[1]):
         if total >= LEAST_S:
             files.setdefault(f"{module.rpartition('.')[2]}.py", round(total))
     return files
