@@ -397,11 +397,11 @@ def everything_named() -> dict[str, Any]:
 def contents(found: dict[str, Any]) -> dict[str, Any]:
     """What may not change: the attributes of classes and functions, the members of enums, zones and singletons."""
     classes = {name: _attributes(value) for name, value in found.items()}
+    enums: dict[str, Any] = {name: value for name, value in found.items() if isinstance(value, enum.EnumMeta)}
     members = {
         f"{name}.{each.name}": repr(sorted(vars(each).items(), key=lambda item: item[0]))
-        for name, value in found.items()
-        if isinstance(value, enum.EnumMeta)
-        for each in value.__members__.values()
+        for name, value in enums.items()
+        for each in value
     }
     pandas, pytz = importlib.import_module("pandas"), importlib.import_module("pytz")
     berlin = pytz.timezone("Europe/Berlin")
