@@ -129,7 +129,7 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
     ("spark_reads", "phase"),
     [
         (False, Phase.COMMIT_BEGUN),
-        (True, Phase.METADATA_COMMITTED),
+        pytest.param(True, Phase.METADATA_COMMITTED, marks=pytest.mark.nightly),
         pytest.param(False, Phase.PLANNED, marks=pytest.mark.slow),
         pytest.param(True, Phase.PLANNED, marks=pytest.mark.slow),
         pytest.param(False, Phase.METADATA_COMMITTED, marks=pytest.mark.slow),

@@ -306,7 +306,7 @@ def test_no_query_leaves_a_thread_or_an_open_file_in_the_driver(spark: SparkSess
     with collecting() as collected:
         run(2)
         before = left()
-        run(6)
+        run(3)
         # threads that have been told to end take a moment; other parts of py4j may open something now and then
         wait_until(lambda: all(now <= then + 2 for now, then in zip(left(), before)), 20, "what the queries have left")
 
