@@ -85,6 +85,7 @@ def test_a_job_goes_on_from_the_last_checkpoint_and_says_so(
     assert f"goes on from the checkpoint {job.checkpoint_before} of epoch {job.epochs - 1}" in said, said
 
 
+@pytest.mark.nightly
 def test_damaged_copies_on_an_executors_disk_are_fetched_again(prepared: JobWithFiles, tmp_path: Path) -> None:
     job = prepared.copy(tmp_path / "copy")
     root = tmp_path / "disks"

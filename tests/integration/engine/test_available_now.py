@@ -39,6 +39,7 @@ def run(source: Source, job_dir: Path, collected: Collected, **settings: Any) ->
     return {word: max(row[1] for row in rows if row[0] == word) for word, _ in rows}
 
 
+@pytest.mark.nightly
 def test_files_that_come_later_are_read_by_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -284,6 +284,7 @@ def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints
     assert job.read(job.take_full()) == job.expected()
 
 
+@pytest.mark.nightly
 def test_files_are_only_added_to_a_table_that_asks_nothing_more_of_its_writers(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def bounded(count: int) -> dict[str, list[Any]]:
         return collected.sorted()
 
 
+@pytest.mark.nightly
 def test_a_drained_job_has_the_results_of_the_same_input_with_an_end(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         env = environment(tmp_path / "job")

@@ -255,6 +255,7 @@ def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_gi
         assert sorted(rows[before:]) == list(range(1, len(rows) - before + 1))
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restored_from_a_savepoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -279,6 +280,7 @@ def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restore
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         rows = collected.rows["out"]
@@ -311,6 +313,7 @@ def test_no_query_leaves_a_thread_or_an_open_file_in_the_driver(spark: SparkSess
         wait_until(lambda: all(now <= then + 2 for now, then in zip(left(), before)), 20, "what the queries have left")
 
 
+@pytest.mark.nightly
 def test_two_jobs_of_one_session_run_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         clients = []

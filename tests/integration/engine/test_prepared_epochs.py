@@ -87,6 +87,7 @@ def test_a_prepared_epoch_is_committed_without_being_run_again(
     assert left == [], "the job has ended: nothing will be delivered again"
 
 
+@pytest.mark.nightly
 def test_a_sink_of_dataframes_gets_the_very_records_that_others_have_committed(
     spark: SparkSession, tmp_path: Path, fault_plan: Path
 ) -> None:

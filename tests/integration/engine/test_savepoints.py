@@ -196,6 +196,7 @@ def committed_by(savepoint: str) -> str:
     return str(next(json.loads(action)["commitInfo"]["engineInfo"] for action in actions if "commitInfo" in action))
 
 
+@pytest.mark.nightly
 def test_where_there_are_no_hard_links_spark_writes_the_table_of_a_savepoint(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
