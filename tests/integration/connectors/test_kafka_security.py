@@ -108,7 +108,10 @@ def test_who_is_not_let_in_is_told_why(
     ("server", "properties", "kind", "said"),
     [
         ("plain", {"security.protocol": "SSL"}, FinalOperationError, "does not speak TLS.*security.protocol to PLAIN"),
-        ("plain", None, FinalOperationError, "does not speak TLS.*security.protocol to PLAIN"),
+        pytest.param(
+            *("plain", None, FinalOperationError, "does not speak TLS.*security.protocol to PLAIN"),
+            marks=pytest.mark.nightly,
+        ),
         ("secured", {}, FinalOperationError, "speaks only TLS.*security.protocol to SSL"),
         (
             "secured",

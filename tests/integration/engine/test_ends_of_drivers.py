@@ -57,6 +57,7 @@ def test_a_job_that_is_stuck_in_an_epoch_ends_without_it_after_sigterm_and_goes_
     assert len(list((tmp_path / "job" / "checkpoints").glob("chk-*/manifest.json"))) == 1
 
 
+@pytest.mark.nightly
 def test_a_driver_whose_jvm_has_died_ends_at_once_for_its_supervisor_to_start_another_one(tmp_path: Path) -> None:
     with start(tmp_path, "1.log", settings=RESTARTS) as job:
         job.wait_for_line(r"> sum 10$", 200)

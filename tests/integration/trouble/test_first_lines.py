@@ -117,7 +117,6 @@ client.get_job_execution_result().result()
             [],
             r"SparkLostError: Spark has gone: its JVM or its server has ended, or the session was stopped \[job 'e",
             id="the session is stopped under the job",
-            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "kill",
