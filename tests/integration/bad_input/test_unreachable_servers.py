@@ -37,7 +37,7 @@ TABLES = {
 }
 
 
-@pytest.fixture(params=[pytest.param("postgres", marks=pytest.mark.nightly), "mariadb"])
+@pytest.fixture(params=TABLES)
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     found = request.getfixturevalue(request.param)
     yield found
@@ -67,6 +67,7 @@ def fails_half_way(record: dict[str, Any]) -> Any:
     return pair(record)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(BOUND_S)
 def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back(
     job: Job, server: Any, database: str, request: pytest.FixtureRequest

@@ -209,6 +209,7 @@ def test_a_checkpoint_is_a_full_one_when_its_tables_are_not_those_of_the_last_on
     assert job.take(replace(merged, changes=second.changes)) is None, "a table that was damaged has been set aside"
 
 
+@pytest.mark.nightly
 def test_damaged_changes_are_never_read(spark: SparkSession, tmp_path: Path) -> None:
     job = Job(spark, tmp_path, random.Random(4), least_changes=1)
     base = job.take_full()

@@ -148,6 +148,7 @@ def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[in
     cleaner.clean(oldest_version(directory, retained), oldest_changes(directory, retained))
 
 
+@pytest.mark.nightly
 def test_sql_reads_the_current_row_of_a_key_in_a_table_that_a_killed_driver_had_begun(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -187,7 +187,10 @@ def _prints(
     assert sorted(capfd.readouterr().out.splitlines()) == sorted(PRINTED[name])
 
 
-@pytest.mark.parametrize("name", ["kafka_json", pytest.param("kafka_older", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("kafka_json", marks=pytest.mark.nightly), pytest.param("kafka_older", marks=pytest.mark.slow)],
+)
 def test_a_program_of_kafka_writes_the_same_in_the_minicluster_and_on_spark(
     name: str, spark: SparkSession, kafka: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
