@@ -18,13 +18,13 @@ from flinkish.core.functions import Function
 from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.errors import InternalError, ProgramError, TypeMismatchError
 from flinkish.runtime.exchange.keys import keys_of
-from flinkish.runtime.job.checkpointed import InitializationContext, SnapshotContext
 from flinkish.runtime.job.context import StreamingRuntimeContext
 from flinkish.runtime.job.log import warn_of_program
 from flinkish.runtime.job.operator import OperatorContext, Output, StreamOperator
 from flinkish.runtime.job.outputs import Converter, emit, hand_over_rule
+from flinkish.runtime.operators.checkpointed import InitializationContext, SnapshotContext
+from flinkish.runtime.operators.keeps_nothing import Proof, keeps_nothing
 from flinkish.runtime.state.backend import KeyedStateBackend
-from flinkish.runtime.stored.keeps_nothing import Proof, keeps_nothing
 
 #: The classes of iterables that are probably meant as one result, and not as several.
 PARTED = frozenset({tuple, Row, str, bytes, dict})

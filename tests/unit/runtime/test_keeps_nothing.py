@@ -23,7 +23,7 @@ import pytest
 from flinkish.common import Configuration, Row, Types
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import FilterFunction, FlatMapFunction, MapFunction
-from flinkish.runtime.stored.keeps_nothing import keeps_nothing
+from flinkish.runtime.operators.keeps_nothing import keeps_nothing
 
 Point = namedtuple("Point", "x y")
 LIMIT = 3
