@@ -22,12 +22,17 @@ from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.probe import may_be_directory_of
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.history import HistoryWriter, Rows
 from flinkish.jobmanager.history_tables import DeltaTables
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings, without_delta
+from flinkish.jobmanager.job.settings import (
+    DriverSettings,
+    driver_settings,
+    job_settings,
+    may_be_directory_of,
+    without_delta,
+)
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe, new_life
 from flinkish.jobmanager.restart import Restarts, from_configuration

@@ -9,8 +9,7 @@ import pytest
 
 from flinkish.common import Configuration
 from flinkish.errors import ConfigurationError
-from flinkish.jobdir.probe import directory_of_job, may_be_directory_of, temporary_directory
-from flinkish.jobmanager.job.settings import driver_settings
+from flinkish.jobmanager.job.settings import directory_of_job, driver_settings, may_be_directory_of, temporary_directory
 
 
 def job_dir_of(path: str) -> str | None:
