@@ -15,7 +15,7 @@ from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.data_files import FILE_SCHEMA, ROW_SCHEMA, DataFile, RowsToFiles, joined, to_arrow
-from flinkish.spark.place import give_way_to_epochs, workers_beside_epochs
+from flinkish.spark.settings import give_way_to_epochs, workers_beside_epochs
 from flinkish.spark.worker import DeployedClasses, Deployment, failures_marked
 from flinkish.storage.paths import for_spark
 

@@ -14,7 +14,6 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.operators.columns import ColumnWriter
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
 
@@ -129,6 +128,9 @@ class SinkWriterFactory(OperatorFactoryBase):
             check_made(writer, SinkWriter, self.sink, "create_writer")
             return SinkWriterOperator(writer)
         assert isinstance(self.sink, DataFrameSink) and self.input_type is not None
+        # programs are written without pyarrow
+        from flinkish.runtime.operators.columns import ColumnWriter
+
         return SinkWriterOperator(ColumnWriter(self.sink, self.input_type, self.where), max_batch=1)
 
 
