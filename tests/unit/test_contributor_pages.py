@@ -154,6 +154,12 @@ def test_a_paragraph_ends_at_a_blank_line_and_a_row_at_its_end(text: str, too_lo
     assert any(map(too_many, paragraphs(text))) == too_long
 
 
+def test_the_floors_have_each_folder_of_the_package_and_of_the_runtime() -> None:
+    floors = (DOCS / "architecture.md").read_text().partition("\n## Floors\n")[2].partition("\n## ")[0]
+    folders = {path.parent for start in (PACKAGE, PACKAGE / "runtime") for path in start.glob("*/__init__.py")}
+    assert {str(folder.relative_to(PACKAGE)) for folder in folders} - set(_FOLDER.findall(floors)) == set()
+
+
 def test_each_question_on_the_architecture_names_a_test() -> None:
     table = (DOCS / "architecture.md").read_text().partition("\n## Where to look\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.+\?) \| (.+) \| (.+) \|$", table, re.MULTILINE)
