@@ -21,7 +21,17 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 UNIT = PurePosixPath("tests/unit")
 
 #: Rooms whose tests have a folder of another name.
-FOLDERS = {"core": "operators", "files": "state/files", "spark": "engine", "window": "windows", "windowing": "windows"}
+FOLDERS = {
+    "checkpoint": "jobmanager",
+    "core": "operators",
+    "delta": "jobmanager",
+    "files": "state/files",
+    "jobdir": "jobmanager",
+    "spark": "engine",
+    "storage": "common",
+    "stored": "state",
+    "window": "windows",
+}
 
 ARCHITECTURE = "tests/unit/test_architecture.py"
 PAGES = "tests/unit/test_pages.py"

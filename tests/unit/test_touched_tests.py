@@ -52,6 +52,7 @@ def script() -> ModuleType:
         (["flinkish/runtime/nowhere/x.py"], ["tests/unit/runtime", ARCHITECTURE]),
         # tests of another name
         (["flinkish/spark/plan.py"], ["tests/unit/engine", ARCHITECTURE]),
+        (["flinkish/runtime/stored/names.py"], ["tests/unit/state", ARCHITECTURE]),
         # modules without a room, and rooms without tests
         (["flinkish/cli.py"], [ARCHITECTURE, "tests/unit/test_cli.py"]),
         (["flinkish/error_display.py"], [ARCHITECTURE]),
