@@ -1,6 +1,5 @@
-"""``map_batches``: calls a function of columns (a ``pyarrow.RecordBatch`` or a ``pandas.DataFrame``) between operators
-that work on records. The function returns one row for each record, in their order, so that each row has the timestamp
-of its record."""
+"""Operators between records, columns and declared types: ``map_batches``, the sink writer of sinks that take
+DataFrames, and the conversion of records to their declared type."""
 
 from __future__ import annotations
 
@@ -23,17 +22,15 @@ from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
 from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 
-# HEAD: The sink writer of sinks that take DataFrames: it turns records into columns, in the task.
-#
-# So a record that does not fit its declared type fails the epoch before anything of the epoch is committed, and a
-# corrected program may emit other records in that epoch.
-
 #: The number of records from which a batch of columns is made.
 MAX_RECORDS = 20_000
 
 
 class ColumnWriter(SinkWriter):
     """A sink writer whose committables are batches of columns, each as an Arrow IPC stream.
+
+    It turns records into columns in the task. So a record that does not fit its declared type fails the epoch before
+    anything of the epoch is committed, and a corrected program may emit other records in that epoch.
 
     Args:
         sink: the sink that gets the columns.
@@ -92,13 +89,9 @@ def batches_of(committables: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(data)
 
 
-# HEAD: Converts records to their declared type and changes nothing else: the head of a typed source, or of the stream
-#  of a
-# side output.
-
-
 class ConvertOperator(StreamOperator):
-    """Emits each batch in the form of the declared type. It costs nothing per record if there is nothing to convert."""
+    """Emits each batch in the form of the declared type and changes nothing else: the head of a typed source, or of the
+    stream of a side output. It costs nothing per record if there is nothing to convert."""
 
     keeps_positions = True
 
@@ -122,7 +115,9 @@ class ConvertFactory(OperatorFactoryBase):
 
 
 class MapBatchesOperator(UserFunctionOperator):
-    """Calls a MapBatchesFunction for each batch of records.
+    """Calls a MapBatchesFunction, a function of columns (a ``pyarrow.RecordBatch`` or a ``pandas.DataFrame``) between
+    operators that work on records, for each batch. The function returns one row for each record, in their order, so
+    that each row has the timestamp of its record.
 
     Args:
         write: makes a batch of records, for the function.
