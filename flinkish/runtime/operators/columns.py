@@ -1,8 +1,4 @@
-"""The columns of a DataFrame sink: records become batches of columns in the task, and batches are stored as Arrow IPC.
-
-So a record that does not fit its declared type fails the epoch before anything of the epoch is committed, and a
-corrected program may emit other records in that epoch.
-"""
+"""The columns of a DataFrame sink: records become batches of columns in the task, and batches are stored as Arrow IPC."""
 
 from __future__ import annotations
 
@@ -23,6 +19,9 @@ MAX_RECORDS = 20_000
 
 class ColumnWriter(SinkWriter):
     """A sink writer whose committables are batches of columns, each as an Arrow IPC stream.
+
+    It turns records into columns in the task. So a record that does not fit its declared type fails the epoch before
+    anything of the epoch is committed, and a corrected program may emit other records in that epoch.
 
     Args:
         sink: the sink that gets the columns.

@@ -1,4 +1,5 @@
-"""State with time-to-live (TTL): state handles that keep the time of the last access beside each value.
+"""The state handles that user code gets for descriptors, without and with time-to-live (TTL): the latter keep the time
+of the last access beside each value.
 
 The times are in a state of their own, ``__ttl__/<name>``, of the same shape (a value, a list parallel to the list, a
 map with the same keys). So values look the same in savepoints with and without time-to-live, and it can be switched on
@@ -279,10 +280,6 @@ class TtlMapState(MapState[Any, Any]):
         self._times.clear()
 
 
-# HEAD: Creates the state handle that user code gets for a descriptor, caches handles, because triggers, window
-# assigners and
-# window functions ask for their state at each record, and holds what user code writes where there is no key.
-
 #: The cache is cleared when it holds so many handles, because those of windows that are gone are not needed any more.
 _MAX_HANDLES = 1_000
 
@@ -334,8 +331,9 @@ def expiring_handle_of(
 
 
 class HandleCache:
-    """The state handles of one backend by descriptor (compared by identity) and namespace. A handle is valid over all
-    keys and epochs."""
+    """The state handles of one backend by descriptor (compared by identity) and namespace, cached because triggers,
+    window assigners and window functions ask for their state at each record. A handle is valid over all keys and
+    epochs."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
@@ -402,13 +400,10 @@ class UnkeyedState:
         return found
 
 
-# HEAD: Removes expired state that nobody reads, each time state is stored (Flink's cleanup strategies). This is for
-# subtasks
-# without state in files; from files, compaction removes expired rows.
-
-
 def purge_expired(state: StateTable, times: StateTable, policy: TtlPolicy) -> None:
-    """Remove expired entries from a state and from the table of its times, and times whose value is gone."""
+    """Remove expired entries that nobody reads from a state and from the table of its times, and times whose value is
+    gone, each time state is stored (Flink's cleanup strategies). This is for subtasks without state in files; from
+    files, compaction removes expired rows."""
     for namespace, accessed in times.items():
         values = state.namespace(namespace)
         for key, accessed_ms in list(accessed.items()):
