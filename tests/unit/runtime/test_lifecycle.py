@@ -11,8 +11,7 @@ from flinkish.errors import CorruptStateError, InternalError, UserCodeError
 from flinkish.runtime.job.report import TaskHeader
 from flinkish.runtime.task import task_manager as task_manager_module
 from flinkish.runtime.task.task_manager import task_manager
-
-from .chains import STORY, Telling, Worker, sent, take_story, vertex
+from tests.support.chains import STORY, Telling, Worker, sent, take_story, vertex
 
 END = ("wm", MAX_WATERMARK_MS)
 

@@ -25,7 +25,7 @@ from flinkish.runtime.task.stateful_task import StatefulTask
 from flinkish.runtime.task.task import TASK_TIMEOUT_MS, TRANSITIONS, EpochStamp, TaskState, next_state
 from flinkish.runtime.task.task_manager import StoredTask, TaskManager
 from flinkish.runtime.task.tasks import StandbyTask
-from tests.unit.runtime.chains import STORY, Hook, Telling, data, take_story, vertex
+from tests.support.chains import STORY, Hook, Telling, data, take_story, vertex
 
 #: Of each key's state: with two keys it is too much for what lies with the task.
 VALUE_BYTES = 200_000

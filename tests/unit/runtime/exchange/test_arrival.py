@@ -34,10 +34,9 @@ from flinkish.runtime.task.task import EpochStamp
 from flinkish.runtime.task.task_manager import StoredTask
 from flinkish.spark.plan import arriving
 from flinkish.spark.state import FORMAT_VERSION, moved_in
-
-from .chains import STORY, Worker, take_story, vertex
-from .senders import buffer
-from .test_record_writer import by_first
+from tests.support.chains import STORY, Worker, take_story, vertex
+from tests.unit.runtime.exchange.senders import buffer
+from tests.unit.runtime.exchange.test_record_writer import by_first
 
 RECEIVERS = 2
 DESCRIPTORS = (

@@ -26,8 +26,7 @@ from flinkish.runtime.exchange.buffer import (
 )
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name
 from flinkish.runtime.exchange.partitioners import InputDescriptor
-
-from .senders import buffer
+from tests.unit.runtime.exchange.senders import buffer
 
 IDLE_TIMEOUT_MS = 2
 #: A source whose splits hold back from where they are, united with another edge of it, and the second input of

@@ -13,8 +13,7 @@ from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
 from flinkish.runtime.exchange.gate import by_edge, vertex_of, whole_source
 from flinkish.runtime.exchange.partitioners import InputDescriptor
-
-from .senders import buffer, gate, story
+from tests.unit.runtime.exchange.senders import buffer, gate, story
 
 MAX = ("wm", MAX_WATERMARK_MS)
 

@@ -23,8 +23,7 @@ from flinkish.runtime.exchange.buffer import (
     WatermarkStep,
 )
 from flinkish.runtime.exchange.partitioners import InputDescriptor
-
-from .senders import buffer, gate
+from tests.unit.runtime.exchange.senders import buffer, gate
 
 
 @pytest.mark.parametrize("subtasks", [4, 40])

@@ -31,8 +31,7 @@ from flinkish.runtime.exchange.partitioners import (
     RescalePartitioner,
     ShufflePartitioner,
 )
-
-from .senders import Wire, gate, story
+from tests.unit.runtime.exchange.senders import Wire, gate, story
 
 
 def contents(buffers: list[Buffer]) -> list[Any]:
