@@ -29,7 +29,7 @@ from flinkish.errors import (
 from flinkish.runtime.job.failure import NOTHING_COMMITTED, encode_error, uncommitted
 from flinkish.spark.failures import failure_of_frame_sink, translate
 from flinkish.spark.worker import Deployment, WorkerFailure, failures_marked, secret_of, typed_failure
-from tests.unit.state.test_unsafe_pickles import GADGETS
+from tests.unit.runtime.stored.test_unsafe_pickles import GADGETS
 
 WHERE = "job 'shop', directory /jobs/shop"
 #: Of the first attempt of a job.

@@ -14,7 +14,7 @@ from flinkish.common.time import Duration
 from flinkish.common.types import Row, RowKind
 from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.exchange.keys import ListKey
-from tests.unit.state.test_stored_pickle import Colour, Money, Point, Rights, Words
+from tests.unit.runtime.stored.test_stored_pickle import Colour, Money, Point, Rights, Words
 
 
 def values() -> list[Any]:
