@@ -32,7 +32,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.paths import FileKind
 from flinkish.storage.stores import storage_of
-from tests.unit.jobmanager.test_stored_names_and_shapes import KINDS
+from tests.unit.engine.test_stored_names_and_shapes import KINDS
 
 TERABYTE = 1 << 40
 
