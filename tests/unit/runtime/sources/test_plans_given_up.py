@@ -24,7 +24,7 @@ from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.lettered_source import LetteredSource
 from tests.unit.minicluster.programs import environment
 from tests.unit.minicluster.programs import job_of as job_graph_of
-from tests.unit.sources.test_planning import job_of, records_of
+from tests.unit.runtime.sources.test_planning import job_of, records_of
 
 Offset = dict[str, Any]
 

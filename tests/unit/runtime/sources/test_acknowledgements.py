@@ -12,7 +12,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.lettered_source import LetteredSource
-from tests.unit.sources.test_planning import job_of
+from tests.unit.runtime.sources.test_planning import job_of
 
 TIMEOUT_S = 30
 
