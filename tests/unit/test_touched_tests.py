@@ -24,8 +24,8 @@ THERE = {
     "tests/unit/engine",
     "tests/unit/state",
     "tests/unit/state/files",
-    "tests/unit/state/files/support.py",
-    "tests/unit/state/test_ttl.py",
+    "tests/unit/runtime/state/files/support.py",
+    "tests/unit/runtime/state/test_ttl.py",
     "tests/unit/test_cli.py",
 }
 ARCHITECTURE = "tests/unit/test_architecture.py"
@@ -61,10 +61,10 @@ def script() -> ModuleType:
             ["flinkish/runtime/state/ttl.py", "flinkish/runtime/state/files/merge.py"],
             ["tests/unit/state", ARCHITECTURE],
         ),
-        (["flinkish/runtime/state/ttl.py", "tests/unit/state/test_ttl.py"], ["tests/unit/state", ARCHITECTURE]),
+        (["flinkish/runtime/state/ttl.py", "tests/unit/runtime/state/test_ttl.py"], ["tests/unit/state", ARCHITECTURE]),
         # tests, and what they share
-        (["tests/unit/state/test_ttl.py"], ["tests/unit/state/test_ttl.py"]),
-        (["tests/unit/state/files/support.py"], ["tests/unit/state/files"]),
+        (["tests/unit/runtime/state/test_ttl.py"], ["tests/unit/runtime/state/test_ttl.py"]),
+        (["tests/unit/runtime/state/files/support.py"], ["tests/unit/state/files"]),
         (["tests/unit/state/test_that_is_gone.py"], []),
         (["tests/unit/__init__.py"], []),
         (["docs/semantics.md", "README.md", "setup.cfg", "docs/site/mkdocs.yml"], [PAGES]),

@@ -22,7 +22,7 @@ from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.saved.columns import stored_rows
 from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
-from tests.unit.state.restored import body_of
+from tests.support.restored import body_of
 from tests.unit.windows.building_blocks import Elements
 from tests.unit.windows.test_against_the_model import LOGICS, Events
 from tests.unit.windows.test_sessions_against_the_model import streams

@@ -20,7 +20,7 @@ from flinkish.core.state import (
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.saved.columns import stored_rows as rows
-from tests.unit.state.test_state_handles import Average
+from tests.unit.runtime.state.test_state_handles import Average
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 

@@ -31,7 +31,7 @@ from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, Row
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.runtime.stored.texts import from_text, to_text
 from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
-from tests.unit.state.restored import body_of
+from tests.support.restored import body_of
 
 #: Texts that hold what stands between values in JSON.
 TEXTS = ANY_TEXTS | st.sampled_from(["a, b", "], [", '", "', '"], ["', "{}", "[", "]", ",", "\\", '"', "\n"])

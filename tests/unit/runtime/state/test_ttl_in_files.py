@@ -17,8 +17,8 @@ from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.runtime.state.saved.columns import stored_rows
 from flinkish.runtime.state.saved.restore import SavepointRows
 from flinkish.runtime.state.state_rows import StateColumns
-from tests.unit.state.files.support import small_files
-from tests.unit.state.test_ttl import descriptors, ttl
+from tests.unit.runtime.state.files.support import small_files
+from tests.unit.runtime.state.test_ttl import descriptors, ttl
 
 KINDS = ["value", "list", "map", "reducing", "aggregating"]
 

@@ -17,7 +17,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import NO_TIME, PUT, RowsBuilder
 from flinkish.runtime.stored.pickles import dumps_data, loads_data
-from tests.unit.state.files.support import Model, encoded, same_value, small_files
+from tests.unit.runtime.state.files.support import Model, encoded, same_value, small_files
 
 #: 1, 1.0 and True are one key with three encodings
 KEYS: list[Any] = [*range(12), 1.0, True, "a", "b"]

@@ -13,7 +13,7 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.timer_files import NONE_FIRED, TimerChanges, TimerFiles, TimerQueueName, TimerSets
 from flinkish.runtime.stored.pickles import dumps_data, loads_data
-from tests.unit.state.files.support import encoded, few_hashes, same_value, small_files
+from tests.unit.runtime.state.files.support import encoded, few_hashes, same_value, small_files
 
 QUEUES: list[TimerQueueName] = [("user-timers", "event"), ("window-timers", "processing")]
 #: 1, 1.0 and True are one timer

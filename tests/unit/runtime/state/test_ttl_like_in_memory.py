@@ -19,8 +19,8 @@ from flinkish.runtime.state.changelog import apply_changes
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.runtime.state.saved.columns import stored_rows
-from tests.unit.state.files.support import small_files
-from tests.unit.state.test_ttl import descriptors
+from tests.unit.runtime.state.files.support import small_files
+from tests.unit.runtime.state.test_ttl import descriptors
 
 KINDS = ["value", "list", "map", "reducing", "aggregating"]
 PROGRAMS_PER_TEST = 12
