@@ -18,8 +18,8 @@ from flinkish.runtime.operators.window.event_time_operators import AlignedEventT
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.testing import StreamRecord, Watermark
-from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, TwoSizes, add_up
-from tests.unit.windows.window_driver import LATE, WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import SUM, TEN, AllInOne, Elements, TwoSizes, add_up
+from tests.unit.runtime.operators.window.window_driver import LATE, WindowDriver
 
 
 @pytest.mark.parametrize("make", [AlignedEventTimeOperator, WindowOperator])

@@ -17,8 +17,8 @@ from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.stored_state import StoredState
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness
-from tests.unit.windows.building_blocks import SUM, Elements
-from tests.unit.windows.window_driver import key_of
+from tests.unit.runtime.operators.window.building_blocks import SUM, Elements
+from tests.unit.runtime.operators.window.window_driver import key_of
 
 KEYS = [f"u{number}" for number in range(60)]
 GENERAL = PurgingTrigger.of(EventTimeTrigger())

@@ -23,10 +23,10 @@ from flinkish.runtime.state.saved.columns import stored_rows
 from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_row
 from flinkish.runtime.state.state_rows import StateRow
 from tests.support.restored import body_of
-from tests.unit.windows.building_blocks import Elements
-from tests.unit.windows.test_against_the_model import LOGICS, Events
-from tests.unit.windows.test_sessions_against_the_model import streams
-from tests.unit.windows.window_driver import WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import Elements
+from tests.unit.runtime.operators.window.test_against_the_model import LOGICS, Events
+from tests.unit.runtime.operators.window.test_sessions_against_the_model import streams
+from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
 ELEMENTS = WindowLogic(None, Elements())
 SESSIONS = EventTimeSessionWindows(5)

@@ -21,7 +21,7 @@ from flinkish.runtime.operators.window.window_operator import WindowOperator
 from flinkish.runtime.state.backend import KeyedStateBackend
 from tests.support.changed_keys import changed_keys
 from tests.support.window_model import AlignedModel, Element, Fired, Watermark
-from tests.unit.windows.window_driver import WindowDriver
+from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
 Events = list[Element | Watermark]
 

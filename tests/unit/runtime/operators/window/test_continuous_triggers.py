@@ -17,8 +17,8 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
-from tests.unit.windows.building_blocks import Elements
-from tests.unit.windows.window_driver import LATE, WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import Elements
+from tests.unit.runtime.operators.window.window_driver import LATE, WindowDriver
 
 TWENTY = TumblingEventTimeWindows(20)
 ELEMENTS = WindowLogic(None, Elements())

@@ -21,8 +21,8 @@ from flinkish.runtime.operators.window.event_time_operators import SessionEventT
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.merging_window_operator import OPEN_WINDOWS, MergingWindowOperator
 from tests.support.window_model import Element, SessionModel, Watermark
-from tests.unit.windows.test_against_the_model import LOGICS, Events, contents_and_timers, expected
-from tests.unit.windows.window_driver import WindowDriver
+from tests.unit.runtime.operators.window.test_against_the_model import LOGICS, Events, contents_and_timers, expected
+from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
 #: How long the sessions of an element stay open behind it.
 GAPS = {"x": 1, "y": 4, "z": 9}

@@ -32,8 +32,8 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError, StateAccessError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
-from tests.unit.windows.building_blocks import SUM, Elements, Ignore
-from tests.unit.windows.window_driver import LATE, WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import SUM, Elements, Ignore
+from tests.unit.runtime.operators.window.window_driver import LATE, WindowDriver
 
 GAP_5 = EventTimeSessionWindows(5)
 ELEMENTS = WindowLogic(None, Elements())

@@ -16,8 +16,8 @@ from flinkish.core.window.window import GlobalWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
-from tests.unit.windows.building_blocks import SUM, TEN, AllInOne, Elements, Ignore
-from tests.unit.windows.window_driver import WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import SUM, TEN, AllInOne, Elements, Ignore
+from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
 
 def test_a_count_trigger_fires_at_every_nth_element_and_keeps_the_elements() -> None:

@@ -16,8 +16,8 @@ from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.event_time_operators import AlignedEventTimeOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
-from tests.unit.windows.building_blocks import SUM, TEN, add_up
-from tests.unit.windows.window_driver import LATE, WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import SUM, TEN, add_up
+from tests.unit.runtime.operators.window.window_driver import LATE, WindowDriver
 
 
 def test_a_process_function_has_state_per_window_and_per_key_and_is_asked_to_clear_it() -> None:

@@ -18,8 +18,8 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
-from tests.unit.windows.building_blocks import SUM, TEN, Elements
-from tests.unit.windows.window_driver import WindowDriver
+from tests.unit.runtime.operators.window.building_blocks import SUM, TEN, Elements
+from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
 ELEMENTS = WindowLogic(None, Elements())
 GLOBAL = GlobalWindows.create()
