@@ -41,7 +41,7 @@ from flinkish.runtime.stored.pickles import dumps, loads, loads_all
 from flinkish.runtime.stored.texts import from_text
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
 from flinkish.spark.state import moved_in
-from tests.unit.state import former_values as former
+from tests.unit.runtime.stored import former_values as former
 
 VERSION = 2
 
