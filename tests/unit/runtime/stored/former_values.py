@@ -16,6 +16,11 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.runtime.exchange.keys import ListKey
 from tests.unit.runtime.stored.test_stored_pickle import Colour, Money, Point, Rights, Words
 
+#: The classes by the names under which the values were stored.
+FORMER_NAMES = {
+    f"tests.unit.state.test_stored_pickle.{cls.__name__}": cls for cls in (Colour, Money, Point, Rights, Words)
+}
+
 
 def values() -> list[Any]:
     """The values, in the order in which they were stored."""

@@ -391,7 +391,7 @@ def test_nested_json_is_an_error_of_the_row() -> None:
 
 def test_values_of_former_versions_are_read(program: ProgramClasses) -> None:
     """Written by the version before constructors had names: with classes as values of the unpickler."""
-    classes = ProgramClasses(program.main, program.modules | {former.__name__})
+    classes = ProgramClasses(program.main, program.modules | {former.__name__}, former.FORMER_NAMES)
     expected = former.values()
     with_memo, joined = (zlib.decompress(base64.b64decode("".join(data.split()))) for data in (WITH_MEMO, JOINED))
     ends = list(accumulate(SIZES))
