@@ -196,7 +196,7 @@ def test_a_signal_reaches_the_job_which_ends_as_it_likes(checkout: Checkout, num
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        # the other errors: tests/unit/launch/test_exit_codes.py
+        # the other errors: tests/unit/test_exit_codes.py
         ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 1),
         ("import flinkish.errors as e; raise e.OperationError('the disk is full')", 75),
         ("raise KeyboardInterrupt", 130),
