@@ -1,5 +1,6 @@
-"""Tries out before the first epoch whether the driver, Spark's JVM and the executors reach the same job directory, and
-whether a file can be created there exclusively, on which it rests that one driver owns a job.
+"""Chooses the path of a job's directory, and tries out before the first epoch whether the driver, Spark's JVM and the
+executors reach the same directory, and whether a file can be created there exclusively, on which it rests that one
+driver owns a job.
 
     <job dir>/probe-<seconds since 1970>-<token>/driver     written by the driver, read by all others
     <job dir>/probe-<seconds since 1970>-<token>/<token>    the answer of one task slot of the executors
@@ -28,12 +29,6 @@ from flinkish.storage.files import is_directory
 from flinkish.storage.paths import absolute, for_spark, is_local
 from flinkish.storage.stores import Storage, storage_errors, storage_of
 
-# HEAD: Chooses the path of a job's directory, and checks whether it can be used.
-#
-# Rule: ``flinkish.job.dir`` is the directory of a program. Its first job has the directory itself. Each further job,
-# that
-# is, one of another name, has a directory of its own below it: ``<flinkish.job.dir>/jobs/<name of the job>``.
-
 #: Characters that are escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a
 #: directory of the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a
 #: pattern to it.
@@ -50,6 +45,9 @@ def directory_of_job(given: str, job_name: str) -> str:
     """The directory of a job that a program with the directory ``given`` executes.
 
     A job that has a directory below the given one keeps it, whichever job of the program is the first in this process.
+
+    Rule: ``flinkish.job.dir`` is the directory of a program. Its first job has the directory itself. Each further job,
+    that is, one of another name, has a directory of its own below it: ``<flinkish.job.dir>/jobs/<name of the job>``.
     """
     own = posixpath.join(given.rstrip("/"), _FURTHER_JOBS, _directory_name(job_name))
     if is_directory(own):
