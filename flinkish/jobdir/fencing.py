@@ -38,7 +38,6 @@ from flinkish.storage.stores import NO_LINKS, job_directory_error, storage_of
 
 __all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 
-
 #: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
 KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
 

@@ -1,4 +1,6 @@
-"""Exponential delay: each restart waits longer than the one before, until the job has run well for a while."""
+"""The restart strategies, the one of them that a configuration asks for, and the decision whether a failed job is
+restarted: first by the class of the failure, then by the strategy.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,10 @@ from flinkish.errors import ConfigurationError, FlinkishError, escaped
 from flinkish.jobmanager.job.settings import checkpoint_interval_ms
 from flinkish.runtime.phases import Clock, SystemClock
 
-# HEAD: The contract of restart strategies, the strategy that never restarts, and durations as text for people.
-
 
 class RestartStrategy(Protocol):
     """Decides when a failed job is restarted (Flink's RestartBackoffTimeStrategy). It is only asked about failures that
-    may go away by themselves (`decision.Restarts`)."""
+    may go away by themselves (`Restarts`)."""
 
     def delay_after(self, failure: FlinkishError) -> int | None:
         """Milliseconds until the restart; None: the job has failed for good. Called once per failure."""
@@ -53,17 +53,16 @@ def seconds(duration_ms: int) -> str:
     return f"{duration_ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
 
 
-# HEAD: Decides whether a failed job is restarted: first by the class of the failure, then by the restart strategy.
-#
-# Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
-# driver can recover from. The error of a job that is not restarted says why.
-
 #: The most characters of a failure that is shown in one line.
 _LINE = 400
 
 
 class Restarts:
-    """Decides about the restarts of one job in one driver, and counts them."""
+    """Decides about the restarts of one job in one driver, and counts them.
+
+    Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
+    driver can recover from. The error of a job that is not restarted says why.
+    """
 
     def __init__(self, strategy: RestartStrategy) -> None:
         self._strategy = strategy
@@ -126,6 +125,8 @@ class ExponentialDelay:
     of it, but neither less than ``initial`` nor more than ``max``. When ``reset_threshold_ms`` have passed since the
     last restart, counting begins anew; with one failure more than ``attempts_before_reset`` before that, the job fails
     (None: without limit).
+
+    Each restart waits longer than the one before, until the job has run well for a while.
 
     Raises:
         ConfigurationError: times below 1 ms, an initial backoff above the highest, a multiplier of 1 or less, a jitter
@@ -207,12 +208,11 @@ class ExponentialDelay:
         )
 
 
-# HEAD: Failure rate: the job is restarted without limit, unless too many failures come within one interval.
-
-
 class FailureRate:
     """Flink's FailureRateRestartBackoffTimeStrategy: with more than ``max_failures`` failures within an interval the
     job fails. Failures that are exactly ``interval_ms`` apart lie in one interval.
+
+    Otherwise the job is restarted without limit.
 
     Raises:
         ConfigurationError: a number of failures or an interval below 1, or a negative delay.
@@ -246,11 +246,10 @@ class FailureRate:
         return f"failure-rate: at most {self._max_failures} failures in {seconds(self._interval_ms)}"
 
 
-# HEAD: Fixed delay: a fixed number of restarts in the whole life of the driver, each after the same delay.
-
-
 class FixedDelay:
     """Flink's FixedDelayRestartBackoffTimeStrategy: at most ``attempts`` restarts, each after ``delay_ms``.
+
+    The number holds for the whole life of the driver.
 
     Raises:
         ConfigurationError: a negative number of restarts, or a negative delay.
@@ -277,8 +276,6 @@ class FixedDelay:
         """The strategy and its limits, as text for people."""
         return f"fixed-delay: {self._attempts} restarts, {seconds(self._delay_ms)} apart"
 
-
-# HEAD: Makes the restart strategy that a configuration asks for.
 
 _NONE = ("none", "off", "disable")
 

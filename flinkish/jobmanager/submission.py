@@ -1,4 +1,6 @@
-"""Submits a program: turns its stream graph into a job and starts it, on Spark or in the minicluster."""
+"""Submits a program: turns its stream graph into a job and starts it, on Spark or in the minicluster. A start that
+fails before there is anything to run is added to the history of the job, if it ran before.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
 
-
-# HEAD: Adds a start that failed before there was anything to run to the history of a job that ran before.
 
 _HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
 
