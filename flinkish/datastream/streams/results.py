@@ -1,7 +1,11 @@
-"""CloseableIterator: iterates over the records of a running job.
+"""The results of a job in the program that runs it: ``execute_and_collect`` and ``show`` add a sink that returns the
+records, `CloseableIterator` iterates over them, and `CachedDataStream` is a stream that several jobs can read.
 
 Rule upheld here: records pass a bounded queue. A consumer that does not keep up slows the job down, as with Flink's
 collect sink; a consumer that closes the iterator ends the job.
+
+Rule upheld here: every job that reads a cached stream gets the records of the original stream. Flink keeps them after
+the first job as an optimization, and computes them again if they are lost; here each job computes them.
 """
 
 from __future__ import annotations
@@ -23,12 +27,6 @@ from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.datastream.streams.sinks import add_sink
 from flinkish.errors import ArgumentValueError
-
-# HEAD: CachedDataStream: the stream that ``cache()`` gives.
-#
-# Rule upheld here: every job that reads the cached stream gets the records of the original stream. Flink keeps them
-# after
-# the first job as an optimization, and computes them again if they are lost; here each job computes them.
 
 
 class CachedDataStream(DataStream):
@@ -187,9 +185,6 @@ class CloseableIterator:
                 self._client.cancel().result()
         finally:
             self._on_close()
-
-
-# HEAD: ``execute_and_collect`` and ``show``: run a job with one more sink, which returns its records to the program.
 
 
 def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
