@@ -1,5 +1,6 @@
 """The stream graph, which is the program as it was written: one node per operator, one edge per stream (Flink's
-StreamGraph)."""
+StreamGraph); and the origins of watermarks that each subtask of its vertices must wait for.
+"""
 
 from __future__ import annotations
 
@@ -20,16 +21,14 @@ from flinkish.runtime.exchange.partitioners import EdgeDescriptor, InputDescript
 from flinkish.runtime.job.deployment import VertexDescriptor
 from flinkish.runtime.job.operator import OperatorFactory
 
-# HEAD: Declares the origins of watermarks that each subtask must wait for, so that an origin that has not sent
-# anything yet
-# holds the watermark back.
-#
-# The origins of a source vertex are its splits: the source declares them, and all receivers wait for all of them. The
-# origins of any other vertex are its subtasks: all of them, or on a pointwise edge those that send to the receiver.
-
 
 def declare_origins(vertices: tuple[VertexDescriptor, ...]) -> tuple[VertexDescriptor, ...]:
-    """The same vertices, with the origins of their inputs filled in."""
+    """The same vertices, with the origins of their inputs filled in: those of watermarks that each subtask must wait
+    for, so that an origin that has not sent anything yet holds the watermark back.
+
+    The origins of a source vertex are its splits: the source declares them, and all receivers wait for all of them. The
+    origins of any other vertex are its subtasks: all of them, or on a pointwise edge those that send to the receiver.
+    """
     return tuple(
         replace(vertex, inputs=tuple(_declared(vertex, described, vertices) for described in vertex.inputs))
         for vertex in vertices
