@@ -36,47 +36,6 @@ from flinkish.spark.session import get_session
 from flinkish.storage.files import child_names
 from flinkish.storage.stores import storage_errors
 
-_KNOWN_SOURCES = "sources.json"
-
-
-def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
-    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
-    from others of the same name."""
-    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
-    return found
-
-
-def continue_sources(
-    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
-) -> None:
-    """Ask each source whether it can go on from its position, and remember in ``<job dir>/sources.json`` what it reads.
-
-    Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
-    something else of the same name, an error says so before anything is read.
-
-    Args:
-        sources: number of a vertex -> its source.
-        positions: source uid -> position, of the sources that have one.
-
-    Raises:
-        FinalOperationError: a source cannot go on, and waiting does not help.
-        ConnectionFailedError: the external system of a source does not answer.
-    """
-    before = known_sources(directory)
-    now: dict[str, Any] = {}
-    for vertex, source in sorted(sources.items()):
-        uid = job.vertex(vertex).head.uid
-        try:
-            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
-        except FlinkishError as error:
-            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
-            raise
-        if known:
-            now[uid] = known
-    if now != before:
-        directory.write(_KNOWN_SOURCES, {"sources": now})
-
-
 #: An Arrow stream begins with this mark; the columns for a DataFrame sink are such streams.
 _ARROW = b"\xff\xff\xff\xff"
 
@@ -362,3 +321,44 @@ def has_moved(directory: JobDirectory) -> bool:
     """Whether the drain's state is written and its query is the job's."""
     # a newer driver may have moved the query, which adds a suffix to its name
     return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)
+
+
+_KNOWN_SOURCES = "sources.json"
+
+
+def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
+    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
+    from others of the same name."""
+    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
+    return found
+
+
+def continue_sources(
+    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
+) -> None:
+    """Ask each source whether it can go on from its position, and remember in ``<job dir>/sources.json`` what it reads.
+
+    Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
+    something else of the same name, an error says so before anything is read.
+
+    Args:
+        sources: number of a vertex -> its source.
+        positions: source uid -> position, of the sources that have one.
+
+    Raises:
+        FinalOperationError: a source cannot go on, and waiting does not help.
+        ConnectionFailedError: the external system of a source does not answer.
+    """
+    before = known_sources(directory)
+    now: dict[str, Any] = {}
+    for vertex, source in sorted(sources.items()):
+        uid = job.vertex(vertex).head.uid
+        try:
+            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
+            raise
+        if known:
+            now[uid] = known
+    if now != before:
+        directory.write(_KNOWN_SOURCES, {"sources": now})
