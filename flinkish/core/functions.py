@@ -1,4 +1,4 @@
-"""The functions that users write, with PyFlink's names and methods.
+"""The functions that users write, with PyFlink's names and methods, and the tags of their side outputs.
 
 The rules: one instance per parallel subtask; ``open`` once before the first record and ``close`` once after the last;
 what a function keeps in attributes is shared by all keys of its subtask and is not part of any checkpoint (keyed state
@@ -458,9 +458,6 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
         """Called when the window is over and is cleaned up: delete what ``window_state`` holds."""
-
-
-# HEAD: OutputTag: the name and type of a side output.
 
 
 class OutputTag:

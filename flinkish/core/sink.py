@@ -1,4 +1,4 @@
-"""The contracts between sinks and the engine.
+"""The contracts between sinks and the engine, and the fence that commits check.
 
 A sink is one of two kinds:
 
@@ -23,11 +23,11 @@ from typing import Any, Protocol, TypeVar
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.errors import FinalOperationError, UnsupportedOperationError
 
-# HEAD: Fence: checks that this driver still owns its job, immediately before any step that cannot be undone.
-
 
 class Fence(Protocol):
-    """Checked by commits. It is picklable, since it is sent to the executors with the job."""
+    """Checks that this driver still owns its job, immediately before any step that cannot be undone, such as a commit.
+    It is picklable, since it is sent to the executors with the job.
+    """
 
     @property
     def token(self) -> int:

@@ -1,4 +1,4 @@
-"""The run of a job on Spark: its attempts, one after the other, until the job ends."""
+"""The run of a job on Spark: its attempts, one after the other, until the job ends, and the plan of each of them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,11 @@ from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 
-# HEAD: Makes the plans of a job's attempts: each is numbered, so that its functions are opened anew, and begins where
-#  the
-# job directory says.
-
 
 class Preparation:
-    """Makes the plans of the attempts of one job in one driver."""
+    """Makes the plans of the attempts of one job in one driver: each is numbered, so that its functions are opened
+    anew, and begins where the job directory says.
+    """
 
     def __init__(
         self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory

@@ -1,4 +1,5 @@
-"""Grouping values for which Spark's own hash partitioner puts each subtask where Flink would.
+"""Where tasks run: the grouping values for which Spark's own hash partitioner puts each subtask where Flink would, the
+executor of a running task, and the pool of Python workers for work beside the epochs.
 
 Spark sends a group to partition ``murmur3(value, 42) mod P``. With the number of the subtask as the grouping value, 4
 subtasks were spread over 2 partitions as 1 and 3. So each subtask gets a value that was searched for: one that lands on
@@ -138,15 +139,6 @@ class AddressBook:
         return self._transit[level][0 if vertex == REPORT_VERTEX else subtask % self._partitions]
 
 
-# HEAD: Finds out where a Spark task runs, from inside its Python worker: the executor, and Spark's numbers of the
-# task.
-#
-# Spark does not tell a Python worker which executor it belongs to. On Kubernetes the environment says so; elsewhere
-# the
-# executor is the JVM among the ancestors of the worker process that was started with ``--executor-id``. If there is
-# none,
-# the driver is the executor.
-
 #: Spark's id of the executor inside of the driver.
 DRIVER = "driver"
 
@@ -194,7 +186,12 @@ def _place(pid: int, task: int, stage: int, partition: int, attempt: int) -> Tas
 
 @cache
 def executor_id(pid: int) -> str:
-    """Spark's id of the executor that a worker process belongs to; "driver" if none is found."""
+    """Spark's id of the executor that a worker process belongs to; "driver" if none is found.
+
+    Spark does not tell a Python worker which executor it belongs to. On Kubernetes the environment says so; elsewhere
+    the executor is the JVM among the ancestors of the worker process that was started with ``--executor-id``. If there
+    is none, the driver is the executor.
+    """
     told = os.environ.get("SPARK_EXECUTOR_ID")
     if told:
         return told
@@ -228,14 +225,3 @@ def _command_line(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-# HEAD: A separate pool of Python workers for work beside the epochs, such as checkpoints.
-#
-# Spark hands out idle workers in the order in which they became idle, so each stage of an epoch tends to get the
-# workers
-# that have run it before and hold the decoded state of its tasks. A checkpoint that used workers of the same pool
-# would
-# mix up that order for good: with a million keys, all later epochs took 1.6 times as long. Spark keeps one pool for
-# each
-# set of environment variables that functions ask for, so a variable makes the second pool.

@@ -1,4 +1,6 @@
-"""The settings of checkpoints, read from the configuration."""
+"""The settings of a job, read from the configuration: those of its checkpoints, those that its tasks need, and those
+that the driver needs.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +76,6 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         retain_on_cancellation=retention == "RETAIN_ON_CANCELLATION",
     )
 
-
-# HEAD: Reads from the configuration the settings that tasks and the driver need.
 
 #: Epochs on an object store that begin in shorter intervals than this cost so much that the job says so, in ms.
 FREQUENT_EPOCHS_MS = 5_000
