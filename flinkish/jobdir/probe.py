@@ -1,6 +1,5 @@
-"""Chooses the path of a job's directory, and tries out before the first epoch whether the driver, Spark's JVM and the
-executors reach the same directory, and whether a file can be created there exclusively, on which it rests that one
-driver owns a job.
+"""Tries out before the first epoch whether the driver, Spark's JVM and the executors reach the same directory, and
+whether a file can be created there exclusively, on which it rests that one driver owns a job.
 
     <job dir>/probe-<seconds since 1970>-<token>/driver     written by the driver, read by all others
     <job dir>/probe-<seconds since 1970>-<token>/<token>    the answer of one task slot of the executors

@@ -1,5 +1,5 @@
-"""Where tasks run: the grouping values for which Spark's own hash partitioner puts each subtask where Flink would, the
-executor of a running task, and the pool of Python workers for work beside the epochs.
+"""Where tasks run: the grouping values for which Spark's own hash partitioner puts each subtask where Flink would, and
+the executor of a running task.
 
 Spark sends a group to partition ``murmur3(value, 42) mod P``. With the number of the subtask as the grouping value, 4
 subtasks were spread over 2 partitions as 1 and 3. So each subtask gets a value that was searched for: one that lands on

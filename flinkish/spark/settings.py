@@ -192,11 +192,7 @@ def _restore(spark: Any, settings: Mapping[str, str | None]) -> None:
 
 #: The environment variable whose value names the pool.
 VARIABLE = "FLINKISH_WORKERS"
-
-
 BESIDE_EPOCHS = "beside-epochs"
-
-
 #: Niceness of the workers of this pool: if there are too few cores, the epochs get them.
 NICENESS = 10
 

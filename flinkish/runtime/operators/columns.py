@@ -1,4 +1,4 @@
-"""The columns of a DataFrame sink: records become batches of columns in the task, and batches are stored as Arrow IPC."""
+"""The columns of a DataFrame sink: records become batches of columns in the task, which are stored as Arrow IPC."""
 
 from __future__ import annotations
 

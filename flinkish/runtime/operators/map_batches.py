@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class ConvertOperator(StreamOperator):
-    """Emits each batch in the form of the declared type. It costs nothing per record if there is nothing to convert."""
+    """Emits each batch in the form of the declared type and changes nothing else: the head of a typed source, or of the
+    stream of a side output. It costs nothing per record if there is nothing to convert."""
 
     keeps_positions = True
 

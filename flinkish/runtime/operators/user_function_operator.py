@@ -1,4 +1,5 @@
-"""Base of the operators that call one user function (Flink's AbstractUdfStreamOperator).
+"""Base of the operators that call one user function (Flink's AbstractUdfStreamOperator), and the contexts and handles
+of operator state that a `CheckpointedFunction` is given.
 
 The rules: the function is opened once and closed once, by ``close`` at the normal end or else by ``dispose``; it is
 also closed if its ``open`` failed half way. A plain callable is neither opened nor closed. On a keyed stream the
@@ -34,8 +35,6 @@ from flinkish.runtime.operators.keeps_nothing import Proof, keeps_nothing
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import BroadcastHandle, BroadcastStates, OperatorState
 from flinkish.runtime.state.state_rows import BROADCAST_STATE_KIND, LIST_STATE_KIND, UNION_STATE_KIND
-
-# HEAD: The contexts that a `CheckpointedFunction` is given, and its handles to the operator state of its subtask.
 
 
 class OperatorListHandle(ListState[Any]):
