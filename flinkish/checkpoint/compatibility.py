@@ -242,7 +242,7 @@ def _compare_state(stored: StoredState, outline: ProgramOutline, program: Progra
 
 def _is_internal(name: str) -> bool:
     """Whether a state is the engine's own: timers, contents of windows, or times of expiry (TTL)."""
-    return name.startswith(TIMERS_PREFIX) or name.startswith("__")
+    return name.startswith((TIMERS_PREFIX, "__"))
 
 
 def _new_states(found: list[StateCompatibility], program: ProgramStates) -> list[StateCompatibility]:

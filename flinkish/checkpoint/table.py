@@ -53,7 +53,7 @@ class Written:
 class _Statistics:
     """What is read of the statistics of a data file: how many rows have no value in each column."""
 
-    nullCount: dict[str, int] = field(default_factory=dict)  # noqa: N815 - a name of Delta's
+    nullCount: dict[str, int] = field(default_factory=dict)
 
 
 class CheckpointTable:

@@ -310,10 +310,10 @@ class DeltaSource(DataFrameSource):
 class _Offset:
     """An offset of Delta's source, in Delta's names; the newest versions call the flag ``isInitialSnapshot``."""
 
-    reservoirVersion: int  # noqa: N815
+    reservoirVersion: int
     index: int
-    isStartingVersion: bool = False  # noqa: N815
-    isInitialSnapshot: bool = False  # noqa: N815
+    isStartingVersion: bool = False
+    isInitialSnapshot: bool = False
 
 
 def _version(start: str) -> int:

@@ -100,7 +100,7 @@ class CheckpointedFunction(ABC):
         """Called before ``open``: get the state, and read what it holds."""
 
 
-class CheckpointListener(ABC):  # noqa: B024 - both methods are optional
+class CheckpointListener(ABC):
     """A mixin for functions that are to be notified which epochs are committed for good."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027

@@ -412,7 +412,7 @@ class _LocalFile:
     """A local file that is synchronised when it is closed."""
 
     def __init__(self, path: str) -> None:
-        self._stream = open(path, "wb")  # noqa: SIM115 - closed by `close`
+        self._stream = open(path, "wb")
 
     def write(self, data: bytes) -> int:
         return self._stream.write(data)

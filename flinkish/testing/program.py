@@ -441,7 +441,7 @@ class PyFlinkTestCase(unittest.TestCase):
 
     def assert_equals_sorted(self, expected: Iterable[Any], actual: Iterable[Any]) -> None:
         """The same, as PyFlink's tests of streams have it."""
-        self.assertEqual(sorted(expected), sorted(actual))
+        self.assertEqual(sorted(expected), sorted(actual))  # noqa: PT009 - of a TestCase
 
     @classmethod
     def to_py_list(cls, actual: Iterable[Any]) -> list[Any]:

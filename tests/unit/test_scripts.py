@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -128,8 +128,8 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Checkout]:
-    yield Checkout(tmp_path)
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
 
 
 def follows(options: Sequence[str], name: str) -> str:

@@ -158,7 +158,7 @@ class CountWindow(Window):
 
     __slots__ = ("id",)
 
-    def __init__(self, id: int) -> None:  # noqa: A002 - PyFlink's name
+    def __init__(self, id: int) -> None:
         self.id = id
 
     def max_timestamp(self) -> int:

@@ -99,7 +99,7 @@ class FilterOperator(UserFunctionOperator):
                     chosen.append(is_chosen)
                     if is_chosen:
                         if type(value) not in SHARED:
-                            value = handed_over(value, 1)  # noqa: PLW2901 - `values` refers to it, too
+                            value = handed_over(value, 1)
                         kept.append(value)
             except StopIteration as error:
                 raise self.stop_error("the filter function") from error

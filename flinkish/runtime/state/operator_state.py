@@ -122,7 +122,7 @@ class OperatorState:
         for (kind, name, entry), (own, value) in lent.items():
             if self._entry(kind, name, entry) is own:
                 if differs(own, value):
-                    own = changed.setdefault((kind, name), {})[entry] = detached(value)  # noqa: PLW2901
+                    own = changed.setdefault((kind, name), {})[entry] = detached(value)
                 if kind != BROADCAST_STATE_KIND and handed_over(value, 1) is not value:
                     self._lent[kind, name, entry] = own, value
         for (kind, name), entries in changed.items():

@@ -264,7 +264,7 @@ class TtlMapState(MapState[Any, Any]):
         return [(key, value) for key, value in self._state.items() if self._visible(key)]
 
     def keys(self) -> list[Any]:
-        return [key for key in self._state.keys() if self._visible(key)]
+        return [key for key in self._state.keys() if self._visible(key)]  # noqa: SIM118 - a state, no dict
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]
@@ -273,7 +273,7 @@ class TtlMapState(MapState[Any, Any]):
         """Whether a read would find no entry. It is no read itself: it neither removes nor renews an entry."""
         if self._policy.return_expired:
             return self._state.is_empty()
-        return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())
+        return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())  # noqa: SIM118 - no dict
 
     def clear(self) -> None:
         self._state.clear()

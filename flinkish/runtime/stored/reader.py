@@ -316,7 +316,7 @@ class Unpickler(pickle.Unpickler):
                 raise refused_name(module, name)
             # a wrapper of C without a __dict__: pickle would set attributes of a class or a function
             found = self._found[module, name] = (
-                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__  # noqa: B004
+                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__
             )
         return found
 

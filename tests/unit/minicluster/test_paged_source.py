@@ -27,7 +27,7 @@ from tests.support.http_orders import OrderServer, order_server
 from .programs import environment, job_of
 
 
-@pytest.fixture()
+@pytest.fixture
 def server() -> Iterator[OrderServer]:
     with order_server(95) as running:
         yield running

@@ -303,16 +303,16 @@ class TaskOfSpark:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def taskAttemptId(self) -> int:  # noqa: N802 - Spark's name
+    def taskAttemptId(self) -> int:
         return self.number
 
-    def stageId(self) -> int:  # noqa: N802 - Spark's name
+    def stageId(self) -> int:
         return 1
 
-    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+    def partitionId(self) -> int:
         return 0
 
-    def attemptNumber(self) -> int:  # noqa: N802 - Spark's name
+    def attemptNumber(self) -> int:
         return 0
 
 

@@ -29,7 +29,7 @@ class Session:
         self._python_includes = list(py_files)
         self.added: list[str] = []
 
-    def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
+    def addPyFile(self, path: str) -> None:
         with zipfile.ZipFile(path) as packed:
             assert "flinkish/runtime/operators/__init__.py" in packed.namelist()
         self.added.append(os.path.basename(path))
@@ -46,7 +46,7 @@ class Connected:
         self.dataSource = SimpleNamespace(register=self.sources.append)
         self.readStream = MagicMock()
 
-    def addArtifacts(self, path: str, pyfile: bool) -> None:  # noqa: N802 - Spark's name
+    def addArtifacts(self, path: str, pyfile: bool) -> None:
         assert pyfile
         self.added.append(os.path.basename(path))
 

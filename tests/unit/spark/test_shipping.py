@@ -15,7 +15,7 @@ class Session:
     def __init__(self) -> None:
         self.archives: dict[str, list[str]] = {}
 
-    def addArtifacts(self, path: str, archive: bool = False) -> None:  # noqa: N802 - Spark's name
+    def addArtifacts(self, path: str, archive: bool = False) -> None:
         packed, _, name = path.partition("#")
         assert archive and name not in self.archives
         with tarfile.open(packed) as content:

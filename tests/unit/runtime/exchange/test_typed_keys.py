@@ -159,7 +159,7 @@ class Salt:
 
 @dataclass
 class Described:
-    user: Any = Salt()  # noqa: RUF009
+    user: Any = Salt()
 
 
 @dataclass

@@ -135,7 +135,7 @@ class Alike:
         lambda r: (setattr(r, "a", 1), r)[1], lambda r: Functions(), lambda r: Point(r, 1), lambda r: next(r),
         lambda r: marked.cache, lambda r: Row.cache, lambda r: json.loads.cache, lambda r: json.JSONDecoder.cache,
         lambda r: sorted([1], key=SEEN.append), lambda r: r[0].tzinfo.cache, lambda r: (lambda: r), lambda r: json,
-        lambda r, items=SEEN: items, lambda r, call=swapped: call(r), lambda r: [n for n in r], lambda *r: r,
+        lambda r, items=SEEN: items, lambda r, call=swapped: call(r), lambda r: [n for n in r], lambda *r: r,  # noqa: C416
         operator.attrgetter("a.b"), operator.itemgetter(Point(SEEN, 1)),
     ],
 )  # fmt: skip
@@ -589,7 +589,7 @@ def _observed(value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, (list, set, frozenset)) or isinstance(value, tuple):
+    if isinstance(value, (list, set, frozenset)) or isinstance(value, tuple):  # noqa: SIM101
         return f"{type(value).__name__}({', '.join(map(_shown, value))})"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_shown(key)}: {_shown(part)}' for key, part in value.items())}}}"

@@ -147,7 +147,7 @@ def by_decorator() -> Callable[[], int]:
 def in_main_script(text: str) -> dict[str, Any]:
     """The names of a program that runs as the main script."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(text, names)  # noqa: S102
+    exec(text, names)
     return names
 
 
@@ -273,8 +273,8 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "lock": threading.Lock,
     "event": threading.Event,
     "thread-local": threading.local,
-    "file for writing": lambda: open("/dev/null", "w"),  # noqa: SIM115
-    "binary file": lambda: open("/dev/null", "rb"),  # noqa: SIM115
+    "file for writing": lambda: open("/dev/null", "w"),
+    "binary file": lambda: open("/dev/null", "rb"),
     "socket": socket.socket,
     "connection": lambda: sqlite3.connect(":memory:"),
     "generator": lambda: (n for n in [1]),

@@ -427,7 +427,7 @@ def test_a_stored_value_names_a_class_and_holds_none_of_its_code(program: Progra
 def main_of(source: str) -> dict[str, type]:
     """The classes of a program's main module, as another process with the same source would have them."""
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec("import enum, dataclasses\n" + source, names)  # noqa: S102
+    exec("import enum, dataclasses\n" + source, names)
     return {name: value for name, value in names.items() if isinstance(value, type)}
 
 

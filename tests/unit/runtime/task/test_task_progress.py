@@ -82,9 +82,9 @@ WATCH = Watch()
 
 
 @pytest.fixture(autouse=True)
-def watch() -> Iterator[Watch]:
+def watch() -> Watch:
     WATCH.__init__()  # type: ignore[misc]
-    yield WATCH
+    return WATCH
 
 
 def run(stream: DataStream, watch: Watch, every_s: float = 0.0, sink: bool = True) -> JobDescriptor:
