@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Runs all checks in a fresh checkout: creates .venv, then runs ruff, mypy and pytest. Continues after a failure and
+# Runs all checks in a fresh checkout: creates .venv, then runs ruff and mypy beside pytest. Continues after a failure and
 # exits with an error at the end.
-#   ./run-tests.sh [--unit | --slow | --platforms | --spark 4.0 | --spark 4.1] [pytest options]
-#     --unit: only the tests without Spark; --slow: only the tests that take minutes and are otherwise skipped;
+#   ./run-tests.sh [--unit | --nightly | --slow | --platforms | --spark 4.0 | --spark 4.1] [pytest options]
+#     --unit: only the tests without Spark; --nightly: only what the ordinary run leaves out because another test notices
+#     the same (tests/NIGHTLY.md), and all properties with twenty times the examples; --slow: only the tests that take
+#     minutes and are otherwise skipped;
 #     --platforms: only the tests against HDFS, YARN and S3, whose servers are downloaded at first (1 GB);
 #     --spark: with that Spark, in .venv-4.0 or .venv-4.1, only the tests of the engine, of exactness, of damage and of
-#     trouble
+#     trouble, those of a nightly run as well
 set -eu
 
 # without CDPATH, which makes cd go elsewhere, and print where it went
@@ -17,6 +19,11 @@ tests=()
 extras=test
 if [ "${1:-}" = --unit ]; then
     tests=(tests/unit)
+    shift
+elif [ "${1:-}" = --nightly ]; then
+    # Hypothesis' plugin marks properties; a property of many examples may take longer than a test that hangs does
+    tests=(-m "(nightly or hypothesis) and not slow and not platforms" -o timeout=7200)
+    export HYPOTHESIS_PROFILE=nightly
     shift
 elif [ "${1:-}" = --slow ]; then
     tests=(-m slow)
@@ -32,7 +39,7 @@ elif [ "${1:-}" = --spark ]; then
     esac
     venv="$here/.venv-$2"
     extras="connect,spark${2/./},test-tools"
-    tests=(tests/integration/{engine,exactness,damage,trouble})
+    tests=(tests/integration/{engine,exactness,damage,trouble} -m "not slow and not platforms")
     shift 2
 fi
 
@@ -47,41 +54,45 @@ export PYSPARK_PYTHON="$python" PYSPARK_DRIVER_PYTHON="$python"
 # the tests start hundreds of Python processes, each of which would compile all modules again
 unset PYTHONDONTWRITEBYTECODE
 
-# the class archive that all JVMs of the tests map and Kafka's jars take a minute to get, once per machine; meanwhile the
-# checks run, which use one core
+# the class archive that all JVMs of the tests map and Kafka's jars take a minute to get, once per machine; a test that
+# comes earlier waits for them
 if [ "${tests[*]:-}" != tests/unit ]; then
     PYTHONPATH="$here" "$python" -m tests.support.prepare >/dev/null 2>&1 &
 fi
 
-failed=""
+# beside the tests, and told when they have ended: they take one core for a minute
 check() {
     echo "== $*"
-    "$python" -m "$@" || failed="$failed '$*'"
+    if ! "$python" -m "$@"; then
+        echo "== FAILED beside the tests: '$*'"
+        return 1
+    fi
+}
+checks() {
+    local failed=0
+    check ruff check . || failed=1
+    check ruff format --check . || failed=1
+    check mypy --strict flinkish tests/support || failed=1
+    return "$failed"
 }
 if [ "$extras" = test ]; then
-    check ruff check .
-    check ruff format --check .
-    # beside the tests: it takes one core for a minute
-    types="$(mktemp)"
-    "$python" -m mypy --strict flinkish >"$types" 2>&1 &
-    mypy=$!
+    told="$(mktemp)"
+    checks >"$told" 2>&1 &
+    checking=$!
 fi
 
-if [ -n "$failed" ]; then echo "== FAILED before the tests:$failed"; fi
 echo "== pytest"
 # pytest's summary is the last line of the output, unless something else has failed
 code=0
 # two processes, because tests spend much time waiting for a driver, a server or a worker. They are distributed by file,
-# because the tests of some files share a port or a fixture. The slowest tests are listed, to show when the suite grows
+# because the tests of some files share a port or a fixture, and tests/conftest.py puts the longest files first. The
+# slowest tests are listed, to show when the suite grows
 "$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
-if [ -n "${mypy:-}" ]; then
-    if ! wait "$mypy"; then
-        echo "== mypy --strict flinkish"
-        cat "$types"
-        echo "== FAILED beside the tests: 'mypy --strict flinkish'"
-        failed="$failed mypy"
+if [ -n "${checking:-}" ]; then
+    if ! wait "$checking"; then
+        cat "$told"
+        if [ "$code" -eq 0 ]; then code=1; fi
     fi
-    rm -f "$types"
+    rm -f "$told"
 fi
-if [ "$code" -eq 0 ] && [ -n "$failed" ]; then code=1; fi
 exit "$code"

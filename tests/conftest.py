@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from hypothesis import settings
+import pytest
 
+from tests.support.costs import sort_items
 from tests.support.processes import python_path
+from tests.support.profiles import load_profile
 
 # Child processes of any test (workers, driver scripts) import this checkout, installed or not.
 os.environ["PYTHONPATH"] = python_path()
@@ -24,6 +26,14 @@ if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
 # of the sizes of epochs set a target themselves.
 os.environ.setdefault("FLINKISH_CONF", str(Path(__file__).parent / "support" / "flinkish.yaml"))
 
-# No test asserts times: how long an example takes says how busy the machine is. Each run draws other examples.
-settings.register_profile("flinkish", deadline=None, max_examples=50)
-settings.load_profile("flinkish")
+load_profile()
+
+# What pytest has found before it leaves out what is not to run (tests/unit/support/test_nightly.py).
+COLLECTED = pytest.StashKey[list[pytest.Item]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files come first."""
+    sort_items(items)
+    config.stash[COLLECTED] = list(items)

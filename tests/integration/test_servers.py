@@ -24,7 +24,9 @@ def test_a_topic_gives_back_what_was_produced(kafka: KafkaBroker) -> None:
     ]
 
 
-@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
+@pytest.mark.parametrize(
+    "ending", [pytest.param("stop", marks=pytest.mark.slow), pytest.param("kill", marks=pytest.mark.nightly)]
+)
 def test_the_broker_keeps_topics_and_address_over_an_end_and_a_start(kafka: KafkaBroker, ending: str) -> None:
     topic, address = f"servers-{ending}", kafka.bootstrap_servers
     kafka.create_topic(topic)

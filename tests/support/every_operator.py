@@ -312,8 +312,9 @@ def build(env: StreamExecutionEnvironment, sink: Callable[[str], Sink], mended: 
 def golden(batch: bool = False) -> Result:
     """What the sinks get in the end, each in the order of `repr`. In BATCH mode rolling reduces give their last value,
     and windows the same as ever."""
-    a, b = [first(index) for index in range(RECORDS)], [second(index) for index in range(RECORDS // 2)]
-    rules = dict(rule(index)[:TS] for index in range(RULES))
+    a: list[Any] = [first(index) for index in range(RECORDS)]
+    b: list[Any] = [second(index) for index in range(RECORDS // 2)]
+    rules = {key: limit for key, limit, _ in map(rule, range(RULES))}
     keys = sorted({event[KEY] for event in a})
     of_key = {name: [event for event in a if event[KEY] == name] for name in keys}
     rolling = [
@@ -327,7 +328,7 @@ def golden(batch: bool = False) -> Result:
         (name, sum(event[AMOUNT] for event in events), max(event[TS] for event in events))
         for (name, _), events in _grouped(a, lambda event: event[TS] // WINDOW_MS)
     ]
-    found = {
+    found: Result = {
         "plain": [n for n in doubled if n % 3 for _ in range(n % 4)],
         "small": [event for event in a if event[AMOUNT] <= 10],
         "large": [event for event in a if event[AMOUNT] > 10],

@@ -163,6 +163,11 @@ WORDS = ["", "a", "UTC", "Europe/Berlin", "<f8", "<U0", "S3", "|O", "1e999999999
 NUMBERS = [0, 1, 2, 7, 10, 255, 10**6, 10**11, -1, 2**61 - 1, 2 * (2**61 - 1), 1 << 5_000, -(2**63)]
 
 
+#: What pushes a value and remembers it, and what pushes it again. The class has methods of the names of builtins.
+_Remembered = tuple[bytes, Opcodes]
+_Arguments = list[Opcodes]
+
+
 class Values:
     """Random values as opcodes. ``random`` chooses everything.
 
@@ -251,7 +256,7 @@ class Values:
     def _name(self) -> Opcodes:
         return name(self._random.choice(self._names))
 
-    def _remembered(self, value: bytes) -> tuple[bytes, Opcodes]:
+    def _remembered(self, value: bytes) -> _Remembered:
         """The opcodes that remember a value, and those that push it again."""
         self._memo += 1
         return value + pickle.MEMOIZE, got(self._memo - 1)
@@ -273,7 +278,7 @@ class Values:
             return with_items(self.any(depth), zip(parts[::2], parts[1::2]))
         return (set_of if self._random.random() < 0.5 else frozenset_of)(*parts)
 
-    def _arguments(self, kinds: str, depth: int) -> list[Opcodes]:
+    def _arguments(self, kinds: str, depth: int) -> _Arguments:
         found = [getattr(self, kind)(depth) for kind in kinds.split()]
         if self._random.random() < 0.2:
             found = found[:-1] if self._random.random() < 0.5 else [*found, self.any(depth)]
@@ -384,18 +389,18 @@ class Values:
 def everything_named() -> dict[str, Any]:
     """What names of data stand for, what makes it, and the classes of the program."""
     found: dict[str, Any] = {f"{OWN}:{each.__name__}": each for each in CONSTRUCTORS}
-    for each in DATA_NAMES:
-        found[each] = lookup(each)
-    return {**found, **{each: getattr(sys.modules[__name__], each.partition(":")[2]) for each in PROGRAM}}
+    for data_name in DATA_NAMES:
+        found[data_name] = lookup(data_name)
+    return {**found, **{path: getattr(sys.modules[__name__], path.partition(":")[2]) for path in PROGRAM}}
 
 
 def contents(found: dict[str, Any]) -> dict[str, Any]:
     """What may not change: the attributes of classes and functions, the members of enums, zones and singletons."""
     classes = {name: _attributes(value) for name, value in found.items()}
+    enums: dict[str, Any] = {name: value for name, value in found.items() if isinstance(value, enum.EnumMeta)}
     members = {
         f"{name}.{each.name}": repr(sorted(vars(each).items(), key=lambda item: item[0]))
-        for name, value in found.items()
-        if isinstance(value, enum.EnumMeta)
+        for name, value in enums.items()
         for each in value
     }
     pandas, pytz = importlib.import_module("pandas"), importlib.import_module("pytz")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from flinkish.connectors.file_system.source import FileSource
 from flinkish.connectors.generated import CollectionSource, DataGeneratorSource, NumberSequenceSource
@@ -45,7 +46,7 @@ def main(folder: Path, what: str) -> None:
     enumerator = JobEnumerator(job_of(folder), SegmentFiles(str(folder / "job")), ManualClock(7))
     log = folder / "offsets.json"
     if what == "plan":
-        offsets = [{}]
+        offsets: list[dict[str, Any]] = [{}]
         while (after := enumerator.next_offset(json.loads(json.dumps(offsets[-1])))) != offsets[-1]:
             offsets.append(after)
         log.write_text(json.dumps(offsets))

@@ -5,7 +5,7 @@ Whatever is not there when a test needs it, the test gets itself, and waits for 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 from tests.support.class_archive import make_archives
 from tests.support.ivy import resolve_jars
@@ -18,7 +18,7 @@ def main() -> None:
     """Downloads Kafka and MariaDB while the archives are made, which need Delta's jars."""
     spark_jars()
     with ThreadPoolExecutor() as pool:
-        downloads = [pool.submit(resolve_jars, KAFKA_JARS), pool.submit(mariadb_root)]
+        downloads: list[Future[object]] = [pool.submit(resolve_jars, KAFKA_JARS), pool.submit(mariadb_root)]
         make_archives()
         for download in downloads:
             download.result()

@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkish.common import Configuration
 from flinkish.datastream import DataStream, StreamExecutionEnvironment
+from flinkish.datastream.streams.results import CloseableIterator
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 
@@ -30,5 +31,7 @@ def chains_of(env: StreamExecutionEnvironment) -> list[str]:
 
 def results_of(stream: DataStream) -> list[Any]:
     """Run the program and collect the stream."""
-    with stream.execute_and_collect() as results:
+    results = stream.execute_and_collect()
+    assert isinstance(results, CloseableIterator)
+    with results:
         return list(results)

@@ -17,6 +17,9 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
+#: What run-tests.sh runs, before the options of its parts.
+PYTEST = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
+
 REPORT = """
 import json, os, sys
 names = ("PYSPARK_SUBMIT_ARGS", "FLINKISH_CONF", "PYSPARK_PYTHON", "LOG4J_CONFIGURATION_FILE", "SPARK_REMOTE")
@@ -375,18 +378,17 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     checkout.python(STUB_PYTHON)
     result = checkout.run("run-tests.sh", STUB_RUFF_CODE=ruff, STUB_MYPY_CODE=mypy, STUB_PYTEST_CODE=tests)
     assert result.returncode == expected
-    # the types are checked beside the tests
-    types, steps = "-m mypy --strict flinkish", checkout.log.read_text().splitlines()
-    assert steps.count(types) == 1
-    assert [step for step in steps if step != types] == [
-        "pip",
-        "-m ruff check .",
-        "-m ruff format --check .",
-        "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10",
+    steps = checkout.log.read_text().splitlines()
+    beside = ["ruff check .", "ruff format --check .", "mypy --strict flinkish tests/support"]
+    assert steps[0] == "pip"
+    assert sorted(steps[1:]) == sorted([*(f"-m {check}" for check in beside), PYTEST])
+    # they are told behind the tests, whose last line ends the output if there is nothing to tell
+    told = result.stdout.partition("1 passed\n")[2]
+    failed = [check for check, code in zip(beside, (ruff, ruff, mypy)) if code != "0"]
+    assert [line for line in told.splitlines() if "FAILED" in line] == [
+        f"== FAILED beside the tests: '{check}'" for check in failed
     ]
-    said = ["1 passed"] if mypy == "0" else ["types", "== FAILED beside the tests: 'mypy --strict flinkish'"]
-    assert result.stdout.splitlines()[-len(said) :] == said
-    assert ("FAILED before the tests: 'ruff check .'" in result.stdout) == (ruff == "1")
+    assert bool(told) is bool(failed)
 
 
 @pytest.mark.parametrize(
@@ -394,14 +396,14 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     [
         ("--unit", "tests/unit -x"),
         ("--slow", "-m slow -x"),
+        ("--nightly", "-m (nightly or hypothesis) and not slow and not platforms -o timeout=7200 -x"),
         ("--platforms", "tests/platforms -m platforms -n 0 -x"),
     ],
 )
 def test_a_part_of_the_tests_is_chosen_by_an_option(checkout: Checkout, option: str, expected: str) -> None:
     checkout.python(STUB_PYTHON)
     checkout.run("run-tests.sh", option, "-x")
-    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
-    assert f"{pytest} {expected}" in checkout.log.read_text().splitlines()
+    assert f"{PYTEST} {expected}" in checkout.log.read_text().splitlines()
 
 
 @pytest.mark.parametrize("spark", ["4.0", "4.1"])
@@ -412,9 +414,8 @@ def test_the_tests_of_another_spark_have_an_environment_of_their_own(checkout: C
         result.stderr
     )
     assert not (checkout.path / ".venv").exists()
-    pytest = "-m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10"
     folders = " ".join(f"tests/integration/{name}" for name in ("engine", "exactness", "damage", "trouble"))
-    assert checkout.log.read_text().splitlines() == ["pip", f"{pytest} {folders} -x"]
+    assert checkout.log.read_text().splitlines() == ["pip", f"{PYTEST} {folders} -m not slow and not platforms -x"]
 
 
 def test_a_spark_that_the_tests_do_not_know_is_refused(checkout: Checkout) -> None:

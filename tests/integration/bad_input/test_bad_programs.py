@@ -89,6 +89,7 @@ def test_a_function_that_holds_a_lock_is_refused_by_the_name_of_its_operator(job
     check_goes_on(job)
 
 
+@pytest.mark.nightly
 def test_a_function_that_holds_the_spark_session_is_refused_by_the_name_of_its_operator(
     job: Job, spark: SparkSession
 ) -> None:
@@ -105,6 +106,7 @@ def test_a_key_selector_that_cannot_travel_is_refused_by_the_name_of_the_operato
     check_goes_on(job)
 
 
+@pytest.mark.nightly
 def test_an_unknown_configuration_key_is_refused_with_the_one_that_was_meant(job: Job) -> None:
     message = refused(job, ConfigurationError, settings={"parallelism.defualt": "4"})
     assert message.startswith("unknown configuration key 'parallelism.defualt'")
@@ -112,12 +114,14 @@ def test_an_unknown_configuration_key_is_refused_with_the_one_that_was_meant(job
     check_goes_on(job)
 
 
+@pytest.mark.nightly
 def test_a_value_that_cannot_be_read_is_refused_with_its_key(job: Job) -> None:
     message = refused(job, ConfigurationError, settings={"parallelism.default": "two"})
     assert "two" not in message and "'parallelism.default'" in message and "expected a whole number" in message
     check_goes_on(job)
 
 
+@pytest.mark.nightly
 def test_a_uid_that_is_used_twice_is_refused_with_both_operators(job: Job) -> None:
     message = refused(job, DuplicateUidError, uids=("counts", "counts"))
     assert message.startswith("the uid 'counts' is used twice [operators 'Map' (node ")
@@ -129,7 +133,11 @@ def test_a_uid_that_is_used_twice_is_refused_with_both_operators(job: Job) -> No
     ("parts", "said"),
     [
         ({"uids": ("pairs", "sums")}, "operator 'counts' is gone; operator 'sums' is new"),
-        ({"settings": {"pipeline.max-parallelism": "8"}}, "max_parallelism of 'counts' was 2 and is 8"),
+        pytest.param(
+            {"settings": {"pipeline.max-parallelism": "8"}},
+            "max_parallelism of 'counts' was 2 and is 8",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_a_job_that_was_changed_incompatibly_is_refused_with_what_differs(

@@ -72,6 +72,7 @@ def test_user_code_that_raises_is_shown_with_its_own_traceback_first(job: Job) -
     job.check_complete()
 
 
+@pytest.mark.nightly
 def test_a_missing_key_names_the_key_selector_and_none_is_a_key(job: Job) -> None:
     source = DataGeneratorSource(with_stranger, COUNT, records_per_epoch=PER_EPOCH)
     message = fails(job, UserCodeError, source=source, key=lambda record: REGIONS[record[0]])
@@ -84,6 +85,7 @@ def test_a_missing_key_names_the_key_selector_and_none_is_a_key(job: Job) -> Non
     job.check_complete(dict(Counter(with_stranger(index)["user"] for index in range(COUNT))))
 
 
+@pytest.mark.nightly
 def test_a_nan_key_is_refused(job: Job) -> None:
     message = fails(job, InvalidKeyError, to_pair=nan_pair)
     assert message.startswith("a key is NaN [")
@@ -93,6 +95,7 @@ def test_a_nan_key_is_refused(job: Job) -> None:
     job.check_complete()
 
 
+@pytest.mark.nightly
 def test_an_unhashable_key_is_refused(job: Job) -> None:
     message = fails(job, InvalidKeyError, to_pair=set_pair)
     assert message.startswith("a key of type set cannot be hashed [")
@@ -103,6 +106,7 @@ def test_an_unhashable_key_is_refused(job: Job) -> None:
     job.check_complete({**users, (1, 2): 1})
 
 
+@pytest.mark.nightly
 def test_a_value_that_does_not_fit_the_declared_type_is_refused(job: Job) -> None:
     message = fails(job, TypeMismatchError, to_pair=text_pair, pair_type=PAIR)
     assert "'one'" in message and "expected" in message

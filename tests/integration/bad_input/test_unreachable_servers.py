@@ -37,7 +37,7 @@ TABLES = {
 }
 
 
-@pytest.fixture(params=TABLES)
+@pytest.fixture(params=[pytest.param("postgres", marks=pytest.mark.nightly), "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
     found = request.getfixturevalue(request.param)
     yield found

@@ -292,7 +292,7 @@ def test_the_columns_of_a_table_by_path_are_known_without_a_session(spark: Spark
 @pytest.mark.parametrize(
     ("user", "city", "message"),
     [
-        (None, "x", "column 'user' is NOT NULL"),
+        pytest.param(None, "x", "column 'user' is NOT NULL", marks=pytest.mark.nightly),
         ("b", "", "'' would become null"),
         pytest.param(
             "b",
@@ -499,6 +499,7 @@ def test_all_columns_go_from_delta_through_a_job_to_delta_and_to_a_function(
     assert dict(spark.read.format("delta").load(out).dtypes)["u"] == "timestamp_ntz"
 
 
+@pytest.mark.nightly
 def test_decimals_of_any_size_go_from_delta_to_delta_as_they_are(spark: SparkSession, tmp_path: Path) -> None:
     found, out = str(tmp_path / "in"), str(tmp_path / "out")
     wide, small = Decimal("-12345678901234567890123456789012345678"), Decimal("1.999")

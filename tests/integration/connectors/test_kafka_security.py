@@ -81,7 +81,7 @@ def test_source_and_sink_get_in_with_the_properties_of_javas_clients(
     assert shouted(broker) == [word.upper() for word in WORDS]
 
 
-@pytest.mark.parametrize("whose", ["source", "sink"])
+@pytest.mark.parametrize("whose", [pytest.param("source", marks=pytest.mark.nightly), "sink"])
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

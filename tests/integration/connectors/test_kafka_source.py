@@ -322,7 +322,7 @@ def test_consumers_of_two_workers_that_take_turns_read_every_partition(
         consumer.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2, 3))])
 def test_partitions_that_change_hands_at_random_are_read_exactly(
     kafka: KafkaBroker, backlog: list[Partition], seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

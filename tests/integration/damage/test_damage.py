@@ -136,12 +136,17 @@ SLOW_TOO = [
 ]
 
 
+#: The other harm of the same file ends in the same way, in the same place.
+NIGHTLY = [("delta data", "flipped"), ("planned offsets", "deleted")]
+
+
 def kinds_and_harms() -> list[Any]:
-    """Each kind with each harm; the ordinary run flips and deletes all but `SLOW_TOO`."""
+    """Each kind with each harm; the ordinary run flips and deletes all but `SLOW_TOO` and `NIGHTLY`."""
     found = []
     for name, harm in itertools.product(KINDS, HARMS):
         slow = harm in ("truncated", "emptied") or (name, harm) in SLOW_TOO
-        found.append(pytest.param(name, harm, marks=[pytest.mark.slow] if slow else []))
+        marks = [pytest.mark.slow] if slow else [pytest.mark.nightly] if (name, harm) in NIGHTLY else []
+        found.append(pytest.param(name, harm, marks=marks))
     return found
 
 

@@ -63,9 +63,9 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
 
 def kinds_and_harms() -> list[Any]:
     # that damage of the others is found as well is shown without a job (tests/unit/runtime/state/files)
-    quick = {("base", "flipped")}
+    nightly = {("base", "flipped")}
     pairs = [(kind, harm) for kind in ("base", "delta", "timers") for harm in HARMS]
-    return [pytest.param(*pair, marks=[] if pair in quick else [pytest.mark.slow]) for pair in pairs]
+    return [pytest.param(*pair, marks=pytest.mark.nightly if pair in nightly else pytest.mark.slow) for pair in pairs]
 
 
 @pytest.mark.parametrize(("kind", "harm"), kinds_and_harms())
@@ -85,6 +85,7 @@ def test_a_job_goes_on_from_the_last_checkpoint_and_says_so(
     assert f"goes on from the checkpoint {job.checkpoint_before} of epoch {job.epochs - 1}" in said, said
 
 
+@pytest.mark.nightly
 def test_damaged_copies_on_an_executors_disk_are_fetched_again(prepared: JobWithFiles, tmp_path: Path) -> None:
     job = prepared.copy(tmp_path / "copy")
     root = tmp_path / "disks"

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, WatermarkStrategy
@@ -38,6 +39,7 @@ def run(source: Source, job_dir: Path, collected: Collected, **settings: Any) ->
     return {word: max(row[1] for row in rows if row[0] == word) for word, _ in rows}
 
 
+@pytest.mark.nightly
 def test_files_that_come_later_are_read_by_the_next_run(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
@@ -72,6 +74,7 @@ def test_a_topic_is_read_to_its_end_in_as_many_epochs_as_it_takes(
         assert run(source, tmp_path / "job", collected, **settings) == Counter(WORDS)
 
 
+@pytest.mark.nightly
 def test_a_generator_without_end_gives_one_epoch_a_run_and_one_with_an_end_all_it_has(
     spark: SparkSession, tmp_path: Path
 ) -> None:

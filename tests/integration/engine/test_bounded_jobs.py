@@ -73,6 +73,7 @@ def test_a_small_collection_takes_one_epoch(spark: SparkSession, tmp_path: Path)
     assert client.get_job_status().result() is JobStatus.FINISHED
 
 
+@pytest.mark.nightly
 def test_what_ported_programs_do_with_none_and_with_text_files(spark: SparkSession, tmp_path: Path) -> None:
     """A map with a type returns None for a filter to drop, a key is None, and text files have Java's text."""
     pair = Types.ROW_NAMED(["name", "amount"], [Types.STRING(), Types.FLOAT()])
@@ -128,7 +129,7 @@ def test_without_bounds_on_epochs_a_file_job_takes_one(spark: SparkSession, tmp_
     ("spark_reads", "phase"),
     [
         (False, Phase.COMMIT_BEGUN),
-        (True, Phase.METADATA_COMMITTED),
+        pytest.param(True, Phase.METADATA_COMMITTED, marks=pytest.mark.nightly),
         pytest.param(False, Phase.PLANNED, marks=pytest.mark.slow),
         pytest.param(True, Phase.PLANNED, marks=pytest.mark.slow),
         pytest.param(False, Phase.METADATA_COMMITTED, marks=pytest.mark.slow),
@@ -172,7 +173,7 @@ def test_a_driver_that_fails_in_the_last_epoch_ends_the_job_when_it_is_started_a
     assert (job_dir / "ended.json").exists()
 
 
-@pytest.mark.parametrize("interval", ["0 ms", "10 ms"])
+@pytest.mark.parametrize("interval", [pytest.param("0 ms", marks=pytest.mark.nightly), "10 ms"])
 def test_a_query_that_somebody_else_stops_is_not_taken_for_the_end_of_its_job(
     spark: SparkSession, tmp_path: Path, files: Path, interval: str
 ) -> None:
@@ -244,6 +245,7 @@ def test_a_finished_job_returns_at_once(spark: SparkSession, tmp_path: Path) -> 
     assert epochs(tmp_path / "job") == [0]
 
 
+@pytest.mark.nightly
 def test_each_execute_of_a_program_runs_once_in_a_directory_of_its_own(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +263,7 @@ def test_each_execute_of_a_program_runs_once_in_a_directory_of_its_own(
     assert str(tmp_path / "job" / "jobs" / "report") in lines[2]
 
 
+@pytest.mark.nightly
 def test_another_program_in_a_finished_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         env = environment(tmp_path / "job", parallelism__default=1)

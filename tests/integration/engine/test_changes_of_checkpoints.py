@@ -240,7 +240,10 @@ def test_damaged_changes_are_never_read(spark: SparkSession, tmp_path: Path) -> 
     assert job.take(checkpoint) is None and job.read(job.take_full()) == job.expected()
 
 
-@pytest.mark.parametrize("damaged", ["*.parquet", pytest.param("_parts.json", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "damaged",
+    [pytest.param("*.parquet", marks=pytest.mark.nightly), pytest.param("_parts.json", marks=pytest.mark.slow)],
+)
 def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
     spark: SparkSession, tmp_path: Path, damaged: str
 ) -> None:
@@ -265,6 +268,7 @@ def test_a_checkpoint_is_a_full_one_when_the_changelog_is_damaged(
     assert job.read(job.merge(following)) == job.expected()
 
 
+@pytest.mark.nightly
 def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -280,6 +284,7 @@ def test_a_key_that_has_more_texts_than_can_be_told_ends_incremental_checkpoints
     assert job.read(job.take_full()) == job.expected()
 
 
+@pytest.mark.nightly
 def test_files_are_only_added_to_a_table_that_asks_nothing_more_of_its_writers(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -189,6 +189,7 @@ def test_two_jobs_in_one_driver_cancel_one_and_the_other_goes_on(spark: SparkSes
         assert first.describe().vertices[0].subtasks[0].current.state == "CANCELED"
 
 
+@pytest.mark.nightly
 def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         client = counting(collected, "kept", 100, tmp_path, **HISTORY)
@@ -222,6 +223,7 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
     assert sum(end[6] for end in ends[:2]) == sum(end[6] for end in ends[2:]) == 100
 
 
+@pytest.mark.nightly
 def test_savepoints_stand_among_the_checkpoints_whatever_became_of_them(spark: SparkSession, tmp_path: Path) -> None:
     more = {**HISTORY, "execution__checkpointing__interval": "1 h"}
 
@@ -252,6 +254,7 @@ def test_savepoints_stand_among_the_checkpoints_whatever_became_of_them(spark: S
     ]
 
 
+@pytest.mark.nightly
 def test_a_failed_job_tells_what_failed_where_and_its_story(spark: SparkSession, tmp_path: Path) -> None:
     def refuse(value: Any) -> Any:
         if value == 3:

@@ -72,6 +72,7 @@ def bounded(count: int) -> dict[str, list[Any]]:
         return collected.sorted()
 
 
+@pytest.mark.nightly
 def test_a_drained_job_has_the_results_of_the_same_input_with_an_end(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         env = environment(tmp_path / "job")
@@ -101,6 +102,7 @@ class OfLine(TimestampAssigner):
         return int(value)
 
 
+@pytest.mark.nightly
 def test_sources_that_wait_or_have_ended_or_never_spoke_are_drained_as_well(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -125,6 +127,7 @@ def test_sources_that_wait_or_have_ended_or_never_spoke_are_drained_as_well(
     assert sorted(collected.rows["out"]) == [(0, 6000), (0, 9000)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("drain", [False, True])
 def test_a_job_that_has_ended_cannot_be_stopped(spark: SparkSession, tmp_path: Path, drain: bool) -> None:
     with collecting() as collected:

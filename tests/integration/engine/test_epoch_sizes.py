@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Time, WatermarkStrategy
@@ -58,6 +59,7 @@ def run(env: StreamExecutionEnvironment) -> list[int]:
     return sizes.records
 
 
+@pytest.mark.nightly
 def test_a_slow_program_over_a_bounded_source_has_small_epochs_so_that_processing_time_windows_fire_meanwhile(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -75,6 +75,8 @@ SLOW += [
 ]
 SLOW += [Case(phase, "raise") for phase in (Phase.PLANNED, Phase.EPOCH_PREPARED, Phase.CLEANED_UP)]
 SLOW += [Case(phase, "raise", delta=True) for phase in (Phase.COMMIT_BEGUN, Phase.SINK_COMMITTED)]
+#: A worker that is killed behind it takes more harm.
+NIGHTLY = [Case(Phase.SOURCES_READ, "raise")]
 OF_SAVEPOINTS = [
     Case(phase, "raise") for phase in (Phase.SAVEPOINT_READ, Phase.SAVEPOINT_WRITTEN, Phase.SAVEPOINT_COMPLETED)
 ]
@@ -132,10 +134,18 @@ def assert_killed(driver: ProcessGroup, plan: Path) -> None:
 
 #: In the ordinary run a worker is killed before the barrier and behind it, where it has written most, and the driver
 #: fails behind it; what only raises there takes less harm.
-ORDINARY = [case for case in (*IN_WORKERS, *IN_DRIVER) if case not in SLOW]
+ORDINARY = [case for case in (*IN_WORKERS, *IN_DRIVER) if case not in (*SLOW, *NIGHTLY)]
 
 
-@pytest.mark.parametrize("case", [*ORDINARY, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)], ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *ORDINARY,
+        *(pytest.param(case, marks=pytest.mark.nightly) for case in NIGHTLY),
+        *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW),
+    ],
+    ids=str,
+)
 def test_after_a_fault_the_job_goes_on_and_its_results_are_right(
     spark: SparkSession, folder: Path, fault_plan: Path, case: Case
 ) -> None:
@@ -177,7 +187,10 @@ def half_done(spark: SparkSession, folder: Path) -> str:
 
 @pytest.mark.parametrize(
     "case",
-    [*OF_SAVEPOINTS[1:2], *(pytest.param(case, marks=pytest.mark.slow) for case in OF_SAVEPOINTS[::2])],
+    [
+        pytest.param(OF_SAVEPOINTS[1], marks=pytest.mark.nightly),
+        *(pytest.param(case, marks=pytest.mark.slow) for case in OF_SAVEPOINTS[::2]),
+    ],
     ids=str,
 )
 def test_a_stop_whose_savepoint_fails_leaves_no_savepoint_and_a_job_that_goes_on(
@@ -235,7 +248,12 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
 
 
 @pytest.mark.parametrize(
-    "cases", [OF_CHECKPOINTS[1:2], pytest.param(OF_CHECKPOINTS, marks=pytest.mark.slow)], ids=["written", "all"]
+    "cases",
+    [
+        pytest.param(OF_CHECKPOINTS[1:2], marks=pytest.mark.nightly),
+        pytest.param(OF_CHECKPOINTS, marks=pytest.mark.slow),
+    ],
+    ids=["written", "all"],
 )
 def test_a_checkpoint_that_fails_fails_the_job_which_is_restarted_and_mends_it(
     spark: SparkSession, tmp_path: Path, fault_plan: Path, monkeypatch: pytest.MonkeyPatch, cases: list[Case]

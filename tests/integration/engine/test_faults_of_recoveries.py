@@ -92,18 +92,21 @@ class KilledEnd:
 def killed_ends() -> list[Any]:
     """All phases of a savepoint, a stop and a drain; those of a drain at which a second driver can be killed as well
     twice."""
-    ordinary = KilledEnd("drain", (Phase.DRAIN_PREPARED,))
+    nightly = KilledEnd("drain", (Phase.DRAIN_PREPARED,))
     rows = [KilledEnd("drain", (Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
     rows += [KilledEnd("drain", (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE))]
     rows += [KilledEnd("drain", (Phase.DRAIN_PREPARED, phase, Phase.DRAIN_DONE)) for phase in IN_EPOCHS]
     savepoints = [case.phase for case in KILLED_SAVEPOINTS]
     rows += [KilledEnd("drain", (Phase.DRAIN_DONE, phase, phase)) for phase in savepoints]
     rows += [KilledEnd(how, (phase,)) for how in ("stop", "go_on") for phase in savepoints]
-    return [ordinary, *(pytest.param(row, marks=pytest.mark.slow) for row in rows)]
+    return [
+        pytest.param(nightly, marks=pytest.mark.nightly),
+        *(pytest.param(row, marks=pytest.mark.slow) for row in rows),
+    ]
 
 
 def test_each_phase_of_savepoint_stop_and_drain_is_one_at_which_drivers_are_killed() -> None:
-    rows = [row if isinstance(row, KilledEnd) else row.values[0] for row in killed_ends()]
+    rows = [row.values[0] for row in killed_ends()]
     assert {phase for row in rows for phase in row.phases} == {*OF_ENDS, *IN_EPOCHS}
 
 

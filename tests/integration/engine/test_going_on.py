@@ -83,6 +83,7 @@ def test_a_cancelled_job_ends_after_its_epoch_and_goes_on_when_started_again(
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         rows, before = collected.rows["out"], 0
@@ -99,6 +100,7 @@ def test_another_limit_of_an_epoch_does_not_shift_generated_sources(spark: Spark
         assert numbers == list(range(split, 2 * len(numbers), 2))
 
 
+@pytest.mark.nightly
 def test_a_failing_function_is_told_with_its_traceback_first_and_mended_the_job_goes_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -132,7 +134,12 @@ class Unprintable(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "keyed"), [(SystemExit, True), (Unprintable, False), (lambda: ValueError("x" * 3_000_000), True)]
+    ("error", "keyed"),
+    [
+        (SystemExit, True),
+        pytest.param(Unprintable, False, marks=pytest.mark.nightly),
+        pytest.param(lambda: ValueError("x" * 3_000_000), True, marks=pytest.mark.nightly),
+    ],
 )
 def test_a_worker_tells_whatever_user_code_raises_with_its_operator(
     spark: SparkSession, tmp_path: Path, keyed: bool, error: Callable[[], BaseException]
@@ -170,6 +177,7 @@ def test_the_state_of_200_000_keys_is_kept_over_epochs_and_read_by_fresh_tasks(
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     def job(collected: Collected) -> StreamExecutionEnvironment:
         env = environment(tmp_path / "job")
@@ -187,6 +195,7 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
         first.get_job_execution_result().result(TIMEOUT_S)
 
 
+@pytest.mark.nightly
 def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark: SparkSession, tmp_path: Path) -> None:
     def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> StreamExecutionEnvironment:
         env = environment(tmp_path / "job", parallelism__default=parallelism)
@@ -220,6 +229,7 @@ class CountsAll(MapFunction, CheckpointedFunction):
         return self.n
 
 
+@pytest.mark.nightly
 def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_given_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -245,6 +255,7 @@ def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_gi
         assert sorted(rows[before:]) == list(range(1, len(rows) - before + 1))
 
 
+@pytest.mark.nightly
 def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restored_from_a_savepoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -269,6 +280,7 @@ def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restore
     assert_each_count_once(rows)
 
 
+@pytest.mark.nightly
 def test_a_stateless_operator_may_be_added_to_a_chain(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         rows = collected.rows["out"]
@@ -296,11 +308,12 @@ def test_no_query_leaves_a_thread_or_an_open_file_in_the_driver(spark: SparkSess
     with collecting() as collected:
         run(2)
         before = left()
-        run(6)
+        run(3)
         # threads that have been told to end take a moment; other parts of py4j may open something now and then
         wait_until(lambda: all(now <= then + 2 for now, then in zip(left(), before)), 20, "what the queries have left")
 
 
+@pytest.mark.nightly
 def test_two_jobs_of_one_session_run_at_the_same_time(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         clients = []

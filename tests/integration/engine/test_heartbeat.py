@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import Time, WatermarkStrategy
@@ -59,6 +60,7 @@ def test_processing_time_timers_fire_while_the_source_is_silent(spark: SparkSess
     assert sorted(collected.rows["out"]) == [("later", "a"), ("later", "bb"), ("now", "a"), ("now", "bb")]
 
 
+@pytest.mark.nightly
 def test_an_idle_source_does_not_hold_the_watermark_back(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         env = environment(tmp_path / "job", flinkish__epoch__interval="200 ms")

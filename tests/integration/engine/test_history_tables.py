@@ -39,6 +39,7 @@ def test_a_table_has_few_files_and_no_rows_that_are_too_old(
     assert properties["delta.logRetentionDuration"] == "interval 1 days"
 
 
+@pytest.mark.nightly
 def test_tables_without_rows_can_be_read_as_well(spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):
         tables = DeltaTables(spark, str(tmp_path), retention_ms=0)

@@ -50,6 +50,7 @@ def levels(folder: Path, configuration: Configuration) -> tuple[list[int], int, 
     return in_tasks, planned, logging.getLogger("flinkish.TaskManager").getEffectiveLevel()
 
 
+@pytest.mark.nightly
 def test_a_level_holds_in_driver_tasks_and_planning_until_the_next_job(spark: SparkSession, tmp_path: Path) -> None:
     everything = settings().set_string("logger.TaskManager", "ALL")
     assert levels(tmp_path, everything) == ([1], 1, 1)

@@ -99,7 +99,9 @@ def each_level_has_one_exchange_and_one_sort(client: Any) -> None:
     assert [plan.count("Exchange"), plan.count("Sort ["), len(found)] == [levels] * 3
 
 
-@pytest.mark.parametrize("parallelism", [pytest.param(2, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize(
+    "parallelism", [pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.nightly)]
+)
 def test_three_keyed_operators_a_union_side_outputs_and_four_sinks_give_what_the_minicluster_gives(
     spark: SparkSession, parallelism: int
 ) -> None:

@@ -50,7 +50,10 @@ def in_table(spark: SparkSession, folder: Path) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in spark.read.format("delta").load(str(folder / "table")).collect())
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "backend",
+    [pytest.param("hashmap", marks=pytest.mark.nightly), pytest.param("rocksdb", marks=pytest.mark.slow)],
+)
 def test_after_an_exception_in_one_subtask_nothing_of_the_epoch_is_visible_and_nothing_of_its_state_stays(
     spark: SparkSession, tmp_path: Path, fault_plan: Path, backend: str
 ) -> None:
@@ -84,6 +87,7 @@ def test_a_prepared_epoch_is_committed_without_being_run_again(
     assert left == [], "the job has ended: nothing will be delivered again"
 
 
+@pytest.mark.nightly
 def test_a_sink_of_dataframes_gets_the_very_records_that_others_have_committed(
     spark: SparkSession, tmp_path: Path, fault_plan: Path
 ) -> None:

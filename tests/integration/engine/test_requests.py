@@ -60,6 +60,7 @@ def test_a_job_is_described_saved_and_stopped_from_another_process(spark: SparkS
     assert not list((tmp_path / "job").glob("request-*")) + list((tmp_path / "job").glob("answer-*"))
 
 
+@pytest.mark.nightly
 def test_a_job_is_cancelled_from_another_process_and_what_it_cannot_do_is_told(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def in_background(work: Callable[[], None]) -> tuple[threading.Thread, list[Base
     return thread, failures
 
 
+@pytest.mark.nightly
 def test_a_job_with_a_directory_is_restarted_and_takes_checkpoints_though_nothing_says_so(
     spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -170,6 +170,7 @@ def test_a_savepoint_of_spark_is_restored_in_the_minicluster_and_the_other_way_r
         assert collected.sorted() == plain()
 
 
+@pytest.mark.nightly
 def test_a_savepoint_is_read_and_edited_with_sql(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         path = stopped_half_way(collected, tmp_path)
@@ -195,6 +196,7 @@ def committed_by(savepoint: str) -> str:
     return str(next(json.loads(action)["commitInfo"]["engineInfo"] for action in actions if "commitInfo" in action))
 
 
+@pytest.mark.nightly
 def test_where_there_are_no_hard_links_spark_writes_the_table_of_a_savepoint(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +216,7 @@ def test_where_there_are_no_hard_links_spark_writes_the_table_of_a_savepoint(
         assert collected.sorted() == plain()
 
 
+@pytest.mark.nightly
 def test_state_that_nobody_claims_is_refused_unless_it_may_be_dropped(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         path = stopped_half_way(collected, tmp_path)
@@ -248,6 +251,7 @@ class Later(KeyedProcessFunction):
         yield "later", ctx.get_current_key()
 
 
+@pytest.mark.nightly
 def test_processing_time_timers_and_positions_of_files_are_part_of_a_savepoint(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -316,6 +320,7 @@ def simple_strings() -> Any:
     return SimpleStringSchema()
 
 
+@pytest.mark.nightly
 def test_a_savepoint_of_a_running_job_does_not_stop_it(spark: SparkSession, tmp_path: Path) -> None:
     with collecting() as collected:
         env = environment(tmp_path / "job", execution__checkpointing__savepoint_dir=str(tmp_path / "savepoints"))

@@ -26,7 +26,11 @@ TIMEOUT_S = 600
 
 @pytest.mark.parametrize(
     "session",
-    ["minicluster", "local", *(pytest.param(name, marks=pytest.mark.slow) for name in ("local-cluster", "connect"))],
+    [
+        "minicluster",
+        pytest.param("local", marks=pytest.mark.nightly),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("local-cluster", "connect")),
+    ],
 )
 def test_functions_find_the_files_of_their_job(tmp_path: Path, session: str) -> None:
     arguments = [str(tmp_path), session]

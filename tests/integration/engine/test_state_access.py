@@ -171,9 +171,10 @@ def test_a_job_goes_on_with_what_sql_has_updated_deleted_and_inserted(
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        (
+        pytest.param(
             "UPDATE {} SET value = '12x' WHERE state = 'n' AND key = '\"u1\"'",
             "row of key \"u1\": .*'12x' is not a value",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "UPDATE {} SET value = '\"many\"' WHERE state = 'n' AND key = '\"u1\"'",
@@ -186,7 +187,11 @@ def test_a_job_goes_on_with_what_sql_has_updated_deleted_and_inserted(
             marks=pytest.mark.slow,
         ),
         ("INSERT INTO {} VALUES ('counter','n','value','\"u1\"',NULL,'5')", 'there are 2 rows .*state n, key "u1"'),
-        ("UPDATE {} SET kind = 'list' WHERE state = 'n'", "it is list state, the program declares value state"),
+        pytest.param(
+            "UPDATE {} SET kind = 'list' WHERE state = 'n'",
+            "it is list state, the program declares value state",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_rows_that_were_edited_wrongly_are_named(
@@ -260,6 +265,7 @@ class CountFrom(Counter):
         yield f"{value[0]} {origin}", count + 1, value[1]
 
 
+@pytest.mark.nightly
 def test_a_value_of_another_type_is_restored_through_a_migration_only(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:
@@ -416,6 +422,7 @@ def test_a_moved_and_vacuumed_savepoint_is_restored_by_a_changed_program_on_othe
         assert {key: total for key, total, _ in sorted(collected.rows["sums"])} == totals
 
 
+@pytest.mark.nightly
 def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:
@@ -428,6 +435,7 @@ def test_a_directory_that_has_begun_is_not_started_from_another_savepoint(
             env.execute("second")
 
 
+@pytest.mark.nightly
 def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_can_be_restored_in_turn(
     spark: SparkSession, savepoint: str, tmp_path: Path
 ) -> None:
@@ -494,6 +502,7 @@ class Latest(KeyedProcessFunction):
         yield ctx.get_current_key(), self._latest.value(), sum(self._seen.values())
 
 
+@pytest.mark.nightly
 def test_keys_and_values_that_utf8_cannot_hold_are_saved_read_and_restored(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

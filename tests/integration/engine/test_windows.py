@@ -160,6 +160,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str]]:
     return table
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("per_epoch", [None, PER_EPOCH])
 def test_in_one_epoch_or_in_several(
     spark: SparkSession, tmp_path: Path, golden: list[tuple[str, str]], per_epoch: int | None

@@ -48,6 +48,7 @@ def fail_and_change_marker(folder: Path, fault_plan: Path, change: str) -> list[
     return there
 
 
+@pytest.mark.nightly
 def test_a_database_that_forgets_an_epoch_is_noticed(spark: SparkSession, folder: Path, fault_plan: Path) -> None:
     there = fail_and_change_marker(folder, fault_plan, "epoch = epoch - 1")
     build(Program(folder, records=FEW)).execute(NAME)

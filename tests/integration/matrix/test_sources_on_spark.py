@@ -40,7 +40,7 @@ class Instance(MapFunction):
         return (*self._who, SOURCES[self._source].record_of(value))
 
 
-@pytest.mark.parametrize("kind", ["text", "delta"])
+@pytest.mark.parametrize("kind", [pytest.param("text", marks=pytest.mark.nightly), "delta"])
 def test_a_source_of_parallelism_one_is_one_instance_of_one_subtask_whatever_the_number_of_cores_and_files(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -152,9 +153,20 @@ SLOW_ON_SPARK = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW_ON_SPARK else []) for name in PRINTED]
-)
+#: What these do on Spark, tests of the engine do there, and the minicluster prints here.
+NIGHTLY_ON_SPARK = {
+    *("broadcast_rules", "connected_streams", "database", "kinds_of_state", "metrics", "partitions", "session_windows")
+}
+
+
+def on_spark() -> list[Any]:
+    """The programs, with who runs them on Spark."""
+    marks = dict.fromkeys(SLOW_ON_SPARK, pytest.mark.slow)
+    marks |= dict.fromkeys(NIGHTLY_ON_SPARK, pytest.mark.nightly)
+    return [pytest.param(name, marks=marks.get(name, ())) for name in PRINTED]
+
+
+@pytest.mark.parametrize("name", on_spark())
 def test_a_program_prints_on_spark_what_it_prints_in_pyflink(
     name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

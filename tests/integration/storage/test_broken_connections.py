@@ -31,7 +31,9 @@ def path() -> str:
     return f"s3://jobs/{uuid4().hex}/x"
 
 
-@pytest.mark.parametrize(("where", "times"), [("in the request", 3), ("before the answer", 1)])
+@pytest.mark.parametrize(
+    ("where", "times"), [pytest.param("in the request", 3, marks=pytest.mark.nightly), ("before the answer", 1)]
+)
 def test_a_file_whose_connection_is_cut_is_sent_again_and_whole(
     proxy: CountingProxy, path: str, where: Where, times: int
 ) -> None:
@@ -55,7 +57,9 @@ def test_a_file_whose_connection_is_cut_is_read_again_and_whole(
     assert proxy.cuts_left() == 0
 
 
-@pytest.mark.parametrize(("method", "times"), [("HEAD", 1), ("LIST", 3), ("DELETE", 1), ("COPY", 1)])
+@pytest.mark.parametrize(
+    ("method", "times"), [("HEAD", 1), pytest.param("LIST", 3, marks=pytest.mark.nightly), ("DELETE", 1), ("COPY", 1)]
+)
 def test_looks_deletions_and_copies_are_repeated(proxy: CountingProxy, path: str, method: str, times: int) -> None:
     storage = storage_of(path)
     storage.write(path, CONTENT)

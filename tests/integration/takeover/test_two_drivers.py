@@ -20,7 +20,7 @@ from tests.integration.takeover.two_drivers import Pause, random_pause, refused,
 @pytest.mark.parametrize(
     "pause",
     [
-        Pause(Phase.COMMIT_BEGUN),
+        pytest.param(Pause(Phase.COMMIT_BEGUN), marks=pytest.mark.nightly),
         pytest.param(Pause(Phase.COMMITTABLES_WRITTEN, epoch=3), marks=pytest.mark.slow),
         pytest.param(Pause(None), marks=pytest.mark.slow),
     ],

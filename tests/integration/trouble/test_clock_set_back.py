@@ -26,6 +26,7 @@ def watch_of_a_clock_that_is_set_back() -> ClockWatch:
     return watch
 
 
+@pytest.mark.nightly
 def test_a_job_whose_clock_is_set_back_by_an_hour_goes_on_and_says_so(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_function_that_ends_the_epoch_is_told_with_its_task(
     job.check_complete()
 
 
+@pytest.mark.nightly
 def test_a_stop_before_the_first_epoch_waits_for_it_and_starts_no_query_twice(job: Job, tmp_path: Path) -> None:
     settings = {"flinkish.epoch.interval": "100 ms", "flinkish.epoch.max-records-per-source": "1"}
     client = job.build(settings=settings).execute_async("shop")
@@ -116,6 +117,7 @@ client.get_job_execution_result().result()
             [],
             r"SparkLostError: Spark has gone: its JVM or its server has ended, or the session was stopped \[job 'e",
             id="the session is stopped under the job",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "kill",
@@ -123,6 +125,7 @@ client.get_job_execution_result().result()
             r"RetryableError: a Python worker \(process \d+\) was killed by SIGKILL in task 'Source: numbers -> .*: "
             r"perhaps memory, its peak was [\d.]+ [MG]iB of [\d.]+ [MG]iB \[",
             id="a worker is killed",
+            marks=pytest.mark.nightly,
         ),
     ],
 )

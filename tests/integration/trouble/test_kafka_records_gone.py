@@ -114,6 +114,7 @@ def test_records_that_were_deleted_unread_are_told_by_offset_or_passed_over_on_r
     assert len(reader.job.rows) == COUNT - 7
 
 
+@pytest.mark.nightly
 def test_deletion_of_what_was_read_is_no_trouble(spark: SparkSession, reader: Reader) -> None:
     reader.delete_before(READ)
     reader.run()
@@ -142,6 +143,7 @@ def test_a_topic_that_was_made_anew_and_is_shorter_than_an_epoch_that_has_begun_
     assert len(reader.job.rows) == READ
 
 
+@pytest.mark.nightly
 def test_a_savepoint_knows_the_topic_that_was_read(
     spark: SparkSession, job: Job, kafka: KafkaBroker, tmp_path: Path
 ) -> None:

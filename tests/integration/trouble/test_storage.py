@@ -60,6 +60,7 @@ def test_a_disk_that_is_full_is_told_and_with_space_the_next_start_goes_on(small
     small_job.check_complete()
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_restarted_waits_for_space(small_job: Job, disk: SmallDisk) -> None:
     settings = {
         "restart-strategy.type": "fixed-delay",
@@ -80,6 +81,7 @@ def fails_half_way(record: dict[str, Any]) -> Any:
     return pair(record)
 
 
+@pytest.mark.nightly
 def test_a_file_system_that_has_become_read_only_is_told_and_later_the_job_goes_on(
     spark: SparkSession, disk: SmallDisk
 ) -> None:

@@ -17,6 +17,7 @@ from flinkish.common.typeinfo.arrow import RecordWriter, arrow_array
 from flinkish.common.typeinfo.base import Mismatch
 from flinkish.connectors.columns import RecordReader
 from flinkish.errors import TypeMismatchError
+from tests.support.profiles import examples
 
 TIMES_OF_DAY = st.times().map(lambda time: time.replace(fold=0))
 MOMENTS = st.datetimes().map(lambda moment: moment.replace(fold=0))
@@ -111,7 +112,7 @@ def round_trip(type_info: TypeInformation, values: list[Any]) -> list[Any]:
     return RecordReader(type_info).read(batch)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_every_type_gives_back_its_values_also_nested_and_none(data: st.DataObject) -> None:
     type_info, strategy = data.draw(ANY_TYPE)
@@ -132,7 +133,7 @@ def is_exact(type_info: TypeInformation) -> bool:
 
 @pytest.mark.parametrize(("type_info", "strategy"), LEAVES, ids=lambda item: repr(item)[:30])
 def test_every_simple_type_gives_back_its_values(type_info: TypeInformation, strategy: Any) -> None:
-    @settings(max_examples=10, deadline=None, database=None)
+    @settings(max_examples=examples(10), deadline=None, database=None)
     @given(st.lists(strategy))
     def check(values: list[Any]) -> None:
         assert round_trip(type_info, values) == values

@@ -29,6 +29,7 @@ from flinkish.core.source import SourceLimits, SourceSplit, SplitRange
 from flinkish.datastream.formats.csv import CsvBulkWriters, CsvReaderFormat, CsvSchema
 from flinkish.errors import FinalOperationError, MalformedRecordError, ProgramError, SavepointError
 from tests.support.parquet_files import write_parquet
+from tests.support.profiles import examples
 from tests.support.programs import new_environment, results_of
 from tests.support.split_reading import SplitReading, read_all, read_cut
 
@@ -52,7 +53,7 @@ contents = st.lists(
 ).map(b"".join)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(contents, st.lists(st.integers(1, 60), max_size=8), st.integers(1, 4), st.integers(1, 9), st.integers(1, 9))
 def test_every_cutting_of_a_file_gives_each_line_once_in_order(
     content: bytes, cuts: list[int], batch_size: int, block: int, scan: int
@@ -67,7 +68,7 @@ def test_every_cutting_of_a_file_gives_each_line_once_in_order(
         assert read_cut(FileSource(BYTES, [folder]), cuts, batch_size) == kept.splitlines()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(contents, st.integers(1, 9))
 def test_a_compressed_file_gives_the_lines_that_were_packed(content: bytes, block: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -200,7 +201,7 @@ def test_a_malformed_json_line_is_an_error_with_its_file_place_and_text(tmp_path
     assert f"'{line}'" in str(error.value)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 9))
 def test_the_number_of_a_malformed_line_does_not_depend_on_the_cutting(cut: int, batch_size: int, block: int) -> None:
     content = b"1\r\n22\n\n333\r4\n\xff\n5\n"
@@ -358,7 +359,7 @@ def csv_schemas(draw: st.DrawFn) -> tuple[CsvSchema, bool]:
 plain_texts = st.text(st.sampled_from("\"'ab1\u00e9-./"), min_size=1, max_size=6)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(csv_schemas(), st.data(), st.integers(1, 40))
 def test_what_the_csv_sink_writes_the_csv_source_reads(
     schema_and_quotes: tuple[CsvSchema, bool], data: st.DataObject, block: int

@@ -26,12 +26,13 @@ from flinkish.runtime.sources.epoch_planner import EpochPlanner
 from flinkish.runtime.sources.progress import SourceProgress, ranges_between
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.parquet_files import write_parquet
+from tests.support.profiles import examples
 from tests.support.split_reading import SplitReading, read_all, read_cut
 
 ROW = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.LONG()])
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.integers(0, 60), st.integers(1, 25), st.lists(st.integers(1, 60), max_size=6), st.integers(1, 9),
     st.integers(1, 30), st.integers(1, 200),

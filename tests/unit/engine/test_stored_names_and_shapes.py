@@ -55,6 +55,7 @@ from flinkish.runtime.sources.progress import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.sealed import sealed
+from tests.support.profiles import examples
 from tests.unit.minicluster.programs import job_of
 
 NAMES = (
@@ -353,7 +354,7 @@ LINES: list[tuple[dict[str, Any], Callable[[Path], Any]]] = [
 
 
 @pytest.mark.parametrize(("good", "read"), LINES, ids=["fencing", "checkpoints", "checked"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(data=st.data())
 def test_a_line_of_a_log_of_any_content_is_read_or_refused_by_the_name_of_its_file(
     tmp_path_factory: pytest.TempPathFactory, good: Any, read: Callable[[Path], Any], data: st.DataObject
@@ -451,7 +452,7 @@ def content_below(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("name", "good", "read"), KINDS, ids=[name for name, _, _ in KINDS])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_a_file_of_any_content_is_read_or_refused_by_its_name_and_nothing_outside_changes(
     tmp_path_factory: pytest.TempPathFactory, name: str, good: Any, read: Callable[[Path], Any], data: st.DataObject
@@ -546,7 +547,7 @@ POSITIONS: list[tuple[str, dict[str, Any], Callable[[str], Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "good", "read"), POSITIONS, ids=[kind for kind, _, _ in POSITIONS])
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(data=st.data())
 def test_a_position_of_any_content_is_read_or_refused(
     kind: str, good: dict[str, Any], read: Callable[[str], Any], data: st.DataObject

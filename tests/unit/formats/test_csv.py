@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from flinkish.common import Row, Types
 from flinkish.errors import MalformedRecordError, TypeMismatchError
 from flinkish.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
+from tests.support.profiles import examples
 
 CLICK = Types.ROW_NAMED(["user", "n"], [Types.STRING(), Types.INT()])
 WIDE = Types.ROW_NAMED(
@@ -107,7 +108,7 @@ def test_the_error_names_the_field_and_quotes_the_line():
     assert "expected a whole number" in str(caught.value)
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(
     st.sampled_from([{}, {"escape": "\\"}, {"delimiter": "§", "quote": "ü"}, {"delimiter": "]", "escape": "^"}]),
     st.text(st.sampled_from(',"§ü]\\^\n\ra'), max_size=12),

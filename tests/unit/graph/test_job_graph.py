@@ -19,6 +19,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 from tests.support.programs import chains_of, job_of, new_environment
 
 ODD = OutputTag("odd")
@@ -201,7 +202,7 @@ def uids(vertex: VertexDescriptor) -> set[str]:
     return {operator.uid for operator in vertex.operators}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.booleans())
 def test_the_job_graph_of_any_program_is_whole(steps: list[tuple[str, int, int, int]], chaining: bool) -> None:
     env = new_environment(parallelism=2)
@@ -211,7 +212,7 @@ def test_the_job_graph_of_any_program_is_whole(steps: list[tuple[str, int, int, 
     check_structure(job_of(env), env)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(STEPS)
 def test_chaining_changes_nothing_of_the_results(steps: list[tuple[str, int, int, int]]) -> None:
     env = new_environment(parallelism=2)

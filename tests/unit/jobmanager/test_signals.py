@@ -191,8 +191,15 @@ def test_the_shutdown_timeout_ends_an_epoch_of_the_minicluster(
     assert said in ended.stderr
 
 
-@pytest.mark.parametrize("timeout_s", [None, 0.05])
-@pytest.mark.parametrize("launcher", [[], ["-m", "flinkish.launch.driver"]])
+@pytest.mark.parametrize(
+    ("launcher", "timeout_s"),
+    [
+        ([], None),
+        (["-m", "flinkish.launch.driver"], 0.05),
+        pytest.param([], 0.05, marks=pytest.mark.nightly),
+        pytest.param(["-m", "flinkish.launch.driver"], None, marks=pytest.mark.nightly),
+    ],
+)
 def test_however_a_program_is_started_nothing_behind_execute_runs_after_a_signal(
     tmp_path: Path, launcher: list[str], timeout_s: float | None
 ) -> None:

@@ -23,7 +23,9 @@ TRANSACTIONS, ACCOUNTS = 12_000, 100
 ALERTS = "SELECT account, rule, ts, total FROM alerts ORDER BY account, rule, ts"
 
 
-@pytest.mark.parametrize("settings", [{}, {"flinkish.epoch.max-records-per-source": "1700"}])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "1700"}]
+)
 def test_alerts_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "alerts.db"
     database = parse("fraud-alerts", "", ["--output", str(file)]).database

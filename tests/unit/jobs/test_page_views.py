@@ -17,7 +17,9 @@ from tests.support.clicks import expected_views, sqlite_rows
 EVENTS, USERS = 110_000, 100
 
 
-@pytest.mark.parametrize("settings", [{}, {"flinkish.epoch.max-records-per-source": "7000"}])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "7000"}]
+)
 def test_windows_and_late_clicks_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "views.db"
     database = parse("page-views", "", ["--output", str(file)]).database

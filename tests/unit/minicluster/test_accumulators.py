@@ -27,6 +27,7 @@ from flinkish.runtime.job.accumulators import OF_THE_JOB, AccumulatorFiles, enco
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import environment, job_of, list_source, run
 
@@ -92,7 +93,7 @@ def program(values: list[int], keyed: bool) -> Any:
     return job_of(env)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.integers(0, 20), min_size=1, max_size=20),
     st.integers(1, 30),

@@ -17,6 +17,7 @@ from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.testing import TestingSink, TestingSource
+from tests.support.profiles import examples
 from tests.support.window_model import AlignedModel, Element, Watermark
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -63,7 +64,7 @@ def model_of(values: Records, delay_ms: int, lateness_ms: int) -> AlignedModel:
     return model
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records, st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 3, 7, 1000]), st.sampled_from([None, 1, 4]))
 def test_windows_over_one_split_are_those_of_the_model_in_any_number_of_epochs(
     values: Records, delay_ms: int, lateness_ms: int, per_epoch: int, restart_every: int | None
@@ -76,7 +77,7 @@ def test_windows_over_one_split_are_those_of_the_model_in_any_number_of_epochs(
     assert Counter(late.values) == Counter(e.value for e in model.late)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(records, st.sampled_from([1, 3, 7]), st.integers(1, 9), st.sampled_from([1, 2, 5]))
 def test_the_size_of_batches_and_buffers_changes_nothing(
     values: Records, batch: int, buffer: int, parallelism: int
@@ -91,7 +92,7 @@ def test_the_size_of_batches_and_buffers_changes_nothing(
     assert Counter(late.values) == Counter(e.value for e in model.late)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     records, st.integers(1, 4), st.sampled_from([1, 2, 5, 1000]), st.lists(st.integers(0, 3), min_size=4, max_size=4)
 )
@@ -111,7 +112,7 @@ def test_several_splits_lose_nothing_as_long_as_each_keeps_to_the_bound(
     assert {(key, start): set(elements) for key, start, elements in fired.values} == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records, st.sampled_from([1, 4, 1000]), st.integers(0, 2), st.booleans())
 def test_a_stream_united_with_parts_of_itself_and_another_source_loses_nothing(
     values: Records, per_epoch: int, pause: int, chaining: bool
@@ -183,7 +184,7 @@ def session_model(values: Records, delay_ms: int) -> list[Any]:
     return results
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records, st.integers(0, 40), st.sampled_from([1, 2, 5, 1000]), st.sampled_from([None, 1, 3]))
 def test_event_time_timers_fire_at_their_place_in_any_number_of_epochs(
     values: Records, delay_ms: int, per_epoch: int, restart_every: int | None
@@ -195,7 +196,7 @@ def test_event_time_timers_fire_at_their_place_in_any_number_of_epochs(
     assert Counter(sink.values) == Counter(session_model(values, delay_ms))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(records, st.sampled_from([1, 4, 1000]), st.sampled_from([1, 3]), st.booleans())
 def test_three_keyed_operators_in_a_row_with_union_side_output_and_three_sinks(
     values: Records, per_epoch: int, parallelism: int, chaining: bool

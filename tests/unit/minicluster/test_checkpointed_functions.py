@@ -36,6 +36,7 @@ from flinkish.runtime.state.saved.texts import from_savepoint_row, to_savepoint_
 from flinkish.runtime.state.saved.values import RowReader
 from flinkish.runtime.state.state_rows import StateColumns, StateRow
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -174,7 +175,7 @@ class RestoredCluster(MiniCluster):
         return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 9) | st.just("out"), max_size=30),
     st.integers(1, 8),

@@ -27,6 +27,7 @@ from flinkish.errors import UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import Pause, TestingSink, TestingSource
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -79,7 +80,7 @@ _events = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 9), st.inte
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_events, _events, st.integers(1, 3), st.integers(1, 12), st.booleans())
 def test_two_inputs_are_aligned_in_time_whatever_the_epochs_and_the_parallelism(
     left: list[Event], right: list[Event], parallelism: int, per_epoch: int, restart: bool
@@ -224,7 +225,7 @@ class Order(BroadcastProcessFunction[Any, Any, Any]):
         yield "rule", self.subtask, value
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_events, min_size=1, max_size=3), st.integers(2, 4), st.integers(1, 7), st.booleans(), st.booleans())
 def test_all_subtasks_see_the_broadcast_elements_in_one_order(
     splits: list[list[Event]], parallelism: int, per_epoch: int, restart: bool, times: bool
@@ -293,7 +294,7 @@ def rated(records: list[Event], rules: list[Event]) -> Counter[Any]:
     return results
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(_events, _events, st.integers(1, 3), st.integers(1, 12), st.booleans())
 def test_keyed_state_timers_and_broadcast_state_give_what_a_model_gives(
     records: list[Event], rules: list[Event], parallelism: int, per_epoch: int, restart: bool

@@ -71,7 +71,7 @@ def test_each_operator_is_in_the_program() -> None:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-@pytest.mark.parametrize("per_epoch", [1_000_000, 37, 10])
+@pytest.mark.parametrize("per_epoch", [1_000_000, 37, pytest.param(10, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("restart_every", [None, 1])
 def test_the_result_is_golden_over_any_number_of_epochs(per_epoch: int, restart_every: int | None, batch: bool) -> None:
     job, sinks = program(batch)
@@ -88,7 +88,7 @@ def test_the_result_is_golden_over_any_number_of_epochs(per_epoch: int, restart_
     assert (epochs > 5) is (per_epoch < 100)
 
 
-@pytest.mark.parametrize("files", [False, True])
+@pytest.mark.parametrize("files", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_result_is_golden_when_the_job_is_killed_in_the_middle_and_goes_on(
     phase: Any, files: bool, tmp_path: Any

@@ -30,6 +30,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -170,7 +171,7 @@ def undisturbed() -> list[Any]:
     return values
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.integers(0, 500), st.sampled_from([Killed, OSError]), max_size=12),
     st.booleans(),
@@ -183,7 +184,7 @@ def test_results_are_exactly_once_whatever_fails_and_wherever_the_job_goes_on(
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("new_worker", [False, True])
+@pytest.mark.parametrize("new_worker", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_every_phase_can_fail_in_every_epoch(undisturbed: list[Any], phase: Phase, new_worker: bool) -> None:
     job, sinks = program()
     store, failed = StateStore(), set[int]()

@@ -25,6 +25,7 @@ from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.progress import decode_position, encode_position
 from flinkish.testing import TestingSink, TestingSource
 from tests.support.lettered_source import LetteredSource
+from tests.support.profiles import examples
 
 from .programs import TimeOf, bounded, environment, job_of, list_source
 from .test_watermark_alignment import Contents, aligned, evenly
@@ -69,7 +70,7 @@ stages = st.lists(
 
 
 @example([(True, [1, 1])], 1, 1, False, False)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(stages, st.sampled_from([1, 3, 7, 1000]), st.integers(1, 3), st.booleans(), st.booleans())
 def test_all_is_read_in_the_order_of_the_sources_and_nothing_is_late(
     kinds: list[tuple[bool, list[int]]], per_epoch: int, parallelism: int, restart: bool, align: bool

@@ -22,6 +22,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, ProgramError, TypeMismatchError
 from flinkish.table import DataTypes
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -71,7 +72,7 @@ FUNCTIONS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     values=st.lists(st.tuples(st.sampled_from("ab"), st.integers(-5, 5), st.integers(0, 30)), max_size=20),
     per_epoch=st.integers(1, 25),

@@ -33,6 +33,7 @@ from flinkish.minicluster import StateStore
 from flinkish.runtime.job.accumulators import counts_of, results_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
 from .programs import bounded, environment, job_of, run
@@ -265,7 +266,7 @@ def test_a_budget_out_of_bounds_is_refused(wrong: dict[str, Any]) -> None:
         OnError.dead_letter("dead")  # type: ignore[arg-type]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abx"), st.integers(0, 40)), max_size=40),
     st.integers(1, 40),

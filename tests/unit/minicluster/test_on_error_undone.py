@@ -28,6 +28,7 @@ from flinkish.datastream.state import (
 from flinkish.minicluster import StateStore
 from flinkish.runtime.job.accumulators import counts_of
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .dead_letters import LOOSE, results, stream_of
 from .programs import bounded, environment, job_of, list_source, run
@@ -140,7 +141,7 @@ RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.boole
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(RECORDS, st.integers(1, 30), st.sampled_from([None, 1, 2]), st.booleans(), st.booleans())
 def test_failed_calls_leave_nothing_behind_but_dead_letters(
     records: list[Any], per_epoch: int, restart_every: int | None, ttl: bool, in_files: bool

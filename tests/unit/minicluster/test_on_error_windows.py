@@ -36,6 +36,7 @@ from flinkish.runtime.job.accumulators import counts_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.program import take_savepoint
+from tests.support.profiles import examples
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
 from .programs import environment, job_of, run
@@ -125,7 +126,7 @@ RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.boole
 HOW = (RECORDS, st.sampled_from(sorted(ASSIGNERS)), st.sampled_from([0, 4]), st.integers(1, 30))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(*HOW, st.sampled_from([None, 1, 2]))
 def test_records_that_fail_are_in_no_window_and_all_others_are_consumed_or_late(
     records: list[Any], assigner: str, lateness_ms: int, per_epoch: int, restart_every: int | None
@@ -145,7 +146,7 @@ def test_records_that_fail_are_in_no_window_and_all_others_are_consumed_or_late(
         assert sum(len(elements) for _, _, elements in found) == counts.get("numRecordsConsumed", 0)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(*HOW, st.sampled_from([None, 1, 2]))
 def test_windows_that_fail_leave_nothing_behind_but_dead_letters(
     records: list[Any], assigner: str, lateness_ms: int, per_epoch: int, restart_every: int | None
@@ -295,7 +296,7 @@ class Divides(ProcessJoinFunction):
             raise ValueError("zero")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(st.tuples(st.just("k"), st.integers(0, 3), st.integers(0, 12)), max_size=12),
     st.lists(st.tuples(st.just("k"), st.integers(0, 3), st.integers(0, 12)), max_size=12),

@@ -23,6 +23,7 @@ from flinkish.runtime.sources.progress import decode_position, encode_position
 from flinkish.testing import TestingSink
 from tests.support.documented import documented
 from tests.support.http_orders import OrderServer, order_server
+from tests.support.profiles import examples
 
 from .programs import environment, job_of
 
@@ -91,7 +92,7 @@ class Pages(PagedSource):
         return Page(self._pages[number] if self._pages else [], None if last else number + 1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(st.lists(st.integers(), max_size=6), max_size=30),
     st.integers(1, 9),

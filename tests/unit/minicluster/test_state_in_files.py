@@ -51,6 +51,7 @@ from flinkish.runtime.state.saved.operator_states import StoredOperatorStates
 from flinkish.runtime.task.task import CLEAN_UP_EPOCHS, RETAINED_EPOCHS
 from flinkish.testing import TestingSink
 from flinkish.testing.program import restore_savepoint, take_savepoint
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 from .test_failures import Killed
@@ -272,7 +273,7 @@ def _no_hook() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("program", [program, windows, rules])
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 10**6),
     st.integers(3, 12),
@@ -324,7 +325,7 @@ def test_output_and_state_are_the_same_with_state_in_files_whatever_fails(
     assert bool(referenced(store)) or inline_bytes or not records
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(0, 10**6),
     st.integers(3, 12),

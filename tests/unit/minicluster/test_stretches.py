@@ -33,6 +33,7 @@ from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory, Keye
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source
 
@@ -210,7 +211,7 @@ splits = st.lists(st.lists(records, max_size=40).map(lambda split: sorted(split,
 
 @pytest.mark.parametrize("program", [one_input, two_inputs])
 @pytest.mark.parametrize("in_files", [False, True])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(splits=splits, per_epoch=st.integers(3, 60), rare=st.sampled_from(["tell", "tell", "raise", "commit"]))
 def test_results_state_timers_and_errors_are_those_of_batches(
     program: Any, in_files: bool, splits: list[Any], per_epoch: int, rare: str, tmp_path_factory: pytest.TempPathFactory
@@ -224,8 +225,17 @@ def test_results_state_timers_and_errors_are_those_of_batches(
     assert stretched == batched
 
 
-@pytest.mark.parametrize("program", [one_input, two_inputs])
-@pytest.mark.parametrize(("key", "in_files"), [(key_of, False), (listed_key_of, False), (key_of, True)])
+@pytest.mark.parametrize(
+    ("program", "key", "in_files"),
+    [
+        (one_input, listed_key_of, False),
+        (two_inputs, key_of, True),
+        pytest.param(one_input, key_of, False, marks=pytest.mark.nightly),
+        pytest.param(one_input, key_of, True, marks=pytest.mark.nightly),
+        pytest.param(two_inputs, key_of, False, marks=pytest.mark.nightly),
+        pytest.param(two_inputs, listed_key_of, False, marks=pytest.mark.nightly),
+    ],
+)
 def test_more_records_than_a_stretch_holds_give_what_they_give_in_batches(
     program: Any, key: Any, in_files: bool, tmp_path: Path
 ) -> None:

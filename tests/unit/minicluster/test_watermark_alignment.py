@@ -25,6 +25,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.testing import TestingSink, TestingSource
 from tests.support.lettered_source import LetteredSource
+from tests.support.profiles import examples
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run
 
@@ -94,7 +95,7 @@ class Observed:
 steps = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=3), min_size=1, max_size=3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps, st.integers(0, 60), st.sampled_from([1, 2, 7, 100]), st.booleans(), st.integers(1, 3), st.data())
 def test_splits_stay_within_the_drift_and_what_one_batch_brings(
     paces: list[list[int]], drift_ms: int, per_epoch: int, restart: bool, parallelism: int, data: st.DataObject
@@ -127,7 +128,7 @@ def test_splits_stay_within_the_drift_and_what_one_batch_brings(
 times = st.lists(st.integers(0, 400), max_size=25).map(sorted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(times, min_size=1, max_size=3), min_size=1, max_size=3),
     st.integers(0, 100),

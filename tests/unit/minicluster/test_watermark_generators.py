@@ -19,6 +19,7 @@ from flinkish.errors import TypeMismatchError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run
 
@@ -54,7 +55,7 @@ def of(generator: Any) -> WatermarkStrategy:
 RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 40)), max_size=25)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(RECORDS, RECORDS, st.integers(1, 60), st.booleans(), st.booleans())
 def test_one_that_does_what_a_built_in_one_does_gives_the_same_windows_and_late_records(
     first: list[Any], second: list[Any], per_epoch: int, behind_a_map: bool, sessions: bool

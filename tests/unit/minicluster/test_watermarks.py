@@ -24,6 +24,7 @@ from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from tests.random_programs.running import differences, expected, in_minicluster
+from tests.support.profiles import examples
 
 from .programs import TimeOf, bounded, environment, job_of, list_source, run
 
@@ -342,7 +343,7 @@ def behind_another_function(source: Any, env: StreamExecutionEnvironment, strate
 @pytest.mark.parametrize("strategy", [bounded(), bounded(7), counted(CountedGenerator)])
 @pytest.mark.parametrize("program", [chained_to_source, assigned_later, behind_another_function])
 @pytest.mark.parametrize("side_by_side", [True, False])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 60), max_size=12), min_size=1, max_size=3),
     st.lists(st.integers(1, 7), min_size=1, max_size=8),
@@ -403,7 +404,7 @@ def united(streams: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(("program", "in_order"), [(keyed, False), (rebalanced, False), (united, True)])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 60), max_size=12), min_size=2, max_size=3),
     st.lists(st.integers(1, 7), min_size=1, max_size=8),

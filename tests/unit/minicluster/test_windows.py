@@ -32,6 +32,7 @@ from flinkish.datastream.window import (
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
+from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
@@ -56,7 +57,7 @@ def sessions(records: list[Any], delay_ms: int, per_epoch: int, parallelism: int
     return sorted(sink.values)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(st.integers(0, 10**6), st.integers(0, 4), st.integers(1, 3))
 def test_the_size_of_epochs_does_not_matter_to_sessions_not_even_to_those_that_touch(
     seed: int, delay_ms: int, grain_ms: int

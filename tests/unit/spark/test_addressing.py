@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.task.task import sink_vertex
 from flinkish.spark.place import AddressBook, murmur3, numbers_on, partition_of, partitions_of
+from tests.support.profiles import examples
 
 
 @pytest.mark.parametrize(("value", "hashed"), [(1, -559580957), (0, 933211791), (42, 29417773), (-1, -1604776387)])
@@ -36,7 +37,7 @@ def job_of(described: list[tuple[int, int]], partitions: int | None = None) -> J
     return JobDescriptor("id", "job", (source, *made), (), JobSettings(spark_partitions=partitions))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(vertices, st.integers(0, 3))
 def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[int, int]], more: int) -> None:
     job = job_of(described)
@@ -54,7 +55,7 @@ def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[in
                 assert book.target(level, address) == (vertex.id, subtask)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(vertices, st.integers(1, 8))
 def test_with_fewer_partitions_each_subtask_has_an_address_of_its_own_on_its_number_modulo_theirs(
     described: list[tuple[int, int]], most: int
@@ -75,7 +76,7 @@ def test_with_fewer_partitions_each_subtask_has_an_address_of_its_own_on_its_num
         assert sum(len(book.tasks(level, partition)) for partition in range(partitions)) == len(subtasks)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(vertices)
 def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
     described: list[tuple[int, int]],
@@ -93,7 +94,7 @@ def test_rows_for_later_levels_sinks_and_reports_pass_through_transit_groups(
     assert book.address(job.levels + 1, REPORT_VERTEX, 0) == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 30), st.data())
 def test_numbers_on_wanted_partitions_are_the_smallest_that_rise(partitions: int, data: Any) -> None:
     wanted = data.draw(st.lists(st.integers(0, partitions - 1), max_size=100))
@@ -113,7 +114,7 @@ def test_addresses_stay_what_they_were() -> None:
     assert [book.address(1, sink_vertex(0), subtask) for subtask in range(5)] == [53, 54, 55, 57, 63]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(vertices)
 def test_two_processes_find_the_same_addresses(described: list[tuple[int, int]]) -> None:
     job = job_of(described)

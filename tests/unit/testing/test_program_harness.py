@@ -36,6 +36,7 @@ from flinkish.testing import (
 )
 from flinkish.testing.program import PHASES
 from tests.support.any_values import ANY_INTEGERS, ANY_TEXTS
+from tests.support.profiles import examples
 
 PAGE = Path(flinkish.__file__).parent.parent / "docs" / "testing.md"
 SIDE = OutputTag("side")
@@ -267,7 +268,7 @@ ANYTHING = st.recursive(
 RECORDS = st.tuples(ANYTHING, ANYTHING)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(RECORDS, min_size=1, max_size=4), st.lists(RECORDS, max_size=3), st.sampled_from(["0", "1 mb"]))
 def test_whatever_is_a_key_or_a_value_is_saved_and_restored(before: list[Any], after: list[Any], inline: str) -> None:
     def remembering(parallelism: int) -> StreamExecutionEnvironment:

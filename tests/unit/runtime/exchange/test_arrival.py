@@ -35,6 +35,7 @@ from flinkish.runtime.task.task_manager import StoredTask
 from flinkish.spark.plan import arriving
 from flinkish.spark.state import FORMAT_VERSION, moved_in
 from tests.support.chains import STORY, Worker, take_story, vertex
+from tests.support.profiles import examples
 from tests.unit.runtime.exchange.senders import buffer
 from tests.unit.runtime.exchange.test_record_writer import by_first
 
@@ -122,7 +123,7 @@ def _run(epochs: list[list[Buffer]], receiver: int) -> list[Any]:
     return told
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.lists(programs, min_size=1, max_size=3), st.integers(0, RECEIVERS - 1))
 def test_steps_over_sorted_buffers_are_those_over_buffers_that_are_all_held(epochs: list[Any], receiver: int) -> None:
     sent = list(map(_send, epochs))
@@ -130,7 +131,7 @@ def test_steps_over_sorted_buffers_are_those_over_buffers_that_are_all_held(epoc
     assert streamed == _run([_held(one, receiver) for one in sent], receiver)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(programs, st.integers(0, RECEIVERS - 1), st.randoms())
 def test_another_order_of_arrival_gives_no_other_step_but_an_error(
     senders: Any, receiver: int, shuffle: random.Random
@@ -199,7 +200,7 @@ def test_a_gate_holds_few_buffers_of_each_input(inputs: int, watermarks: bool) -
 kinds = st.lists(st.sampled_from([BufferKind.HEARTBEAT, BufferKind.STATE, BufferKind.TASK]), max_size=4, unique=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(programs, kinds, st.randoms())
 def test_a_task_works_alike_on_a_stream_that_is_sorted_and_on_a_heap_that_is_not(
     senders: Any, others: list[BufferKind], shuffle: random.Random

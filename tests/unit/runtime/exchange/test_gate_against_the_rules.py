@@ -26,6 +26,7 @@ from flinkish.runtime.exchange.buffer import (
 )
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name
 from flinkish.runtime.exchange.partitioners import InputDescriptor
+from tests.support.profiles import examples
 from tests.unit.runtime.exchange.senders import buffer
 
 IDLE_TIMEOUT_MS = 2
@@ -323,19 +324,19 @@ combined_before = st.one_of(st.just(MIN_TIMESTAMP_MS), st.integers(-5, 30))
 groups_before = st.dictionaries(st.sampled_from([(0,), (1,), (0, "0"), (0, "0~1")]), combined_before)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scripts(plain), min_size=1, max_size=4))
 def test_inputs_that_all_hold_back_are_consumed_as_the_rules_say(epochs: list[Any]) -> None:
     _check(epochs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scripts(anything), min_size=1, max_size=4))
 def test_inputs_that_become_idle_and_end_are_consumed_as_the_rules_say(epochs: list[Any]) -> None:
     _check(epochs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(scripts(plain), min_size=1, max_size=2), origins_before, combined_before, groups_before)
 def test_inputs_that_resume_behind_the_others_are_consumed_as_the_rules_say(
     epochs: list[Any], known: dict[str, OriginProgress], watermark_ms: int, groups_ms: dict[Any, int]
@@ -374,7 +375,7 @@ def test_groups_of_inputs_that_are_ahead_of_their_inputs_are_consumed_as_the_rul
     _check([script], known, MIN_TIMESTAMP_MS, groups_ms)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.lists(st.lists(records, max_size=2), min_size=3, max_size=3), min_size=2, max_size=40), st.data())
 def test_many_inputs_whose_watermarks_are_the_same_are_consumed_as_the_rules_say(content: Any, data: Any) -> None:
     """As senders tell them that are equally far, with one that may lag behind."""

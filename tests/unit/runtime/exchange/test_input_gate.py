@@ -13,6 +13,7 @@ from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.buffer import Buffer, OriginProgress
 from flinkish.runtime.exchange.gate import by_edge, vertex_of, whole_source
 from flinkish.runtime.exchange.partitioners import InputDescriptor
+from tests.support.profiles import examples
 from tests.unit.runtime.exchange.senders import buffer, gate, story
 
 MAX = ("wm", MAX_WATERMARK_MS)
@@ -59,7 +60,7 @@ def _buffers(described: list[tuple[str, int, list[Any]]]) -> list[Buffer]:
 descriptors = (InputDescriptor(0, 0), InputDescriptor(0, 0, edge=1), InputDescriptor(1, 0, from_source=False))
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(st.lists(inputs, min_size=1, max_size=3), st.randoms())
 def test_the_steps_and_what_is_remembered_do_not_depend_on_the_order_of_arrival(
     epochs: list[Any], shuffle: random.Random
@@ -80,7 +81,7 @@ def test_the_steps_and_what_is_remembered_do_not_depend_on_the_order_of_arrival(
     assert runs[0] == runs[1]
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(st.lists(inputs, min_size=1, max_size=4))
 def test_no_record_is_lost_order_is_kept_per_input_and_no_watermark_goes_back(epochs: list[Any]) -> None:
     known: dict[str, OriginProgress] = {}

@@ -34,6 +34,7 @@ from flinkish.runtime.exchange.partitioners import (
     ShufflePartitioner,
     reachable,
 )
+from tests.support.profiles import examples
 
 
 def identity(value: Any) -> Any:
@@ -76,7 +77,7 @@ ALL: list[Partitioner] = [
 batches = st.lists(st.lists(st.integers(0, 1000), max_size=8), max_size=8)
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(st.sampled_from(ALL), batches, st.booleans(), st.integers(0, 2))
 def test_each_record_goes_to_exactly_one_subtask_in_its_order(
     partitioner: Partitioner, given_batches: list[list[int]], timestamped: bool, subtask: int
@@ -88,14 +89,14 @@ def test_each_record_goes_to_exactly_one_subtask_in_its_order(
     assert subtasks == again, "a replay must do the same"
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(batches)
 def test_broadcast_sends_everything_to_everybody(given_batches: list[list[int]]) -> None:
     sent = [value for batch in given_batches for value in batch]
     assert spread(BroadcastPartitioner(), given_batches, sender()) == [sent] * 3
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(batches, st.integers(1, 5), st.integers(0, 4))
 def test_rebalance_goes_round_whatever_the_batches(given_batches: list[list[int]], subtasks: int, subtask: int) -> None:
     sent = [value for batch in given_batches for value in batch]
@@ -109,7 +110,7 @@ def test_forward_and_global_go_to_one_subtask() -> None:
     assert spread(GlobalPartitioner(), [[1], [2]], sender(1, 3)) == [[1, 2], [], []]
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(st.integers(1, 9), st.integers(1, 9))
 def test_rescale_reaches_every_receiver_and_each_sender_only_its_neighbours(senders: int, receivers: int) -> None:
     reached = [list(reachable(RescalePartitioner(), sender(s, senders, receivers))) for s in range(senders)]
@@ -203,7 +204,7 @@ def test_a_users_partitioner_must_name_a_subtask(target: Any) -> None:
         spread(CustomPartitioner(lambda key, count: target, identity), [[1]], sender())
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(1, 200).flatmap(lambda p: st.tuples(st.just(p), st.integers(p, 1000))))
 def test_key_groups_are_placed_by_flinks_formulas(sizes: tuple[int, int]) -> None:
     parallelism, highest = sizes
@@ -228,7 +229,7 @@ def test_the_default_max_parallelism_has_key_groups_for_all_subtasks(parallelism
     assert highest == 128 or highest // 2 < parallelism + parallelism // 2 <= highest
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.integers(0, 50)), st.integers(1, 8))
 def test_a_bounded_cache_gives_the_same_places(keys: list[int], limit: int) -> None:
     cache = KeyCache(3, 7, lambda subtask: subtask * 10, limit)
@@ -237,7 +238,7 @@ def test_a_bounded_cache_gives_the_same_places(keys: list[int], limit: int) -> N
         assert len(cache) <= limit
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.lists(st.lists(st.integers(0, 300), max_size=250), max_size=6), st.integers(1, 260), st.booleans())
 def test_a_cache_places_whole_batches_like_single_keys(batches: list[list[int]], limit: int, texts: bool) -> None:
     cache = KeyCache(3, 7, lambda subtask: subtask * 10, limit)

@@ -31,6 +31,7 @@ from flinkish.runtime.exchange.partitioners import (
     RescalePartitioner,
     ShufflePartitioner,
 )
+from tests.support.profiles import examples
 from tests.unit.runtime.exchange.senders import Wire, gate, story
 
 
@@ -70,7 +71,7 @@ headers = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(headers, st.lists(st.one_of(st.integers(), st.text(), st.none()), max_size=5))
 def test_what_is_encoded_is_decoded(header: BufferHeader, values: list[Any]) -> None:
     elements = Elements(values, [1] * len(values), [0, 0], [5, True], values[:1])
@@ -79,7 +80,7 @@ def test_what_is_encoded_is_decoded(header: BufferHeader, values: list[Any]) -> 
     assert decode_elements(decoded.payload) == elements
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(headers, max_size=8))
 def test_encoded_buffers_that_are_sorted_as_bytes_stand_in_the_order_of_their_places(several: list[Any]) -> None:
     as_bytes = [decode(data).header for data in sorted(encode(header, b"") for header in several)]
@@ -103,7 +104,7 @@ script = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(script, st.integers(1, 7), st.booleans())
 def test_each_subtask_sees_its_records_and_all_watermarks_in_the_order_in_which_they_were_sent(
     events: list[tuple[str, Any]], max_records: int, timestamped: bool

@@ -26,6 +26,7 @@ from flinkish.common.types import Row
 from flinkish.errors import InvalidKeyError
 from flinkish.runtime.exchange.keys import frozen
 from flinkish.runtime.exchange.stable_hash import stable_hash
+from tests.support.profiles import examples
 
 UTC = dt.timezone.utc
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -161,13 +162,13 @@ keys = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(numbers)
 def test_equal_numbers_of_all_types_have_one_hash(value: int | float) -> None:
     assert {stable_hash(twin) for twin in twins_of_number(value)} == {stable_hash(value)}
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(st.lists(keys, min_size=2, max_size=6))
 def test_equal_keys_have_equal_hashes(values: list[Any]) -> None:
     for one, other in combinations(values, 2):
@@ -175,13 +176,13 @@ def test_equal_keys_have_equal_hashes(values: list[Any]) -> None:
             assert stable_hash(one) == stable_hash(other), (one, other)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(keys)
 def test_a_hash_is_a_non_negative_number_of_31_bits(key: Any) -> None:
     assert 0 <= stable_hash(key) < 2**31
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(numbers, max_size=5))
 def test_numbers_inside_of_containers_have_their_twins_hashes(values: list[Any]) -> None:
     others = [twins_of_number(value)[-1] for value in values]
@@ -190,7 +191,7 @@ def test_numbers_inside_of_containers_have_their_twins_hashes(values: list[Any])
     assert stable_hash(Row(*values)) == stable_hash(Row(*others))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.dictionaries(st.text(max_size=3).filter(bool), scalars, min_size=1, max_size=6), st.randoms())
 def test_rows_with_names_are_one_key_in_any_order_of_their_fields(fields: dict[str, Any], random: Any) -> None:
     shuffled = list(fields.items())
@@ -209,7 +210,7 @@ def test_a_row_with_more_names_than_values_has_a_hash() -> None:
     assert stable_hash(Row("a", "b")(1)) == stable_hash(Row("a", "b")(1))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.datetimes(min_value=dt.datetime(1950, 1, 1), max_value=dt.datetime(2100, 1, 1)),
     st.lists(st.integers(-14 * 60, 14 * 60), min_size=1, max_size=3),
@@ -223,7 +224,7 @@ def test_one_instant_in_several_zones_is_one_key(naive: dt.datetime, offsets: li
     assert stable_hash(pd.Timestamp(instant)) == stable_hash(instant)
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.times(), st.integers(-600, 600), st.integers(-600, 600))
 def test_equal_times_of_day_with_zones_have_one_hash(time: dt.time, minutes: int, other: int) -> None:
     one = time.replace(tzinfo=dt.timezone(dt.timedelta(minutes=minutes)))
@@ -250,7 +251,7 @@ def test_the_first_and_the_last_moment_have_a_hash_in_every_zone() -> None:
             assert stable_hash(edge.replace(tzinfo=zone)) >= 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.datetimes(dt.datetime(1700, 1, 1), dt.datetime(2200, 1, 1)),
     st.timedeltas(dt.timedelta(-9999), dt.timedelta(9999)),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.runtime.exchange.valve import WatermarkValve, WatermarkValves
+from tests.support.profiles import examples
 
 
 @dataclass
@@ -60,7 +61,7 @@ class FlinksValve:
 events = st.lists(st.tuples(st.integers(0, 2), st.one_of(st.integers(0, 30), st.booleans())), max_size=40)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(events)
 def test_the_valve_does_what_flinks_does(script: list[tuple[int, int | bool]]) -> None:
     valve, model = WatermarkValve(), FlinksValve(3)
@@ -115,7 +116,7 @@ def connected_valves() -> WatermarkValves:
 ENDS = MAX_WATERMARK_MS
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 30) | st.booleans() | st.just(ENDS)), max_size=30))
 def test_the_inputs_of_connect_are_combined_as_flink_does(script: list[tuple[int, int | bool]]) -> None:
     valves, model = connected_valves(), FlinksCombination()
@@ -196,7 +197,7 @@ calls = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(calls, max_size=60), st.integers(0, 10))
 def test_the_heap_finds_what_looking_at_each_input_finds(script: list[tuple[Any, ...]], combined_ms: int) -> None:
     valves = WatermarkValve(combined_ms), ScanningValve(combined_ms)
@@ -212,7 +213,7 @@ def test_the_heap_finds_what_looking_at_each_input_finds(script: list[tuple[Any,
         assert answers[:1] == answers[1:]
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(events)
 def test_splits_hold_back_from_where_they_are_and_the_watermark_never_goes_back(
     script: list[tuple[int, int | bool]],

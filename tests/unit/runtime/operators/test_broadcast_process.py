@@ -22,6 +22,7 @@ from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.limits import ManagedMemory
 from flinkish.testing import BroadcastOperatorTestHarness, KeyedBroadcastOperatorTestHarness, StreamRecord, Watermark
+from tests.support.profiles import examples
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.INT())
 OTHER = MapStateDescriptor("other", Types.STRING(), Types.INT())
@@ -299,7 +300,7 @@ def test_a_keyed_state_function_is_an_object_or_a_callable() -> None:
         assert harness.snapshot().keyed_state is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.one_of(

@@ -22,6 +22,7 @@ from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory
 from flinkish.testing import KeyedTwoInputStreamOperatorTestHarness as KeyedHarness
 from flinkish.testing import StreamRecord, Watermark
 from flinkish.testing import TwoInputStreamOperatorTestHarness as Harness
+from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 TAG = OutputTag("side")
@@ -226,7 +227,7 @@ def test_records_of_one_key_meet_in_state_and_timers_fire_for_those_that_do_not(
         assert harness.snapshot().keyed_state is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 1), st.integers(0, 6), st.integers(0, 5)), max_size=40),
     st.lists(st.integers(0, 40), max_size=6),

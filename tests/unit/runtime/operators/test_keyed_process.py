@@ -16,6 +16,7 @@ from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS, TimeDomain
 from flinkish.errors import StateAccessError, TypeMismatchError
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.testing import KeyedOneInputStreamOperatorTestHarness, StreamRecord, Watermark
+from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -265,7 +266,7 @@ class Sessions(KeyedProcessFunction):
         self.end.clear()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 9)), max_size=40),
     st.lists(st.integers(0, 40), max_size=6),

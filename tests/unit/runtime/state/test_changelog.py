@@ -38,6 +38,7 @@ from flinkish.runtime.state.saved.columns import stored_rows as rows
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored.texts import to_text
 from tests.support.any_values import HALVES, LONG_INTEGERS
+from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 KINDS = ("value", "list", "map", "reducing", "aggregating")
@@ -137,7 +138,7 @@ class Epochs:
         state.clear()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.lists(_actions, max_size=12)), max_size=6), st.booleans()
 )
@@ -218,7 +219,7 @@ _keys = st.recursive(
 )
 
 
-@settings(max_examples=75)
+@settings(max_examples=examples(75))
 @given(_keys, _keys)
 def test_equal_keys_have_the_same_texts_or_none_that_can_be_told(one: Any, other: Any) -> None:
     texts = key_texts(one)

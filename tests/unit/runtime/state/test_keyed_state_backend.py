@@ -20,6 +20,7 @@ from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.state.files.references import FileSet, delete_unneeded
 from flinkish.runtime.state.limits import ManagedMemory
 from tests.support.changed_keys import changed_keys
+from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -245,7 +246,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(steps=_steps, inline_bytes=st.sampled_from([0, 1 << 20]))
 def test_namespaces_that_end_are_gone_whatever_lies_in_files(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any], inline_bytes: int

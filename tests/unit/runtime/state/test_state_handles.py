@@ -36,6 +36,7 @@ from flinkish.runtime.state.saved.columns import stored_rows
 from flinkish.runtime.state.ttl import HandleCache
 from flinkish.runtime.stored.classes import ProgramClasses
 from tests.support.changed_keys import changed_keys
+from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -185,7 +186,7 @@ _steps = st.one_of(
 )
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(st.lists(_steps, max_size=60), st.booleans())
 def test_states_behave_like_dicts_per_key_over_barriers_and_reloads(steps: list[Any], in_files: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from flinkish.core.time import TimeDomain
 from flinkish.runtime.state import domain_timers
 from flinkish.runtime.state.timer_queue import TimerQueue
+from tests.support.profiles import examples
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 
@@ -59,7 +60,7 @@ class Model:
         return first[1:]
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=examples(75), deadline=None)
 @given(
     st.lists(_actions, max_size=40),
     st.sampled_from([0, 3, 2_000]),

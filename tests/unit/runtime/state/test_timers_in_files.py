@@ -16,6 +16,7 @@ from flinkish.runtime.state.files import timer_files
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
+from tests.support.profiles import examples
 
 EVENT_TIME, SERVICE = TimeDomain.EVENT_TIME, "user-timers"
 
@@ -82,7 +83,7 @@ def run(work: list[Any], folder: str) -> None:
 
 
 @given(actions, st.sampled_from([1, 200, 64 * 1024]), st.sampled_from([1, 5, 20_000]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_timers_fire_as_those_of_a_dict(work: list[Any], scan_bytes: int, due_timers: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(timer_files, "_FIRST_SCAN_BYTES", scan_bytes)

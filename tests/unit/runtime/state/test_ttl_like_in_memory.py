@@ -141,7 +141,10 @@ def run_program(seed: int, directory: Path) -> None:
             in_files.open(body)
 
 
-@pytest.mark.parametrize("first", range(0, 10 * PROGRAMS_PER_TEST, PROGRAMS_PER_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(number * PROGRAMS_PER_TEST, marks=pytest.mark.nightly if number > 2 else ()) for number in range(10)],
+)
 def test_state_that_expires_is_the_same_in_files_as_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:

@@ -49,6 +49,7 @@ from flinkish.runtime.state.timer_queue import StoredTimers, TimerQueue
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses, checked_alias
 from flinkish.runtime.stored.pickles import dumps, dumps_all, dumps_groups, loads
 from flinkish.runtime.stored.texts import from_text, to_text
+from tests.support.profiles import examples
 
 VERSION = 2
 
@@ -317,7 +318,7 @@ def test_a_tag_that_nobody_reads_is_data_with_whatever_type_it_has() -> None:
         assert (tag, tag.type_info, value) == (OutputTag("late"), declared, 5)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(
@@ -342,7 +343,7 @@ _namespace = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(st.tuples(_namespace, st.one_of(_text, _text, st.integers()))), _namespace)
 def test_groups_of_texts_are_written_as_pickle_writes_them(groups: list[tuple[Any, Any]], one: Any) -> None:
     keys = [key for _, key in groups]

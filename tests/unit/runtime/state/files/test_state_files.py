@@ -17,6 +17,7 @@ from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileSet
 from flinkish.runtime.state.files.rows import NO_TIME, PUT, RowsBuilder
 from flinkish.runtime.stored.pickles import dumps_data, loads_data
+from tests.support.profiles import examples
 from tests.unit.runtime.state.files.support import Model, encoded, same_value, small_files
 
 #: 1, 1.0 and True are one key with three encodings
@@ -111,7 +112,7 @@ def check_scan(files: StateFiles, held: FileSet, model: Model) -> None:
     assert seen == {address: group for address, group in model.groups.items() if group}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(epochs, st.sampled_from([1, 2, 8]))
 def test_files_say_what_a_dict_says_however_far_compaction_is(work: list[Any], hashes: int) -> None:
     with tempfile.TemporaryDirectory() as folder, small_files():

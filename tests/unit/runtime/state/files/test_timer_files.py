@@ -13,6 +13,7 @@ from flinkish.errors import CorruptStateError
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.timer_files import NONE_FIRED, TimerChanges, TimerFiles, TimerQueueName, TimerSets
 from flinkish.runtime.stored.pickles import dumps_data, loads_data
+from tests.support.profiles import examples
 from tests.unit.runtime.state.files.support import encoded, few_hashes, same_value, small_files
 
 QUEUES: list[TimerQueueName] = [("user-timers", "event"), ("window-timers", "processing")]
@@ -100,7 +101,7 @@ def check(files: TimerFiles, sets: TimerSets, model: TimerModel) -> None:
         assert {at: [key for _, key in sorted(timers, key=lambda t: t[0])] for at, timers in scanned.items()} == live
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(epochs, st.sampled_from([1, 2, 8]))
 def test_timers_in_files_are_those_of_a_dict_and_fire_in_its_order(work: list[Any], hashes: int) -> None:
     with tempfile.TemporaryDirectory() as folder, small_files():

@@ -23,6 +23,7 @@ from flinkish.runtime.stored.classes import NO_CLASSES
 from flinkish.runtime.task.stateful_task import DeclarationsOfTask
 from flinkish.spark.worker import DeployedClasses
 from flinkish.state.rows import NativeToTexts
+from tests.support.profiles import examples
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.TUPLE([Types.INT(), Types.INT()]))
 PROGRAM = ProgramStates({"op": {"rules": ProgramState("broadcast", *RULES.entry_types())}})
@@ -55,7 +56,7 @@ def restored(rows: list[SavepointRow], parallelism: int, edited: bool = False) -
     return [dict(state.broadcast("rules")) for state in states]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(1, 6), st.integers(1, 9))
 def test_each_subtask_gets_its_own_copy_and_those_that_are_new_one_round_robin(before: int, after: int) -> None:
     copies = [{f"of {subtask}": (subtask, 1), "of all": (0, 0)} for subtask in range(before)]

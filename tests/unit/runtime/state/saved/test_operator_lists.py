@@ -16,6 +16,7 @@ from flinkish.runtime.state.saved.restore import SavepointRows, operator_state_r
 from flinkish.runtime.state.saved.texts import SavepointRow
 from flinkish.runtime.state.saved.values import ProgramStates, RowReader
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND, StateColumns, StateRow
+from tests.support.profiles import examples
 
 KINDS = st.sampled_from([LIST_STATE_KIND, UNION_STATE_KIND])
 STEPS = st.lists(st.tuples(KINDS, st.sampled_from("xy"), st.booleans(), st.lists(st.integers(0, 9), max_size=4)))
@@ -26,7 +27,7 @@ def change(state: OperatorState, steps: list[Any]) -> None:
         state.set_list(kind, name, state.elements(kind, name) if appends else [], elements)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(STEPS, STEPS, st.integers(0, 2))
 def test_the_changes_of_an_epoch_lead_from_its_rows_to_those_of_the_next(
     before: list[Any], after: list[Any], subtask: int
@@ -46,7 +47,7 @@ def test_the_changes_of_an_epoch_lead_from_its_rows_to_those_of_the_next(
     assert again.stored() == stored
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.lists(st.integers(), max_size=9), min_size=1, max_size=5), st.integers(1, 7), st.randoms())
 def test_lists_are_dealt_out_evenly_and_union_lists_go_to_all(lists: list[list[int]], after: int, rng: Any) -> None:
     for kind in (LIST_STATE_KIND, UNION_STATE_KIND):

@@ -16,6 +16,7 @@ from flinkish.runtime.state.files.references import delete_unneeded
 from flinkish.runtime.state.operator_state import OperatorState
 from flinkish.runtime.state.saved.operator_states import StoredOperatorStates, decode_operator_states
 from flinkish.runtime.state.state_rows import LIST_STATE_KIND, UNION_STATE_KIND
+from tests.support.profiles import examples
 
 INLINE = 2_000
 
@@ -137,7 +138,7 @@ def change(state: OperatorState, kind: str, name: str, size: int) -> None:
         state.set_list(kind, name, [], ["l" * size] if size else [])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.tuples(STEPS, st.sampled_from(["goes on", "begins anew", "fails"])), max_size=40),
     st.sampled_from([0, 500, INLINE, 256 * 1024]),
