@@ -109,7 +109,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "core": (11, 2_737),
     "core/window": (8, 1_739),
     "metrics": (2, 17),
-    "formats": (10, 3_511),
+    "formats": (10, 3_514),
     "connectors": (9, 2_861),
     "connectors/file_system": (9, 2_705),
     "connectors/jdbc": (11, 2_705),
