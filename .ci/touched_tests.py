@@ -1,12 +1,12 @@
 """Runs the unit tests of what was touched: ``python .ci/touched_tests.py FILE...``, with paths from the checkout.
 
-    a module of the package                   its room's folder: flinkish/<room>/.../x.py -> tests/unit/<room>
+    a module of the package                   its room's folder: flinkish/<room>/x.py -> tests/unit/<room>
     a module without a room, or without       the tests of its name, tests/unit/test_x.py, as far as there are any
       such a folder
     a test, or what a folder of tests shares  the test; the folder
     a page, or the package's metadata         the tests of pages
 
-The deepest room that has a folder counts: flinkish/runtime/state/... has tests/unit/state. Whatever is touched in the
+The deepest room that has a folder counts, and the folders that test it as well (``ALSO``). Whatever is touched in the
 package also runs the test of the architecture. Integration tests, which need Spark, are left to ``./run-tests.sh``.
 """
 
@@ -20,8 +20,13 @@ from pathlib import Path, PurePosixPath
 CHECKOUT = Path(__file__).resolve().parents[1]
 UNIT = PurePosixPath("tests/unit")
 
-#: Rooms whose tests have a folder of another name.
-FOLDERS = {"core": "operators", "files": "state/files", "spark": "engine", "window": "windows", "windowing": "windows"}
+#: Folders that test a room beside its own: what user code is given is tested with the operators that call it.
+ALSO = {
+    "core": "runtime/operators",
+    "core/window": "runtime/operators/window",
+    "examples": "jobs",
+    "spark": "engine",
+}
 
 ARCHITECTURE = "tests/unit/test_architecture.py"
 PAGES = "tests/unit/test_pages.py"
@@ -47,10 +52,10 @@ def tests_of(file: str, there: Set[str]) -> set[str]:
 def _tests_of_module(path: PurePosixPath, there: Set[str]) -> set[str]:
     rooms = path.parts[1:-1]
     for depth in range(len(rooms), 0, -1):
-        room = rooms[depth - 1]
-        for folder in (str(UNIT.joinpath(*rooms[:depth])), str(UNIT / FOLDERS.get(room, room))):
-            if folder in there:
-                return {folder}
+        room = "/".join(rooms[:depth])
+        found = {str(UNIT / room), str(UNIT / ALSO.get(room, room))} & there
+        if found:
+            return found
     return {str(UNIT / f"test_{path.stem}.py")} & there
 
 

@@ -2,6 +2,10 @@
 
 Rule: this module only reads the command line; the commands themselves are implemented in other modules. The exit code
 is the program's own, or 2 if the command cannot be carried out, with one line that says why.
+
+The commands for a job that runs in another process (savepoint, stop, cancel, describe) have the names and options of
+Flink's command line, with the job's directory in place of the job id. ``prepared`` is for a job that has ended because
+a sink refused what an epoch holds for it.
 """
 
 from __future__ import annotations
@@ -24,13 +28,6 @@ from flinkish.launch.home import Home, s3_settings_without_spark, settings_varia
 from flinkish.launch.options import CommandLine
 from flinkish.storage.paths import absolute
 from flinkish.storage.stores import S3_SETTINGS
-
-# HEAD: The commands of ``flinkish`` for a job that runs in another process (savepoint, stop, cancel, describe), and
-# for one
-# that has ended because a sink refused what an epoch holds for it (prepared).
-#
-# The names and options of the former are those of Flink's command line, with the job's directory in place of the job
-# id.
 
 
 def add_commands(commands: Any) -> None:

@@ -1,5 +1,5 @@
 """Shows an uncaught error in the form that helps the author of the program, not the author of flinkish, and ends the
-process with the code that tells a supervisor what to do.
+process with the code (`ExitCode`) that tells a supervisor what to do.
 
 Rule: the frames of the program's own code are shown, then flinkish's message, whose lines are lines here. The frames of
 libraries, flinkish, PySpark and Py4J, the errors that caused this one and the events of the job are shown only if the
@@ -30,37 +30,34 @@ from flinkish.errors import (
     redact,
 )
 
-# HEAD: The exit codes of a driver, from which a supervisor knows what to do.
-#
-# ====  ========================================================================  ===========================
-# code  meaning                                                                   what a supervisor should do
-# ====  ========================================================================  ===========================
-# 0     the program has come to its end; with ``available-now``: all there was    nothing; the next run when due
-# 1     it failed, and would fail again (bad program, bad configuration,          tell somebody
-#       incompatible state, a function that raises and that the restart
-#       strategy does not or no longer restart), as any Python program that
-#       fails
-# 2     it was not started: the command line is wrong; or a command for a         tell somebody
-#       running job could not be carried out: that job goes on
-# 75    it failed, and may get further if it is started again as it is            start it again
-# 77    another driver has taken over the job; or its directory cannot be made    leave it alone
-#       or written by this user
-# 130   ended at once by a second Ctrl-C (`flinkish.launch.driver`)               nothing: somebody sits before it
-# 143   stopped or cancelled on request from outside (signal, operator)           leave it alone
-# ====  ========================================================================  ===========================
-#
-# 75 is EX_TEMPFAIL of sysexits.h; 143 is the exit code that a shell reports for a process ended by SIGTERM (128 +
-# 15). A
-# program that calls ``sys.exit`` itself exits with the code that it passes.
-#
-# YARN, which starts an application master again that ends with any other code than 0, gets 0 from a driver in cluster
-# mode where a supervisor is to leave the job alone (143, and 77 of a job that was taken over). With 1 the application
-#  has
-# ended for YARN as well (`flinkish.spark.driver_jvm.end_application`).
-
 
 class ExitCode(IntEnum):
-    """The exit codes of a driver; the table in the module's docstring says what each one means."""
+    """The exit codes of a driver, from which a supervisor knows what to do.
+
+    ====  ========================================================================  ===========================
+    code  meaning                                                                   what a supervisor should do
+    ====  ========================================================================  ===========================
+    0     the program has come to its end; with ``available-now``: all there was    nothing; the next run when due
+    1     it failed, and would fail again (bad program, bad configuration,          tell somebody
+          incompatible state, a function that raises and that the restart
+          strategy does not or no longer restart), as any Python program that
+          fails
+    2     it was not started: the command line is wrong; or a command for a         tell somebody
+          running job could not be carried out: that job goes on
+    75    it failed, and may get further if it is started again as it is            start it again
+    77    another driver has taken over the job; or its directory cannot be made    leave it alone
+          or written by this user
+    130   ended at once by a second Ctrl-C (`flinkish.launch.driver`)               nothing: somebody sits before it
+    143   stopped or cancelled on request from outside (signal, operator)           leave it alone
+    ====  ========================================================================  ===========================
+
+    75 is EX_TEMPFAIL of sysexits.h; 143 is the exit code that a shell reports for a process ended by SIGTERM (128 +
+    15). A program that calls ``sys.exit`` itself exits with the code that it passes.
+
+    YARN, which starts an application master again that ends with any other code than 0, gets 0 from a driver in cluster
+    mode where a supervisor is to leave the job alone (143, and 77 of a job that was taken over). With 1 the application
+    has ended for YARN as well (`flinkish.spark.driver_jvm.end_application`).
+    """
 
     FINISHED = 0
     FAILED = 1

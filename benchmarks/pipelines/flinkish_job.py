@@ -193,7 +193,7 @@ def _check(pipeline: str) -> dict[str, Any]:
         return contract.sum_check(
             {user: pair if isinstance(pair, int) else pair[1] for user, pair in delivered.items()}
         )
-    counts = [result for result in delivered.values()]
+    counts = list(delivered.values())
     check = contract.window_check(len(counts), sum(c for c, _ in counts), sum(a for _, a in counts))
     return keyed_programs.checked(pipeline, check)
 

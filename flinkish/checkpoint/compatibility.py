@@ -1,5 +1,5 @@
-"""Reports what would become of each state of a savepoint if a program were started from it. Pure: values in, a report
-out.
+"""Reports what would become of each state of a savepoint if a program were started from it, and finds out which states
+a program declares: those of all its operators before it runs, and those that its tasks have declared so far.
 
 The status of a state, by operator uid and state name:
 
@@ -198,6 +198,8 @@ def compare(
 ) -> CompatibilityReport:
     """Compare a savepoint with a program.
 
+    The comparison is pure: values in, a report out.
+
     Args:
         savepoint: path of the savepoint, for the report.
         edited: whether the savepoint's table was changed after it was written.
@@ -240,7 +242,7 @@ def _compare_state(stored: StoredState, outline: ProgramOutline, program: Progra
 
 def _is_internal(name: str) -> bool:
     """Whether a state is the engine's own: timers, contents of windows, or times of expiry (TTL)."""
-    return name.startswith(TIMERS_PREFIX) or name.startswith("__")
+    return name.startswith((TIMERS_PREFIX, "__"))
 
 
 def _new_states(found: list[StateCompatibility], program: ProgramStates) -> list[StateCompatibility]:
@@ -266,15 +268,6 @@ def _compare_sources(positions: frozenset[str], outline: ProgramOutline) -> list
     return found
 
 
-# HEAD: Finds out which states a program declares, before it runs: a worker opens its keyed operators once, on empty
-# state,
-# and closes them again.
-#
-# This happens in a worker and not in the driver because that is where ``open`` runs later, with the modules and the
-# network that it needs. So ``open`` runs once more than the job itself calls it. If it fails, the operator's states
-# are
-# unknown until the job runs.
-
 _SCHEMA = "states binary"
 
 
@@ -294,7 +287,13 @@ class OpenOperators:
 
 
 def find_program_states(spark: Any, deployment: Deployment, where: str) -> ProgramStates:
-    """The states that the program declares, as a worker finds them out. ``where``: names the job in errors."""
+    """The states that the program declares. ``where``: names the job in errors.
+
+    A worker finds them out before the program runs: it opens the keyed operators once, on empty state, and closes them
+    again. This happens in a worker and not in the driver because that is where ``open`` runs later, with the modules
+    and the network that it needs. So ``open`` runs once more than the job itself calls it. If it fails, the operator's
+    states are unknown until the job runs.
+    """
     one = spark.range(1).coalesce(1).mapInArrow(OpenOperators(deployment), _SCHEMA)
     try:
         rows = one.collect()
@@ -319,18 +318,15 @@ def with_changes(program: ProgramStates, before: tuple[DeclaredState, ...]) -> P
     return replace(program, states=states)
 
 
-# HEAD: The states that a job has declared so far, kept in its directory: they give types to the columns of its
-# savepoints.
-#
-#     <job dir>/states.json
-#
-# Rule: the file only grows while a program runs; a state that is declared again with another type replaces its entry.
-
 _STATES_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 
 class StateCatalog(JobObserver):
-    """Keeps the states that the tasks of a job declare: adds those of each epoch to the file in the job directory."""
+    """Keeps the states that the tasks of a job declare, which give types to the columns of its savepoints: adds those
+    of each epoch to ``<job dir>/states.json``.
+
+    Rule: the file only grows while a program runs; a state that is declared again with another type replaces its entry.
+    """
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory

@@ -2,6 +2,8 @@
 
 Rule: every epoch's end is an aligned barrier; whether it becomes a checkpoint is decided here, by the clock and by the
 outcome of the checkpoints before it. There is no Spark here and no thread of its own; any thread may call it.
+
+Beside it stand what is remembered of the last barriers and savepoints, and the interface of a run's checkpoints.
 """
 
 from __future__ import annotations
@@ -22,9 +24,6 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Clock, SystemClock
 
-# HEAD: The watermarks, sizes of state and accumulators at the ends of the last epochs, as the tasks have reported
-# them.
-
 #: Number of epochs that are remembered: Spark commits an epoch soon after its sinks have.
 _EPOCHS = 32
 
@@ -44,7 +43,9 @@ class Barrier:
 
 
 class Barriers:
-    """Remembers the barriers of the last epochs. Any thread may call it."""
+    """Remembers the barriers of the last epochs: watermarks, sizes of state and accumulators, as the tasks have
+    reported them. Any thread may call it.
+    """
 
     def __init__(self) -> None:
         self._watermarks: dict[tuple[int, int], int] = {}
@@ -232,9 +233,6 @@ class CheckpointCoordinator:
             return (*self._past, *pending)
 
 
-# HEAD: The interface of a run's checkpoints, and its implementation for runs that take none.
-
-
 class Checkpoints(Protocol):
     """Takes and describes the checkpoints of a run."""
 
@@ -264,16 +262,14 @@ class NoCheckpoints:
         """Does nothing."""
 
 
-# HEAD: Remembers the savepoints that a driver takes of one job, beside the job's checkpoints: they are shown with
-# them, and
-# have no part in when a checkpoint is due, in how many are retained, or in how many may fail.
-#
-# Rule: what is remembered is bounded and needs no storage, so that no savepoint fails because of it.
-
-
 class SavepointLog:
     """The last savepoints that were taken of one job in this driver, and those that are being taken. Any thread may use
     it.
+
+    They are shown beside the job's checkpoints, and have no part in when a checkpoint is due, in how many are retained,
+    or in how many may fail.
+
+    Rule: what is remembered is bounded and needs no storage, so that no savepoint fails because of it.
 
     Args:
         ended: called with the description of each savepoint that has completed or failed.

@@ -1,4 +1,5 @@
-"""Takes a job back to its last completed checkpoint in Delta when Spark's own checkpoint of the query is damaged.
+"""Takes a job back to its last completed checkpoint in Delta when Spark's own checkpoint of the query is damaged, if it
+can be decided that the job may go back.
 
 Rule: a new query takes the place of the damaged one in one step (``query-location.json``); before it nothing of the job
 has changed, after it the damaged files are not read any more. They stay where they are, so that they can be examined.
@@ -28,19 +29,6 @@ from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_dir
 from flinkish.runtime.phases import Phase, passed
 from flinkish.storage.files import delete_directory
 
-# HEAD: Decides whether a job may go back to a checkpoint, by nothing but the names of files and the configuration.
-#
-# Epochs are numbered without gaps, and sinks hear of an epoch only when it is prepared; its file is deleted when
-# Spark
-# has committed later epochs. So the last epoch that any sink can have heard of is known from names alone, also when
-# the
-# files themselves are damaged: the highest of ``prepared`` and ``commits``, or the one before the last that was
-# planned
-# or has state (Spark plans an epoch when the one before it is committed). With a checkpoint at the end of that very
-# epoch
-# nothing is repeated (*exact*). Otherwise epochs after it have been delivered to sinks already and would be delivered
-# again (*replay*).
-
 
 @dataclass(frozen=True)
 class Candidate:
@@ -64,7 +52,15 @@ class Decision:
 
 
 def decide(mode: Fallback, traces: Traces, candidate: Candidate | None) -> Decision:
-    """Decide what to do about a damaged query. ``candidate``: the newest usable checkpoint; None: there is none."""
+    """Decide what to do about a damaged query. ``candidate``: the newest usable checkpoint; None: there is none.
+
+    Rule: nothing but the names of files and the configuration decides. Epochs are numbered without gaps, and sinks hear
+    of an epoch only when it is prepared; its file is deleted when Spark has committed later epochs. So the last epoch
+    that any sink can have heard of is known from names alone, also when the files themselves are damaged: the highest
+    of ``prepared`` and ``commits``, or the one before the last that was planned or has state (Spark plans an epoch when
+    the one before it is committed). With a checkpoint at the end of that very epoch nothing is repeated (*exact*).
+    Otherwise epochs after it have been delivered to sinks already and would be delivered again (*replay*).
+    """
     if candidate is None:
         return Decision(None, range(0), 0, "there is no completed checkpoint")
     last = max(candidate.epoch, -1 if traces.last_delivered is None else traces.last_delivered)

@@ -1,4 +1,5 @@
-"""Keeps the storage of checkpoints bounded: merges changes, compacts and vacuums the tables, and trims their logs.
+"""Keeps the storage of checkpoints bounded: merges changes, compacts and vacuums the tables, and trims their logs. The
+Spark jobs of the checkpoint thread run in a session of their own, and can be told from those of the query.
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
@@ -176,9 +177,6 @@ def oldest_changes(directory: CheckpointDirectory, retained: list[int]) -> int |
     changes = [directory.read(number).changes for number in retained]
     return min((found.version for found in changes if found is not None and found.version is not None), default=None)
 
-
-# HEAD: The Spark side of the checkpoint thread: a session of its own, and jobs that can be told from those of the
-# query.
 
 #: Scheduler pool of jobs that must not hold up epochs; it has an effect where Spark schedules fairly.
 POOL = "flinkish-checkpoints"

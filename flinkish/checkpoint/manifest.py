@@ -1,4 +1,5 @@
-"""The manifest of a savepoint or checkpoint: all of it except the rows of state, and the location of those rows.
+"""The manifest of a savepoint or checkpoint: all of it except the rows of state, and the location of those rows; and
+the directory of a job's checkpoints, each of which is complete once its manifest is written.
 
     <savepoint>/manifest.json     "state": {"table": "state", "version": null}
     <savepoint>/state/            Delta: uid, state, kind, key, namespace, value
@@ -324,28 +325,24 @@ def manifest_of(job: JobDescriptor, epoch: int, positions: dict[str, str], **mor
     )
 
 
-# HEAD: The directory of a job's checkpoints: where they are, and which of them are complete.
-#
-#     <checkpoints>/counter.json           the last number that was given to a checkpoint
-#     <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which
-#     changes
-#                                          were merged; older checkpoints refer to earlier versions
-#     <checkpoints>/changes/               Delta: what has changed since (see `incremental`)
-#     <checkpoints>/ended/                 ids of splits that sources have read, to which positions of checkpoints
-#     refer
-#     <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
-#
-# Rule: a number is given once, whatever becomes of the checkpoint. Only what was there before the check that the job
-# is
-# still this driver's (``check``) is deleted, so nothing that a newer driver has made.
-
 _NUMBERED = re.compile(r"chk-(\d+)")
 _COUNTER = "counter.json"
 
 
 class CheckpointDirectory:
     """Numbers, lists, reads, writes and deletes the checkpoints of one job. A checkpoint is complete once its manifest
-    is written."""
+    is written.
+
+        <checkpoints>/counter.json           the last number that was given to a checkpoint
+        <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which
+                                             changes were merged; older checkpoints refer to earlier versions
+        <checkpoints>/changes/               Delta: what has changed since (`writer.IncrementalWriter`)
+        <checkpoints>/ended/                 ids of splits that sources have read, to which positions refer
+        <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
+
+    Rule: a number is given once, whatever becomes of the checkpoint. Only what was there before the check that the job
+    is still this driver's (``check``) is deleted, so nothing that a newer driver has made.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = absolute(path)

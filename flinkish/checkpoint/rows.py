@@ -1,4 +1,5 @@
-"""Opens and counts the Delta table of a savepoint or checkpoint, and compares it with what was written.
+"""Opens and counts the Delta table of a savepoint or checkpoint, compares it with what was written, and converts its
+rows to buffers for the subtasks of a job.
 
 Rule: a table that differs from what was written was either edited (Delta has a newer version of it) or damaged; a
 damaged one is never read.
@@ -251,10 +252,6 @@ def doubled(count: int, uid: str, state: str, key: str, namespace: str, map_key:
     )
 
 
-# HEAD: Converts the rows of a savepoint to buffers for the subtasks of a job, re-hashed for its parallelism. The
-# findings of
-# each task about its rows are rows of their own, so that one pass over the state both checks and moves it.
-
 #: Vertex number of rows that are not buffers, but hold the `FoundRows` of a partition.
 FOUND_VERTEX = -1000
 
@@ -325,6 +322,9 @@ class FoundRows:
 @dataclass(frozen=True)
 class RowsToBuffers:
     """The function of the Spark tasks that convert the rows of a savepoint.
+
+    The rows are hashed again for the parallelism of the job. The findings of each task about its rows are rows of their
+    own, so that one pass over the state both checks and moves it.
 
     Args:
         deployment: the job, for the workers.

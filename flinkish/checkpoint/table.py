@@ -6,6 +6,8 @@ versions of both tables, since they may already have later versions, whose check
 Rule: files are listed first; then the log tells which of them are needed; then it is checked that the job is still this
 driver's; only then are the others deleted. So a driver that was paused in between deletes nothing that a newer one has
 written.
+
+A table that is found to be damaged is moved aside, and data files are added without Spark where the table allows it.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ class Written:
 class _Statistics:
     """What is read of the statistics of a data file: how many rows have no value in each column."""
 
-    nullCount: dict[str, int] = field(default_factory=dict)  # noqa: N815 - a name of Delta's
+    nullCount: dict[str, int] = field(default_factory=dict)
 
 
 class CheckpointTable:
@@ -242,17 +244,16 @@ def _added(actions: list[dict[str, Any]]) -> set[str]:
     return {posixpath.basename(action["add"]["path"]) for action in actions if action.get("add")}
 
 
-# HEAD: Sets a table of checkpoints aside that is found to be damaged while the job itself is well.
-#
-# Rule: nothing is built upon a damaged table. It is set aside, and the next checkpoint is a full one into a new
-# table.
-
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 
 def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, check: Callable[[], None]) -> None:
     """Check the log of a table, if there is one yet, and move the table aside if the log is damaged. ``check``: raises
-    when the job is no longer this driver's."""
+    when the job is no longer this driver's.
+
+    Rule: while the job itself is well, nothing is built upon a damaged table. It is set aside, and the next checkpoint
+    is a full one into a new table.
+    """
     if not is_directory(table) or not newest_checkpoint and not has_log(table):
         # there is no checkpoint yet: at most data files of a driver that was killed while it took the first one
         return
@@ -277,12 +278,6 @@ def may_be_damage(error: Exception) -> bool:
     return isinstance(error, SavepointError) or not isinstance(error, FlinkishError)
 
 
-# HEAD: Appends data files to a Delta table with commits of our own instead of Spark's, which cost more than the rows.
-#
-# Rule: only where the table asks nothing of its writers that an added file could break, and only where its log is on
-# a
-# local file system; otherwise Spark has to write. Of two drivers that commit the same version one is refused.
-
 #: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
 _FEATURES = {"appendOnly", "invariants", "deletionVectors"}
 #: Up to the first version of Delta's writers, tables have no other features; tables of the second one list theirs.
@@ -290,7 +285,11 @@ _WRITER_VERSION, _FEATURES_VERSION = 2, 7
 
 
 class FileAppends:
-    """Commits files to one table."""
+    """Appends data files to one table with commits of our own instead of Spark's, which cost more than the rows.
+
+    Rule: only where the table asks nothing of its writers that an added file could break, and only where its log is on
+    a local file system; otherwise Spark has to write. Of two drivers that commit the same version one is refused.
+    """
 
     def __init__(self, table: CheckpointTable) -> None:
         self._table = table

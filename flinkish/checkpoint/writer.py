@@ -1,4 +1,7 @@
-"""Writes a checkpoint: the state of a committed epoch into the tables, then the manifest that completes it."""
+"""Writes a checkpoint, full or incremental: the state of a committed epoch, or what has changed since the last
+checkpoint, into the tables, then the manifest that completes it. A ledger says which epochs the changelog of a job
+covers.
+"""
 
 from __future__ import annotations
 
@@ -28,22 +31,20 @@ from flinkish.spark.worker import DeployedClasses
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once, directory_bytes
 from flinkish.storage.paths import for_spark
 
-# HEAD: Remembers from which epoch on the changelog of a job has no gap, which decides whether a checkpoint can be
-# incremental.
-#
-#     <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
-#
-# Rule: in doubt there is no changelog. It begins after the first epoch that is known to have been written by tasks
-# that
-# keep one; it ends with any run that does not keep one, and with any change of the query. Only files are deleted that
-# were there before the last check that this driver still owns the job.
-
 _FILE = "changelog.json"
 _PREFIX = "epoch="
 
 
 class ChangelogLedger:
-    """Keeps the record of one job's changelog: which epochs it covers, and why checkpoints may not use it."""
+    """Keeps the record of one job's changelog: which epochs it covers without a gap, and why checkpoints may not use
+    it. It decides whether a checkpoint can be incremental.
+
+        <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
+
+    Rule: in doubt there is no changelog. It begins after the first epoch that is known to have been written by tasks
+    that keep one; it ends with any run that does not keep one, and with any change of the query. Only files are deleted
+    that were there before the last check that this driver still owns the job.
+    """
 
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
@@ -105,20 +106,6 @@ class ChangelogLedger:
             delete_directory(epoch_directory(self.path, epoch))
 
 
-# HEAD: Incremental checkpoints: what has changed since the last checkpoint is appended to a table of changes.
-#
-#     <checkpoints>/state/      the state as of the last full checkpoint, or of the last one after which it was merged
-#     <checkpoints>/changes/    what has changed since, each entry with its epoch (`flinkish.spark.changelog`)
-#
-# Rule: both tables together hold what a full checkpoint of the epoch would have written. Now and then, when a
-# checkpoint
-# is complete, the changes are merged into the state; then the next checkpoint begins the table of changes anew, and
-# until
-# it does, applying them once more changes nothing. A driver that dies in between leaves a version of a table behind
-# that
-# no manifest names, and the next checkpoint is a full one. In doubt (a gap in the changelog, keys whose text is not
-# unique) the checkpoint must be a full one, too.
-
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: A state of fewer rows is written anew in less time than it takes to read changes together with it.
@@ -139,6 +126,15 @@ class Changes(NamedTuple):
 class IncrementalWriter:
     """Writes the incremental checkpoints of one job: appends what the changelog says has changed to the table of
     changes, and merges that table into the state now and then.
+
+        <checkpoints>/state/      the state as of the last full checkpoint, or of the last one after which it was merged
+        <checkpoints>/changes/    what has changed since, each entry with its epoch (`flinkish.spark.changelog`)
+
+    Rule: both tables together hold what a full checkpoint of the epoch would have written. Now and then, when a
+    checkpoint is complete, the changes are merged into the state; then the next checkpoint begins the table of changes
+    anew, and until it does, applying them once more changes nothing. A driver that dies in between leaves a version of
+    a table behind that no manifest names, and the next checkpoint is a full one. In doubt (a gap in the changelog, keys
+    whose text is not unique) the checkpoint must be a full one, too.
 
     Args:
         session: the session for its Spark jobs.

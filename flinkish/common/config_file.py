@@ -88,7 +88,7 @@ def _nested_entries(text: str, where: str) -> dict[str, str]:
         ) from None
     try:
         # BaseLoader leaves every scalar a string
-        document = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506
+        document = yaml.load(text, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
         # the parser's own message quotes the line, in which a secret may stand
         mark = getattr(error, "problem_mark", None)

@@ -138,7 +138,7 @@ _ABSENT = {
 #: Modules of PyFlink that are no files here, and those that define their names.
 _ELSEWHERE = {
     "flinkish.common.execution_mode": ("common.execution_config",),
-    "flinkish.datastream.tests.test_util": ("testing.sinks",),
+    "flinkish.datastream.tests.test_util": ("testing.doubles",),
     "flinkish.testing.test_case_utils": ("testing.program",),
     "flinkish.util.java_utils": ("datastream.environment_settings",),
 }

@@ -1,4 +1,5 @@
-"""Schemas between records and bytes, and encoders of text files.
+"""Schemas between records and bytes, encoders of text files, and bulk writers: file formats that do not simply write
+one record after another, such as columnar ones.
 
 Rule upheld here: a schema works on whole lists (``*_batch``) because the engine does; the form for one record and the
 form for a list always agree: whoever calls the latter asks `form_for_lists` for it, since a class of the program may
@@ -24,14 +25,23 @@ from flinkish.common.typeinfo.composite import RowTypeInfo
 from flinkish.common.types import Row
 from flinkish.errors import ArgumentValueError, MalformedRecordError, TypeMismatchError
 
-# HEAD: BulkWriter and its factory: file formats that do not simply write one record after another, such as columnar
-# ones.
-#
-# Rule upheld here: a bulk writer encodes one file, which holds what a subtask writes in one epoch.
+__all__ = [
+    "BulkWriterFactory",
+    "ByteArraySchema",
+    "DeserializationSchema",
+    "Encoder",
+    "RowDataBulkWriterFactory",
+    "RowFieldExtractorSchema",
+    "SerializationSchema",
+    "SimpleStringSchema",
+]
 
 
 class BulkWriter(abc.ABC):
-    """Encodes the records of one file."""
+    """Encodes the records of one file.
+
+    Rule: the file holds what a subtask writes in one epoch.
+    """
 
     @abc.abstractmethod
     def add_batch(self, values: list[Any]) -> None:
@@ -75,17 +85,6 @@ class RowDataBulkWriterFactory(BulkWriterFactory):
         """The row type of the records."""
         return self._row_type
 
-
-__all__ = [
-    "BulkWriterFactory",
-    "ByteArraySchema",
-    "DeserializationSchema",
-    "Encoder",
-    "RowDataBulkWriterFactory",
-    "RowFieldExtractorSchema",
-    "SerializationSchema",
-    "SimpleStringSchema",
-]
 
 supply_names(__name__, "formats.json", "formats.csv", "formats.avro")
 

@@ -1,5 +1,6 @@
 """Conversion of Arrow columns to records, one column at a time: the only work per record is the ``zip`` that makes it a
-tuple. ``common/typeinfo/arrow.py`` is the inverse. The second part converts records to columns of pandas, and back.
+tuple. ``common/typeinfo/arrow.py`` is the inverse. The second part converts records to columns of pandas, and back; the
+third decodes the records of sources whose DataFrame has one column per field.
 
 Rule upheld here: a record holds what its type declares, whichever types the writer of a file chose, and a column of
 another type is converted by the one table of `lossless` conversions, or refused. Which conversion a column needs is
@@ -488,9 +489,6 @@ def _plainer(declared: pa.DataType) -> Callable[[Any], Any]:
         return None if math.isnan(value) else value
 
     return plain
-
-
-# HEAD: The record decoder of sources whose DataFrame has one column per field: Delta tables and streaming DataFrames.
 
 
 class ColumnDecoder(RecordDecoder):

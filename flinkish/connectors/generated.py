@@ -1,7 +1,5 @@
-"""Flink's ``DataGeneratorSource``: each record is a function of its index. Index i belongs to split ``i % splits``.
-
-The splits are interleaved rather than contiguous, so that indices (and event times computed from them) advance at the
-same pace in all splits.
+"""The sources whose records are computed in the worker from their positions alone: collections, sequences,
+generators.
 """
 
 from __future__ import annotations
@@ -30,14 +28,6 @@ from flinkish.core.source import (
 )
 from flinkish.errors import ProgramError, SavepointError
 
-# HEAD: Base of the sources whose records are computed in the worker from their positions alone: collections,
-# sequences,
-# generators.
-#
-# Such a source has a fixed number of splits with the ids ``"0"``, ``"1"``, ..., which are read side by side; a
-# position
-# is the index of a record within its split.
-
 #: The end position of an unbounded split; the engine's limits per epoch cut the range.
 ENDLESS = 1 << 62
 #: Number of records that are pickled to estimate the size of a record.
@@ -48,7 +38,11 @@ _MEASURED_EVERY = 100_000
 
 class NumberedSplitSource(SplitSource):
     """A source with a fixed number of splits whose records follow from (split number, position). Subclasses implement
-    ``bounded``, ``produced_type``, `splits`, `size_of` and `values`."""
+    ``bounded``, ``produced_type``, `splits`, `size_of` and `values`.
+
+    The splits have the ids ``"0"``, ``"1"``, ..., and are read side by side; a position is the index of a record within
+    its split.
+    """
 
     @property
     def side_by_side(self) -> bool:
@@ -179,14 +173,13 @@ def pickled_size(values: Sequence[Any]) -> float:
         return float(max(map(sys.getsizeof, values)))
 
 
-# HEAD: The source of ``from_collection``: the values are pickled with the job.
-
-
 class CollectionSource(NumberedSplitSource):
     """A bounded source over the values of a collection in the program: one split, in the order of the collection.
 
     >>> CollectionSource([1, 2, 3]).values(0, 1, 3)
     [2, 3]
+
+    The values are pickled with the job.
     """
 
     #: the values are copied when they are read, and nothing else here can change
@@ -228,6 +221,9 @@ _WHERE = "DataGeneratorSource"
 
 class DataGeneratorSource(NumberedSplitSource):
     """A source that generates the record of each index from 0 on with ``function(index)``.
+
+    Index i belongs to split ``i % splits``: the splits are interleaved rather than contiguous, so that indices (and
+    event times computed from them) advance at the same pace in all splits.
 
     Args:
         function: index -> value; must give the same value for the same index, since an epoch may run again.
@@ -388,9 +384,6 @@ class RateLimitedEnumerator(NumberedSplitEnumerator):
     def freeze(self) -> None:
         super().freeze()
         self._limited = False
-
-
-# HEAD: Flink's ``NumberSequenceSource``: the longs from ``start`` to ``end``, both inclusive, in contiguous splits.
 
 
 class NumberSequenceSource(NumberedSplitSource):

@@ -93,7 +93,7 @@ class HybridSource(SplitSource):
 
     def acknowledge(self, positions: Mapping[str, int]) -> None:
         for stage, source in enumerate(self._sources):
-            own = {name: at for name, at in _of_stage(positions, stage).items()}
+            own = dict(_of_stage(positions, stage))
             if own:
                 source.acknowledge(own)
 

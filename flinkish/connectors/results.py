@@ -1,5 +1,6 @@
-"""The sink of ``print()``: one line per record on the driver's standard output, with the prefixes of Flink's
-``PrintSinkOutputWriter``."""
+"""The sinks whose records come back to the driver's process: ``execute_and_collect`` hands them to a callback, and
+``print()`` writes one line per record to the standard output, with the prefixes of Flink's ``PrintSinkOutputWriter``.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,6 @@ from flinkish.common.text import PRINT_ROW_SEPARATOR, prints_python, standard_st
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, WriterSink
 from flinkish.errors import InternalError
-
-# HEAD: The sink of ``execute_and_collect``: hands the records to a callback in the driver's process.
-#
-# The callback is not part of the pickled job graph, since it cannot be serialized. It is looked up when an epoch
-# commits:
-# by the name that the sink carries, or by (job id, sink uid) if the sink has no name.
 
 _lock = threading.Lock()
 _collectors: dict[tuple[str, str], _Collector] = {}
@@ -54,6 +49,9 @@ class CollectSink(WriterSink):
     ``CollectSink(name)`` and ``register_collector(name, NAMED, callback)``.
 
     Guarantee: exactly once as long as the driver's process lives. A callback that raises gets the same epoch again.
+
+    The callback is not part of the pickled job graph, since it cannot be serialized. It is looked up when an epoch
+    commits: by the name that the sink carries, or by (job id, sink uid) if the sink has no name.
     """
 
     guarantee = Guarantee.EXACTLY_ONCE

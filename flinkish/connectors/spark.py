@@ -1,4 +1,9 @@
-"""``DeltaSource``, which reads a Delta table as a stream of Rows, and what a Delta table is called (`DeltaTable`)."""
+"""The sources that Spark reads: ``DeltaSource``, which reads a Delta table as a stream of Rows, and ``SparkSource``,
+which reads any streaming DataFrame (``from_spark``); what a Delta table is called (`DeltaTable`); and flinkish's types
+as Spark's and back.
+
+Spark's types are written as DDL text, so that this module needs no pyspark.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,6 @@ from flinkish.core.source import DataFrameSource, RecordDecoder, SourceLimits
 from flinkish.delta.log import described_table, newest_version
 from flinkish.errors import ProgramError, SavepointError, TypeMismatchError
 from flinkish.storage.sealed import json_as
-
-# HEAD: Conversion of flinkish's types to Spark's and back. Spark's types are written as DDL text, so that this module
-#  needs
-# no pyspark.
 
 
 def ddl_of(type_info: TypeInformation) -> str:
@@ -309,10 +310,10 @@ class DeltaSource(DataFrameSource):
 class _Offset:
     """An offset of Delta's source, in Delta's names; the newest versions call the flag ``isInitialSnapshot``."""
 
-    reservoirVersion: int  # noqa: N815
+    reservoirVersion: int
     index: int
-    isStartingVersion: bool = False  # noqa: N815
-    isInitialSnapshot: bool = False  # noqa: N815
+    isStartingVersion: bool = False
+    isInitialSnapshot: bool = False
 
 
 def _version(start: str) -> int:
@@ -345,9 +346,6 @@ def _version(start: str) -> int:
             hint="take the savepoint when the job has caught up with the table",
         )
     return version
-
-
-# HEAD: The source of ``from_spark``: reads any streaming DataFrame.
 
 
 class SparkSource(DataFrameSource):

@@ -1,6 +1,10 @@
-"""Functions that take part in checkpoints (Java Flink's `CheckpointedFunction` and `CheckpointListener`).
+"""Functions that take part in checkpoints (Java Flink's `CheckpointedFunction` and `CheckpointListener`), and the
+handling of records and timers for which a function raises: `OnError`, and the `DeadLetter` they may become.
 
 A checkpoint here is the end of an epoch: docs/semantics.md says when each method is called.
+
+Rule: exactly the failed call is lost. What it emitted, wrote to state and did to timers is undone, and the call is
+counted. The number of calls that may fail is bounded, so that a bug cannot divert everything unnoticed.
 """
 
 from __future__ import annotations
@@ -96,7 +100,7 @@ class CheckpointedFunction(ABC):
         """Called before ``open``: get the state, and read what it holds."""
 
 
-class CheckpointListener(ABC):  # noqa: B024 - both methods are optional
+class CheckpointListener(ABC):
     """A mixin for functions that are to be notified which epochs are committed for good."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:  # noqa: B027
@@ -107,13 +111,6 @@ class CheckpointListener(ABC):  # noqa: B024 - both methods are optional
         """Called when that epoch begins again, under the same number: this instance had reached its end,
         but the epoch failed elsewhere."""
 
-
-# HEAD: Handling of records and timers for which a user function raises: `OnError`, and the `DeadLetter` they may
-# become.
-#
-# The rule: exactly the failed call is lost. What it emitted, wrote to state and did to timers is undone, and the call
-#  is
-# counted. The number of calls that may fail is bounded, so that a bug cannot divert everything unnoticed.
 
 #: The default limits of `OnError`.
 DEFAULT_MAX_FAILURES = 100

@@ -1,8 +1,13 @@
-"""Functions over two connected streams, with PyFlink's names and methods.
+"""Functions over two connected streams and over a stream and a broadcast stream, with PyFlink's names and methods; and
+the functions of joins, with Java Flink's, since PyFlink has no joins of streams.
 
 The rules: one instance per parallel subtask sees the records of both inputs, so they share its attributes; on keyed
 streams they share keyed state, which the records of either input find under their key. The records of one input arrive
 in their order; the watermarks of the streams decide how those of the two inputs follow each other.
+
+The rules of broadcast state: each subtask has a copy of its own; only ``process_broadcast_element`` may write to it,
+and it is called for the same elements in the same order in all subtasks. So the copies are equal as long as what it
+writes depends only on these elements and on the state.
 """
 
 from __future__ import annotations
@@ -18,13 +23,6 @@ if TYPE_CHECKING:
     from flinkish.core.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState, StateDescriptor
     from flinkish.core.time import TimeDomain, TimerService
 
-
-# HEAD: Functions over a stream and a broadcast stream, with PyFlink's names and methods.
-#
-# The rules of broadcast state: each subtask has a copy of its own; only ``process_broadcast_element`` may write to
-# it,
-# and it is called for the same elements in the same order in all subtasks. So the copies are equal as long as what it
-# writes depends only on these elements and on the state.
 
 IN1 = TypeVar("IN1")
 IN2 = TypeVar("IN2")
@@ -238,10 +236,6 @@ class KeyedCoProcessFunction(Function):
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
         """Called when a timer fires; the results are as in ``process_element1``."""
         return None
-
-
-# HEAD: The functions of joins that users write, with Java Flink's names and methods (PyFlink has no joins of
-# streams).
 
 
 class JoinFunction(Function):

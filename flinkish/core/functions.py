@@ -1,4 +1,4 @@
-"""The functions that users write, with PyFlink's names and methods.
+"""The functions that users write, with PyFlink's names and methods, and the tags of their side outputs.
 
 The rules: one instance per parallel subtask; ``open`` once before the first record and ``close`` once after the last;
 what a function keeps in attributes is shared by all keys of its subtask and is not part of any checkpoint (keyed state
@@ -215,7 +215,7 @@ class RuntimeContext(KeyedStateStore):
         return there
 
 
-class Function(ABC):  # noqa: B024 - each kind of function has a method of its own
+class Function(ABC):
     """Base of all user functions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional for users
@@ -418,7 +418,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     def process(self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """The results for the elements of a key and window."""
 
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Called when the window is over and is cleaned up: delete what ``window_state`` holds."""
 
 
@@ -456,11 +456,8 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
         """The results for the elements of a window."""
 
-    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:  # noqa: B027 - optional for users
+    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
         """Called when the window is over and is cleaned up: delete what ``window_state`` holds."""
-
-
-# HEAD: OutputTag: the name and type of a side output.
 
 
 class OutputTag:

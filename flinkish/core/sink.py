@@ -1,4 +1,4 @@
-"""The contracts between sinks and the engine.
+"""The contracts between sinks and the engine, and the fence that commits check.
 
 A sink is one of two kinds:
 
@@ -23,11 +23,11 @@ from typing import Any, Protocol, TypeVar
 from flinkish.common.typeinfo import TypeInformation
 from flinkish.errors import FinalOperationError, UnsupportedOperationError
 
-# HEAD: Fence: checks that this driver still owns its job, immediately before any step that cannot be undone.
-
 
 class Fence(Protocol):
-    """Checked by commits. It is picklable, since it is sent to the executors with the job."""
+    """Checks that this driver still owns its job, immediately before any step that cannot be undone, such as a commit.
+    It is picklable, since it is sent to the executors with the job.
+    """
 
     @property
     def token(self) -> int:
@@ -167,7 +167,7 @@ class Sink(ABC):
         return self
 
 
-class SinkWriter(ABC):  # noqa: B024 - all of it is optional
+class SinkWriter(ABC):
     """Turns records into committables, in the task, chained behind the operator that feeds the sink. There is one
     instance per subtask. In this base class the committables are the records themselves."""
 
@@ -249,7 +249,7 @@ class DataFrameSink(Sink):
     def write_frame(self, frame: Any, context: CommitContext) -> None:
         """Write one epoch's records (``context.subtask`` is 0). May be called again with the same epoch."""
 
-    def prepare(self, session: Any) -> None:  # noqa: B027 - optional
+    def prepare(self, session: Any) -> None:
         """Find out with a Spark session what the tasks must know of the destination, such as where a table lies. Called
         in the driver, before the sink is sent to the tasks of an attempt."""
 
@@ -257,11 +257,11 @@ class DataFrameSink(Sink):
         """The same as :meth:`Committer.last_committed_epoch`, asked with a Spark session."""
         return None
 
-    def check_type(self, input_type: TypeInformation, where: str) -> None:  # noqa: B027
+    def check_type(self, input_type: TypeInformation, where: str) -> None:
         """Raise TypeMismatchError if records of that type cannot be written. Called when the sink is added to a
         stream."""
 
-    def check_columns(self, columns: Any, where: str) -> None:  # noqa: B027
+    def check_columns(self, columns: Any, where: str) -> None:
         """Raise TypeMismatchError if a row of these columns (a ``pyarrow.RecordBatch`` of records that are no
         deletions) could not be written as it is. Called in the task, before the epoch is prepared, so that a mended
         program may emit other records in the epoch."""

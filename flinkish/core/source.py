@@ -358,7 +358,7 @@ class SplitSource(Source):
         back; () if unknown. Called in the driver, for sources that are read side by side."""
         return ()
 
-    def acknowledge(self, positions: Mapping[str, int]) -> None:  # noqa: B027 - optional
+    def acknowledge(self, positions: Mapping[str, int]) -> None:
         """Called in the driver, beside the epochs, when epochs are committed; ``positions`` are those of the splits
         (split -> position) that have moved since the last successful call, also of splits that have ended. A failure
         is only logged (Flink's notifyCheckpointComplete)."""

@@ -1,12 +1,13 @@
-"""TimerService: access of user functions to time and timers."""
+"""Time as user functions see it: ``TimerService`` gives them access to time and timers, and ``TimeDomain`` says whether
+a timer is in event time or in processing time. The two ends of time are Flink's ``Long.MIN_VALUE`` and
+``Long.MAX_VALUE``, in milliseconds.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Final
-
-# HEAD: TimeDomain: whether a timer is in event time or in processing time.
 
 
 class TimeDomain(Enum):
@@ -15,8 +16,6 @@ class TimeDomain(Enum):
     EVENT_TIME = 0
     PROCESSING_TIME = 1
 
-
-# HEAD: The two ends of time, as in Flink (``Long.MIN_VALUE`` and ``Long.MAX_VALUE``, in milliseconds).
 
 #: The marker for no timestamp, and for no watermark yet.
 MIN_TIMESTAMP_MS: Final[int] = -(2**63)

@@ -41,7 +41,7 @@ from flinkish.graph.explain import explain, plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.launch.home import Home
 from flinkish.runtime.job.operator import OperatorFactory
-from flinkish.runtime.operators.columns import ConvertFactory
+from flinkish.runtime.operators.map_batches import ConvertFactory
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.stored.classes import checked_alias
 

@@ -45,8 +45,8 @@ _SHARED_BEGINNINGS = 7
 class DeletionVector:
     """A deletion vector of a data file."""
 
-    storageType: str  # noqa: N815 - a name of Delta's
-    pathOrInlineDv: str  # noqa: N815
+    storageType: str
+    pathOrInlineDv: str
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class AddedFile:
     """What is read of an ``add`` or ``remove`` action."""
 
     path: str
-    dataChange: bool = False  # noqa: N815
+    dataChange: bool = False
     stats: str | None = None
-    deletionVector: DeletionVector | None = None  # noqa: N815
+    deletionVector: DeletionVector | None = None
 
 
 @dataclass(frozen=True)
@@ -64,26 +64,26 @@ class _Info:
     """What is read of a ``commitInfo`` action."""
 
     timestamp: int | None = None
-    userMetadata: str | None = None  # noqa: N815
-    operationMetrics: dict[str, Any] = field(default_factory=dict)  # noqa: N815
-    operationParameters: dict[str, Any] = field(default_factory=dict)  # noqa: N815
+    userMetadata: str | None = None
+    operationMetrics: dict[str, Any] = field(default_factory=dict)
+    operationParameters: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Protocol:
     """What is read of a ``protocol`` action."""
 
-    minWriterVersion: int  # noqa: N815
-    minReaderVersion: int = 1  # noqa: N815
-    writerFeatures: list[str] | None = None  # noqa: N815
+    minWriterVersion: int
+    minReaderVersion: int = 1
+    writerFeatures: list[str] | None = None
 
 
 @dataclass(frozen=True)
 class _Metadata:
     """What is read of a ``metaData`` action."""
 
-    schemaString: str = "{}"  # noqa: N815
-    partitionColumns: list[str] = field(default_factory=list)  # noqa: N815
+    schemaString: str = "{}"
+    partitionColumns: list[str] = field(default_factory=list)
     configuration: dict[str, str] = field(default_factory=dict)
 
 
@@ -93,9 +93,9 @@ class _Action:
 
     add: AddedFile | None = None
     remove: AddedFile | None = None
-    commitInfo: _Info | None = None  # noqa: N815
+    commitInfo: _Info | None = None
     protocol: _Protocol | None = None
-    metaData: _Metadata | None = None  # noqa: N815
+    metaData: _Metadata | None = None
 
 
 def actions_of(data: bytes) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""The command line of the programs in ``jobs/``: where records come from, where results go, and how the job runs.
+"""What the programs in ``jobs/`` have in common: their command line, which says where records come from, where results
+go and how the job runs; and their run, which creates the tables in PostgreSQL or SQLite before the job, and prints them
+after it.
 
 Rule: a program that is started without options needs no server.
 """
@@ -151,10 +153,6 @@ def _configuration(given: argparse.Namespace) -> Configuration:
     return configuration
 
 
-# HEAD: Creates the tables of the programs in ``jobs/`` before the job, and prints them after it, in PostgreSQL or
-# SQLite.
-
-
 def run_sql(database: JdbcConnectionOptions, *statements: str) -> list[tuple[Any, ...]]:
     """Execute the statements in one transaction, and return the rows of the last one ([] if it gives no rows).
 
@@ -220,9 +218,6 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-# HEAD: Runs a program of ``jobs/``: makes its tables, runs the job, and prints the results.
 
 
 def run(

@@ -1,10 +1,13 @@
-"""The conversion of a single field of CSV to a value and back.
+"""The conversion of a single field of CSV to a value and back, and the dialect of CSV lines: how the content of a file
+is cut into records, a record into fields, and how fields are put in quotes.
 
 The conversions are those of Flink's ``CsvRowDeserializationSchema`` and ``CsvRowSerializationSchema``
 (docs/connectors.md has them as a table). An array, a list or a nested
 Row is one field, whose elements are separated by the array element delimiter and are scalar; bytes are base64. An empty
 field is read as an empty array; an array of one empty string is written as an empty field too, since CSV cannot tell
 the two apart.
+
+Rule upheld here: lines are taken apart and quoted as Jackson does, which Flink uses.
 """
 
 from __future__ import annotations
@@ -44,12 +47,6 @@ from flinkish.formats._values import (
     unwrapped,
     without_zeros,
 )
-
-# HEAD: The dialect of CSV lines: how the content of a file is cut into records, a record into fields, and how fields
-# are put
-# in quotes.
-#
-# Rule upheld here: lines are taken apart and quoted as Jackson does, which Flink uses.
 
 #: What Jackson reads for some characters behind the escape character; the others stand for themselves.
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}

@@ -77,9 +77,12 @@ class JsonReading:
 
 
 #: The classes of the decoded values that are values of the type as they are.
-_FINAL_CLASSES = {BasicType.STRING: str, BasicType.BOOLEAN: bool, BasicType.DOUBLE: float, BasicType.BIG_INT: int} | {
-    kind: int for kind in BITS
-}
+_FINAL_CLASSES = {
+    BasicType.STRING: str,
+    BasicType.BOOLEAN: bool,
+    BasicType.DOUBLE: float,
+    BasicType.BIG_INT: int,
+} | dict.fromkeys(BITS, int)
 
 
 def json_reader(type_info: TypeInformation, how: JsonReading) -> Reader:

@@ -2,6 +2,9 @@
 
 Rule upheld here: the schema decides. The fields of a Row are those of the schema, matched by name if the Row has names,
 and by position otherwise; a generic record is a dictionary, as in PyFlink.
+
+Rule upheld here: fastavro believes the counts and indices in the data, which somebody else may have written. So each
+value that a count stands for must take a byte, and an index must be looked up where a wrong one is an error.
 """
 
 from __future__ import annotations
@@ -23,11 +26,13 @@ from flinkish.common.typeinfo.composite import RowTypeInfo, default_names
 from flinkish.common.types import Row, check_inserts_only
 from flinkish.errors import EnvironmentVersionError, MalformedRecordError, ProgramError, TypeMismatchError
 
-# HEAD: What a parsed Avro schema must be like before fastavro reads data with it that somebody else has written.
-#
-# Rule upheld here: fastavro believes the counts and indices in the data. So each value that a count stands for must
-# take
-# a byte, and an index must be looked up where a wrong one is an error.
+__all__ = [
+    "AvroBulkWriters",
+    "AvroRowDeserializationSchema",
+    "AvroRowSerializationSchema",
+    "AvroSchema",
+    "GenericRecordAvroTypeInfo",
+]
 
 
 class _Members(dict[int, Any]):
@@ -106,14 +111,6 @@ def check_bounded(schema: Any) -> bool:
     size_of(schema, frozenset())
     return bool(holding_themselves)
 
-
-__all__ = [
-    "AvroBulkWriters",
-    "AvroRowDeserializationSchema",
-    "AvroRowSerializationSchema",
-    "AvroSchema",
-    "GenericRecordAvroTypeInfo",
-]
 
 _BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
 _PRIMITIVES: dict[str, TypeInformation] = {

@@ -1,4 +1,6 @@
-"""Shows the plan of a program as a table for people: the vertex (chain), level and subtasks of each operator."""
+"""Shows the plan of a program: as a table for people, with the vertex (chain), level and subtasks of each operator, and
+as Flink's plan JSON.
+"""
 
 from __future__ import annotations
 
@@ -107,16 +109,13 @@ def _table(lines: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(rows)
 
 
-# HEAD: Flink's plan JSON, as ``env.get_execution_plan()`` gives it and Flink's plan visualizer draws it
-# (JSONGenerator).
-
 #: PyFlink's operators that make Row(key, value) of the records of a keyed stream, and values again.
 KEY_BY, KEYED_VALUES = "_stream_key_by_map_operator", "_keyed_stream_values_operator"
 
 
 def plan_json(graph: StreamGraph, of_pyflink: bool = False) -> str:
     """The plan as JSON: one node per operator, sinks last, each with its inputs and their ship strategies (FORWARD,
-    HASH, ...).
+    HASH, ...). ``env.get_execution_plan()`` gives it, and Flink's plan visualizer draws it (JSONGenerator).
 
     Args:
         graph: the program.

@@ -3,6 +3,10 @@ StreamingJobGraphGenerator).
 
 The level of a vertex is 0 for sources, else 1 + the highest level among its inputs; all vertices of a level run in one
 Spark stage. Sinks are the ends of chains; their committers have numbers of their own.
+
+Rule: a generated uid depends on the operator's place in the program, so after a change of the program it may be the uid
+of another operator. State is never restored to an operator by such a uid: there is a warning when the job is submitted,
+and an error when it is restored from a savepoint.
 """
 
 from __future__ import annotations
@@ -371,14 +375,6 @@ def _in_worker(source: Source | None) -> Source | RecordDecoder | None:
 def _detects_idleness(node: StreamNode) -> bool:
     return isinstance(node.factory, TimestampsAndWatermarksFactory) and node.factory.idle_timeout_ms is not None
 
-
-# HEAD: Finds stateful operators to which the program gives no uid, and those that a changed program no longer has.
-#
-# Rule: a generated uid depends on the operator's place in the program, so after a change of the program it may be the
-#  uid
-# of another operator. State is never restored to an operator by such a uid: there is a warning when the job is
-# submitted,
-# and an error when it is restored from a savepoint.
 
 _LOG = logging.getLogger("flinkish.JobManager")
 

@@ -1,4 +1,8 @@
-"""BATCH mode: an operator on a broadcast stream consumes the broadcast side to its end before the other side.
+"""Applies ``execution.runtime-mode`` to a program (Flink's BATCH mode).
+
+In BATCH mode all sources are bounded. Rolling reduces emit one final result per key instead of one per record, and the
+only watermark is the last one, so no record is late. An operator on a broadcast stream consumes the broadcast side to
+its end before the other side.
 
 Semantics: Flink's broadcast operators of BATCH mode, which select their broadcast input until it has ended. Here the
 sources of the other side are not read until those of the broadcast side have ended, so that no records have to be
@@ -23,12 +27,6 @@ from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.broadcast import BROADCAST_INPUT, BroadcastProcessFactory, KeyedBroadcastProcessFactory
 from flinkish.runtime.operators.reduce import FinalReduceFactory, ReduceFactory, RollingAggregationFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
-
-# HEAD: Applies ``execution.runtime-mode`` to a program (Flink's BATCH mode).
-#
-# In BATCH mode all sources are bounded. Rolling reduces emit one final result per key instead of one per record, and
-# the
-# only watermark is the last one, so no record is late. Broadcast sides are consumed first (`broadcast_first.py`).
 
 
 def apply_runtime_mode(graph: StreamGraph, mode: str) -> None:

@@ -9,7 +9,7 @@ directory and which program wrote it.
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
     <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
-    <job dir>/jobs/<name>/      the job directory of a further job of the same program (path_check.py)
+    <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
     <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
@@ -40,13 +40,13 @@ from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, 
 from flinkish.storage.sealed import sealed, typed
 from flinkish.storage.stores import job_directory_error, storage_error, storage_errors, storage_of
 
-#: Name of the file that says where the query's checkpoint is; query_move.py adds the entry ``moved_from`` to it.
+#: Name of the file that says where the query's checkpoint is; ownership.py adds the entry ``moved_from`` to it.
 QUERY_FILE = "query-location.json"
 
 #: Says that the job has ended for good (`JobEnd`). Earlier versions wrote the second one, at the end of the input only.
 ENDED_FILE, _FINISHED_FILE = "ended.json", "finished.json"
 
-#: The states that tasks have reported (savepoints/state_catalog.py).
+#: The states that tasks have reported (checkpoint/compatibility.py).
 STATES_FILE = "states.json"
 
 _LOG = logging.getLogger("flinkish.JobManager")

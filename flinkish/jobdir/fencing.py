@@ -1,10 +1,16 @@
-"""Decides which driver owns a job: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``.
+"""Decides which driver owns a job: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``;
+and whether the driver that ``owner.json`` names is alive.
 
 Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
 have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
-one small file per start of a driver. The driver's process writes the commit itself (`claim_commit.py`);
+one small file per start of a driver. The driver's process writes the commit itself (`commit_claim`);
 Spark's Delta does for Spark Connect servers, and where there are no hard links.
 `flinkish.delta.fence` tells a driver that it has lost.
+
+Rule: clocks of different machines are never compared. A process of this machine is alive if the operating system knows
+it; one of another machine is alive if it renews its claim while it is watched, for as long as it has not been silent
+already by the clock of the storage. The earlier attempts of an application master of YARN have ended when it starts. A
+wrong guess is a nuisance, never harmful: what keeps a driver from writing is the fencing table.
 """
 
 from __future__ import annotations
@@ -30,14 +36,7 @@ from flinkish.spark.session import is_remote
 from flinkish.storage.paths import for_spark
 from flinkish.storage.stores import NO_LINKS, job_directory_error, storage_of
 
-# HEAD: Commits a claim to the fencing table without Spark's Delta, which does not exclude a second writer on S3.
-#
-# The first use of Delta in a driver takes five seconds of processor time, which a job need not spend before its first
-# epoch. Of two drivers that write the same version, the storage refuses one (`flinkish.delta.log`).
-#
-# Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are
-# left
-# to Spark.
+__all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 
 #: The log is never cleaned up: a driver that was paused for long must still find the version after its own.
 KEPT_FOR_EVER = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
@@ -47,6 +46,13 @@ _TYPES = {str: "string", int: "integer"}
 
 def commit_claim(log: FencingLog, mine: Claim) -> int | None:
     """Append the claim to the table; returns the version of the commit, or None if Spark has to write it.
+
+    This is done without Spark's Delta, which does not exclude a second writer on S3, and whose first use in a driver
+    takes five seconds of processor time, which a job need not spend before its first epoch. Of two drivers that write
+    the same version, the storage refuses one (`flinkish.delta.log`).
+
+    Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are
+    left to Spark.
 
     Raises:
         OSError: the storage fails.
@@ -115,8 +121,6 @@ def _write_row(path: str, mine: Claim) -> int:
 def _type(value: Any) -> str:
     return _TYPES[type(value)]
 
-
-__all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 
 #: Name of the table in the job directory.
 TABLE = "fencing"
@@ -217,16 +221,6 @@ def last_claim(job_dir: str) -> tuple[int, Claim] | None:
             return version, found
     return None
 
-
-# HEAD: Who owns a job directory, as its file owner.json says, and whether that driver is alive.
-#
-# Rule: clocks of different machines are never compared. A process of this machine is alive if the operating system
-# knows
-# it; one of another machine is alive if it renews its claim while it is watched, for as long as it has not been
-# silent
-# already by the clock of the storage. The earlier attempts of an application master of YARN have ended when it
-# starts. A
-# wrong guess is a nuisance, never harmful: what keeps a driver from writing is the fencing table (`fencing.py`).
 
 #: Seconds between two renewals of a driver's claim.
 RENEW_S = 10.0

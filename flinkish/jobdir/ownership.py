@@ -2,7 +2,7 @@
 
 Rule: first the claim, then anything else. Whatever the predecessor begins after the claim is refused by its own checks;
 what it was writing at that moment goes to a place that nobody reads any more, because the query is moved away from it
-(`query_move.py`) unless the predecessor is known to have ended.
+(`move_query_away`) unless the predecessor is known to have ended.
 
 Once it owns the directory, a driver deletes what drivers and commands that were killed have left there.
 """
@@ -27,20 +27,6 @@ from flinkish.spark.session import is_remote
 from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory
 from flinkish.storage.stores import Entry, Storage
 
-# HEAD: Moves the query's own checkpoint to a place that an earlier driver does not know.
-#
-# Spark writes state, offsets and commits itself, in tasks and in the JVM, where flinkish cannot ask the fence. A
-# driver
-# that was paused in the midst of that would go on writing when it wakes up. So the newer driver renames the directory
-#  and
-# leaves a file in its place: writing below a file fails. Object stores have no such rename; there the newer driver
-# works
-# on a copy. The order of copying makes the copy consistent: an epoch that is committed in the copy has its state in
-# the
-# copy, and the offsets of each epoch that may have reached a sink are in it, because they were written before that
-# epoch
-# was allowed to begin.
-
 _SUFFIX = re.compile(r"-owner-\d+$")
 
 #: Directories that are copied first, in this order.
@@ -54,7 +40,15 @@ _THREADS = 32
 
 def move_query_away(directory: JobDirectory) -> None:
     """Move the query's checkpoint to where only this driver and later ones look. Called after the claim. A job that has
-    no query yet gets the new location, and nothing is moved."""
+    no query yet gets the new location, and nothing is moved.
+
+    Spark writes state, offsets and commits itself, in tasks and in the JVM, where flinkish cannot ask the fence. A
+    driver that was paused in the midst of that would go on writing when it wakes up. So the newer driver renames the
+    directory and leaves a file in its place: writing below a file fails. Object stores have no such rename; there the
+    newer driver works on a copy. The order of copying makes the copy consistent: an epoch that is committed in the copy
+    has its state in the copy, and the offsets of each epoch that may have reached a sink are in it, because they were
+    written before that epoch was allowed to begin.
+    """
     for _ in range(_TRIES):
         kept = directory.query_file() or QueryFile("spark", 0)
         old = kept.name

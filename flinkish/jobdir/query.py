@@ -1,4 +1,5 @@
-"""Spark's log of a query: which batches were planned and committed, and the positions of its inputs.
+"""Spark's log of a query: which batches were planned and committed, and the positions of its inputs; and what the names
+of a query's files say, before Spark is started.
 
     <query>/offsets/7    version, settings, then a line per input with the position at the end of batch 7
     <query>/commits/7    batch 7 is committed
@@ -6,6 +7,9 @@
 
 Rule: a file that is not as Spark writes it is an error; its content is never guessed. Spark alone adds to the log; only
 `QueryLog.give_up` takes something out of it.
+
+Rule: an error names the file that is missing or unreadable before Spark is started. Some of these files Spark would not
+miss: it would plan an epoch anew that it has run already.
 """
 
 from __future__ import annotations
@@ -197,13 +201,6 @@ def damaged(path: str, how: str) -> CorruptStateError:
     error.file = path
     return error
 
-
-# HEAD: Reads what the names of a query's files say, and checks that the files with which the query starts can be
-# read.
-#
-# Rule: an error names the file that is missing or unreadable before Spark is started. Some of these files Spark would
-#  not
-# miss: it would plan an epoch anew that it has run already.
 
 _VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 

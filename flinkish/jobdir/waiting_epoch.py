@@ -1,9 +1,8 @@
-"""What an epoch that is prepared and not committed holds for the sinks; and how to take out of it what a sink refuses.
+"""What a driver finds in a job directory in which a job has run: the prepared epoch that waits to be committed, the
+marker of a drain that has begun, and what the sources have read before.
 
-Rule: records are taken out only by a process that owns the job directory, and only after they are durable in a file of
-the operator's. So nothing is lost silently, and no driver commits an epoch while it is changed.
-
-Records are numbered from 1 for each (sink, subtask), in the order in which the sink's committer is given them.
+Rule: what a sink refuses is taken out of the epoch only by a process that owns the job directory, and only after it is
+durable in a file of the operator's. So nothing is lost silently, and no driver commits an epoch while it is changed.
 """
 
 from __future__ import annotations
@@ -37,50 +36,6 @@ from flinkish.spark.session import get_session
 from flinkish.storage.files import child_names
 from flinkish.storage.stores import storage_errors
 
-# HEAD: Whether the sources of a job can go on from their positions. ``<job dir>/sources.json`` remembers what they
-# read.
-#
-# Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
-# something else of the same name, an error says so before anything is read.
-
-_KNOWN_SOURCES = "sources.json"
-
-
-def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
-    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
-    from others of the same name."""
-    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
-    return found
-
-
-def continue_sources(
-    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
-) -> None:
-    """Ask each source whether it can go on from its position, and remember what it reads.
-
-    Args:
-        sources: number of a vertex -> its source.
-        positions: source uid -> position, of the sources that have one.
-
-    Raises:
-        FinalOperationError: a source cannot go on, and waiting does not help.
-        ConnectionFailedError: the external system of a source does not answer.
-    """
-    before = known_sources(directory)
-    now: dict[str, Any] = {}
-    for vertex, source in sorted(sources.items()):
-        uid = job.vertex(vertex).head.uid
-        try:
-            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
-        except FlinkishError as error:
-            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
-            raise
-        if known:
-            now[uid] = known
-    if now != before:
-        directory.write(_KNOWN_SOURCES, {"sources": now})
-
-
 #: An Arrow stream begins with this mark; the columns for a DataFrame sink are such streams.
 _ARROW = b"\xff\xff\xff\xff"
 
@@ -106,6 +61,8 @@ class OutputRecord:
 
 class WaitingEpoch:
     """The prepared epoch of a job directory that waits to be committed.
+
+    Records are numbered from 1 for each (sink, subtask), in the order in which the sink's committer is given them.
 
     Raises:
         FinalOperationError: there is none.
@@ -317,12 +274,6 @@ def existing_directory(path: str) -> JobDirectory:
     return JobDirectory(path)
 
 
-# HEAD: The marker of a drain that has begun, with what is needed to complete it: ``<job dir>/drain.json``.
-#
-# Rule: once the file is there, the job has no ordinary epoch any more. Any driver that runs the job next completes
-# the
-# drain: epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks accept it once.
-
 _DRAIN = "drain.json"
 
 #: Name of the directory of the drain's query.
@@ -331,7 +282,11 @@ QUERY_NAME = "spark-drain"
 
 @dataclass(frozen=True)
 class DrainMarker:
-    """Describes a drain that has begun."""
+    """Describes a drain that has begun, with what is needed to complete it: ``<job dir>/drain.json``.
+
+    Rule: once the file is there, the job has no ordinary epoch any more. Any driver that runs the job next completes
+    the drain: epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks accept it once.
+    """
 
     #: the last ordinary epoch
     epoch: int
@@ -366,3 +321,44 @@ def has_moved(directory: JobDirectory) -> bool:
     """Whether the drain's state is written and its query is the job's."""
     # a newer driver may have moved the query, which adds a suffix to its name
     return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)
+
+
+_KNOWN_SOURCES = "sources.json"
+
+
+def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
+    """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
+    from others of the same name."""
+    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
+    return found
+
+
+def continue_sources(
+    job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
+) -> None:
+    """Ask each source whether it can go on from its position, and remember in ``<job dir>/sources.json`` what it reads.
+
+    Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
+    something else of the same name, an error says so before anything is read.
+
+    Args:
+        sources: number of a vertex -> its source.
+        positions: source uid -> position, of the sources that have one.
+
+    Raises:
+        FinalOperationError: a source cannot go on, and waiting does not help.
+        ConnectionFailedError: the external system of a source does not answer.
+    """
+    before = known_sources(directory)
+    now: dict[str, Any] = {}
+    for vertex, source in sorted(sources.items()):
+        uid = job.vertex(vertex).head.uid
+        try:
+            known = source.check_continuation(positions.get(uid), before.get(uid) or known_in(positions.get(uid)))
+        except FlinkishError as error:
+            error.where = "; ".join(part for part in (f"source uid {uid}", error.where) if part)
+            raise
+        if known:
+            now[uid] = known
+    if now != before:
+        directory.write(_KNOWN_SOURCES, {"sources": now})

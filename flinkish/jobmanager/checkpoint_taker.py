@@ -51,7 +51,7 @@ def attach_checkpoints(run: SparkRun) -> None:
         ChangelogLedger(run.directory).drop()
     if not settings.enabled:
         return
-    path = checkpoints_path(run.settings, run.directory, run.job_id.to_hex_string())
+    path = checkpoints_path(run.settings, run.directory.path, run.job_id.to_hex_string())
     taker = CheckpointTaker(run, settings, CheckpointDirectory(path))
     run.checkpoints = taker
     run.observers.append(taker)

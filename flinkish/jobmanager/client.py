@@ -1,4 +1,6 @@
-"""The client of a running job, which ``execute_async`` returns."""
+"""The client of a running job, which ``execute_async`` returns, and the registry of the driver's jobs: the running
+ones, and the most recently ended ones.
+"""
 
 from __future__ import annotations
 
@@ -176,15 +178,12 @@ def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
     return CompletableFuture(future)
 
 
-# HEAD: The driver's jobs: the running ones, and the most recently ended ones.
-#
-# Rule: ``describe()`` is the one source for everything that shows a job. Once a job has ended, only its last
-# description
-# is kept; what must outlive the driver is in the history's tables.
-
-
 class JobManager:
-    """The registry of all jobs of this process. Any thread may use it."""
+    """The registry of all jobs of this process. Any thread may use it.
+
+    Rule: ``describe()`` is the one source for everything that shows a job. Once a job has ended, only its last
+    description is kept; what must outlive the driver is in the history's tables.
+    """
 
     #: The most ended jobs whose descriptions are kept.
     MAX_ENDED = 50

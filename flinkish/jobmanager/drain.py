@@ -1,4 +1,16 @@
-"""The query of a drain: one epoch, in which every source ends."""
+"""A drain, which begins after the last ordinary epoch of a job and ends with the final savepoint: its marker, and its
+query of one epoch, in which every source ends.
+
+    stop -> last ordinary epoch E committed, query ended
+         -> the savepoint's directory is checked: the job goes on if nothing can be written there
+         -> drain.json                   from here on the job can only be drained
+         -> drain-state/, the job's query is spark-drain      (`DrainAttempt`)
+         -> epoch E + 1: every source ends, windows and timers fire, sinks commit
+         -> savepoint of E + 1, with the positions of E
+         -> ended.json
+
+Rule: when a driver dies, the next one goes on with the drain at the step that was reached.
+"""
 
 from __future__ import annotations
 
@@ -93,19 +105,6 @@ def _move(spark: Any, job: JobDescriptor, directory: JobDirectory, marker: Drain
         raise translate(error, f"job '{job.name}', directory {directory.path}", deployment.secret) from error
     passed(Phase.DRAIN_PREPARED, epoch=marker.epoch)
     directory.move_query(QUERY_NAME, marker.drain_epoch)
-
-
-# HEAD: The steps of a drain, which begins after the last ordinary epoch and ends with the final savepoint.
-#
-#     stop -> last ordinary epoch E committed, query ended
-#          -> the savepoint's directory is checked: the job goes on if nothing can be written there
-#          -> drain.json                   from here on the job can only be drained
-#          -> drain-state/, the job's query is spark-drain      (`drain.attempt`)
-#          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
-#          -> savepoint of E + 1, with the positions of E
-#          -> ended.json
-#
-# When a driver dies, the next one goes on with the drain at the step that was reached.
 
 
 def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_directory: str | None) -> DrainMarker:

@@ -1,4 +1,6 @@
-"""Follows what the tasks say of the epoch that runs (``runtime/task/progress.py``), while an attempt runs."""
+"""The epochs of a running attempt: the function that Spark calls for each of them, and the thread that follows what the
+tasks say of the one that runs (``runtime/task/progress.py``).
+"""
 
 from __future__ import annotations
 
@@ -26,15 +28,14 @@ from flinkish.spark.session import is_stopped
 from flinkish.spark.sink_stage import EpochRunner
 from flinkish.spark.worker import Deployment, announce_batch, failures_marked
 
-# HEAD: The function that Spark calls for each epoch: in the driver's process, or under Spark Connect in a process of
-# the
-# server.
-
 
 @dataclass(frozen=True)
 class EpochFunction:
     """The ``foreachBatch`` function of a job: runs an epoch and reports it to the JobManager. ``token``: that of the
-    driver which owns the job directory."""
+    driver which owns the job directory.
+
+    Spark calls it in the driver's process, or under Spark Connect in a process of the server.
+    """
 
     deployment: Deployment
     job_dir: str

@@ -1,7 +1,8 @@
-"""The history of a job, which outlives its driver: Delta tables that SQL reads.
+"""The history of a job, which outlives its driver as tables that SQL reads: what is recorded, the rows and columns of
+the tables, and the thread that writes them to a store.
 
-Rule: history never holds up a job. Each method but `close` returns at once, and none raises; what cannot be written is
-logged as a warning.
+Rule: history never holds up a job. Each method of `History` but `close` returns at once, and none raises; what cannot
+be written is logged as a warning.
 """
 
 from __future__ import annotations
@@ -54,11 +55,6 @@ class NoHistory:
         """Does nothing."""
 
 
-# HEAD: The tables of the history: their columns, and how events and descriptions become rows.
-#
-# Rule: every row names its job, driver and attempt, and the time of what happened (``time_ms``); a table may get new
-# columns at its end, but none is renamed or changes its type.
-
 Row = tuple[Any, ...]
 
 _ALL = "job_id string, job_name string, driver string, attempt int, time_ms bigint"
@@ -86,7 +82,11 @@ TABLES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Makes the history rows of one job in one driver."""
+    """Makes the history rows of one job in one driver, of events and descriptions.
+
+    Rule: every row names its job, driver and attempt, and the time of what happened (``time_ms``); a table may get new
+    columns at its end, but none is renamed or changes its type.
+    """
 
     job_id: str
     job_name: str
@@ -137,12 +137,6 @@ def _number(value: Any) -> float | None:
         return None
 
 
-# HEAD: Collects rows of the history and writes them from a thread of its own.
-#
-# Rule: memory is bounded and nobody waits. Rows that could not be written are tried again with the next ones; when
-# there
-# is no room for more, the oldest are dropped, and a warning says how many.
-
 _LOG = logging.getLogger("flinkish.HistoryServer")
 
 
@@ -157,8 +151,12 @@ class HistoryStore(Protocol):
 
 
 class HistoryWriter:
-    """A `History` that collects rows and writes them every ``interval_s`` seconds, if there are any, and at the end;
-    the first time after ``first_s`` seconds, if that is less."""
+    """A `History` that collects rows and writes them from a thread of its own: every ``interval_s`` seconds, if there
+    are any, and at the end; the first time after ``first_s`` seconds, if that is less.
+
+    Rule: memory is bounded and nobody waits. Rows that could not be written are tried again with the next ones; when
+    there is no room for more, the oldest are dropped, and a warning says how many.
+    """
 
     #: Largest number of rows that wait to be written.
     MAX_ROWS = 100_000

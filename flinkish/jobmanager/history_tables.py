@@ -1,4 +1,4 @@
-"""The Delta tables of the history, and what bounds their size.
+"""The Delta tables of the history (jobs, executions, exceptions and checkpoints), and what bounds their size.
 
 * Rows older than the retention are deleted when a table is compacted.
 * A table is compacted into one file when it has more than `MAX_FILES`. This is checked with the first batch of a driver
@@ -24,6 +24,8 @@ from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
 from flinkish.storage.files import child_names
 from flinkish.storage.paths import for_spark
+
+__all__ = ["History", "delta_history"]
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 
@@ -107,15 +109,10 @@ class DeltaTables:
         vacuum(self._spark, path)
 
 
-# HEAD: The history of a job, which outlives its driver: the Delta tables jobs, executions, exceptions and
-# checkpoints.
-
 #: The first rows, those of the job's start, are written after this many seconds: after the first epoch of most jobs,
 #: and before somebody wants a savepoint, because the first use of Delta in a driver takes seconds of processor time.
 #: Under Spark Connect they wait for the interval: the server has used Delta for the claim already.
 FIRST_WRITE_S = 5.0
-
-__all__ = ["History", "delta_history"]
 
 
 def delta_history(spark: Any, job: JobDescriptor, directory: JobDirectory, settings: DriverSettings) -> HistoryWriter:

@@ -91,7 +91,7 @@ class KeptRun(JobRun):
     def take_savepoint(self, directory: str | None) -> str:
         """Write a savepoint of the last committed epoch into a directory of its own below this one (None: the job's
         savepoint directory); returns its path.
-        Raises as `savepoints.savepoint.take_savepoint` does."""
+        Raises as `take_savepoint` does."""
 
     @abstractmethod
     def write_savepoint(self, epoch: int, path: str) -> Manifest:

@@ -1,9 +1,14 @@
-"""The progress of a running job as text: where to look, then for each epoch its time and duration, records in and out,
-rate, watermark and lag, the last checkpoint and the number of restarts.
+"""The observers that show a running job as text: its progress (where to look, then for each epoch its time and
+duration, records in and out, rate, watermark and lag, the last checkpoint and the number of restarts), and in the
+driver's log what comes from the tasks: the lines of user functions, calls that do not return, and what keeps windows
+and event-time timers from firing.
 
 Rule: progress goes to stderr, because stdout belongs to the job's own ``print``. On a terminal one line is redrawn;
 elsewhere (a log file) lines come at most every two seconds, and the last epoch's line is always among them. Progress is
 only a view: whatever happens to the stream that it is written to, the job goes on.
+
+Rule: a warning that holds for as long as the job goes on is also among the job's ``warnings``, from which it is
+described.
 """
 
 from __future__ import annotations
@@ -279,12 +284,6 @@ def watermark_text(watermark_ms: int | None) -> str:
         return f"{watermark_ms} ms"
     return f"{time.replace(tzinfo=None).isoformat(timespec='seconds')}.{millis:03d}Z"
 
-
-# HEAD: Writes what comes from the tasks into the driver's log: the lines of user functions, calls that do not return,
-#  and
-# what keeps windows and event-time timers from firing. A warning that holds for as long as the job goes on is also
-# among
-# the job's ``warnings``, from which it is described.
 
 _JOB_LOG = logging.getLogger("flinkish.JobMaster")
 _TASK_LOG = logging.getLogger("flinkish.Task")

@@ -1,11 +1,11 @@
 """What must stay the same in the inputs of a job's query from run to run, the positions of its sources, and whether
-sources and sinks can go on from there.
+sources and sinks can go on from there; and the runs of the query by which a job gets to its end.
 
 ``<job dir>/query.json`` remembers how the job's first query began: whether it took in a savepoint, and into how many
 partitions Spark packs the files of a source that it reads itself. With another packing, a replayed epoch would have its
 records in another order and in other subtasks.
 
-Rule: a job goes on with the input that it has read before (``directory/known_sources.py``), and behind the last epoch
+Rule: a job goes on with the input that it has read before (`continue_sources`), and behind the last epoch
 that its sinks have: in a directory that was put back from an older copy, sinks would take new records for those that
 they have.
 """
@@ -219,21 +219,6 @@ def check_sources(
     continue_sources(job, sources, directory, positions)
 
 
-# HEAD: Plans the runs of the query by which a job gets to its end.
-#
-# An unbounded job is one run without end. So is a bounded one that reads a source whose records become due as time
-# goes
-# by: it is stopped when its input has ended. Any other bounded job must, after its last data, tell every task that
-# the
-# input has ended (watermark MAX, END_OF_INPUT):
-#
-# * sources whose splits the engine assigns say so themselves, in the epoch of their last record;
-# * sources that Spark reads cannot. If nothing bounds an epoch, all their data comes in one epoch and the end is
-#   announced in the same one. Otherwise a first run works through all data there is, and a second run of one epoch
-#   announces the end. The job directory remembers that the second run has begun, so that an epoch that was announced
-#   as
-#   the last one is replayed as the last one.
-
 #: A limit this large counts as none.
 _UNLIMITED = 2**50
 
@@ -267,6 +252,16 @@ def plan_runs(
     input_ended: bool = False,
 ) -> list[QueryRun]:
     """The runs that are still to be made, in order.
+
+    An unbounded job is one run without end. So is a bounded one that reads a source whose records become due as time
+    goes by: it is stopped when its input has ended. Any other bounded job must, after its last data, tell every task
+    that the input has ended (watermark MAX, END_OF_INPUT):
+
+    * sources whose splits the engine assigns say so themselves, in the epoch of their last record;
+    * sources that Spark reads cannot. If nothing bounds an epoch, all their data comes in one epoch and the end is
+      announced in the same one. Otherwise a first run works through all data there is, and a second run of one
+      epoch announces the end. The job directory remembers that the second run has begun, so that an epoch that was
+      announced as the last one is replayed as the last one.
 
     Args:
         job: the job graph.

@@ -1,4 +1,6 @@
-"""Exponential delay: each restart waits longer than the one before, until the job has run well for a while."""
+"""The restart strategies, the one of them that a configuration asks for, and the decision whether a failed job is
+restarted: first by the class of the failure, then by the strategy.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,10 @@ from flinkish.errors import ConfigurationError, FlinkishError, escaped
 from flinkish.jobmanager.job.settings import checkpoint_interval_ms
 from flinkish.runtime.phases import Clock, SystemClock
 
-# HEAD: The contract of restart strategies, the strategy that never restarts, and durations as text for people.
-
 
 class RestartStrategy(Protocol):
     """Decides when a failed job is restarted (Flink's RestartBackoffTimeStrategy). It is only asked about failures that
-    may go away by themselves (`decision.Restarts`)."""
+    may go away by themselves (`Restarts`)."""
 
     def delay_after(self, failure: FlinkishError) -> int | None:
         """Milliseconds until the restart; None: the job has failed for good. Called once per failure."""
@@ -53,72 +53,6 @@ def seconds(duration_ms: int) -> str:
     return f"{duration_ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"
 
 
-# HEAD: Decides whether a failed job is restarted: first by the class of the failure, then by the restart strategy.
-#
-# Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
-# driver can recover from. The error of a job that is not restarted says why.
-
-#: The most characters of a failure that is shown in one line.
-_LINE = 400
-
-
-class Restarts:
-    """Decides about the restarts of one job in one driver, and counts them."""
-
-    def __init__(self, strategy: RestartStrategy) -> None:
-        self._strategy = strategy
-        #: number of restarts so far
-        self.made = 0
-
-    def delay_after(self, failure: FlinkishError) -> int | None:
-        """Milliseconds until the restart; None: the failure is final, and its hint now says why."""
-        refusal = _refusal(failure)
-        if refusal is None:
-            delay_ms = self._strategy.delay_after(failure)
-            if delay_ms is not None:
-                self.made += 1
-                return delay_ms
-            refusal = f"the restart strategy allows no more ({self._strategy.describe()})"
-        # without a restart strategy there is no need to say why the job is not restarted
-        if self.made or self._strategy.limit != 0:
-            told = f"not started again, after {_times(self.made)}: {refusal}"
-            failure.hint = "; ".join(part for part in (failure.hint, told) if part)
-        return None
-
-    def line(self, error: str, delay_ms: int) -> str:
-        """One line about a failure, with its ``error``, that is followed by a restart; to be called after
-        `delay_after`."""
-        limit = self._strategy.limit
-        count = f"restart {self.made}" + (f" of {limit}" if limit is not None else "")
-        strategy = self._strategy.describe().partition(":")[0]
-        return f"failed: {error}; restarting in {seconds(delay_ms)} ({count}, restart-strategy {strategy})"
-
-
-def _refusal(failure: FlinkishError) -> str | None:
-    if not failure.retryable:
-        return f"{type(failure).__name__} does not go away by itself"
-    if failure.needs_new_driver:
-        return "only a new driver can go on; its supervisor may start one"
-    return None
-
-
-def _times(count: int) -> str:
-    return f"{count} restart{'s'[: count != 1]}"
-
-
-def one_line(failure: FlinkishError) -> str:
-    """A failure in one line, without its traceback and its hint.
-
-    >>> one_line(FlinkishError("the disk is full", where="epoch 3", hint="make room"))
-    'FlinkishError: the disk is full [epoch 3]'
-    """
-    where = f" [{failure.where}]" if failure.where else ""
-    text = escaped(" ".join(f"{failure.what}{where}".split()))
-    if len(text) > _LINE:
-        text = text[: _LINE - 3] + "..."
-    return f"{type(failure).__name__}: {text}"
-
-
 class ExponentialDelay:
     """Flink's ExponentialDelayRestartBackoffTimeStrategy (since 1.19).
 
@@ -126,6 +60,8 @@ class ExponentialDelay:
     of it, but neither less than ``initial`` nor more than ``max``. When ``reset_threshold_ms`` have passed since the
     last restart, counting begins anew; with one failure more than ``attempts_before_reset`` before that, the job fails
     (None: without limit).
+
+    Each restart waits longer than the one before, until the job has run well for a while.
 
     Raises:
         ConfigurationError: times below 1 ms, an initial backoff above the highest, a multiplier of 1 or less, a jitter
@@ -207,12 +143,11 @@ class ExponentialDelay:
         )
 
 
-# HEAD: Failure rate: the job is restarted without limit, unless too many failures come within one interval.
-
-
 class FailureRate:
     """Flink's FailureRateRestartBackoffTimeStrategy: with more than ``max_failures`` failures within an interval the
     job fails. Failures that are exactly ``interval_ms`` apart lie in one interval.
+
+    Otherwise the job is restarted without limit.
 
     Raises:
         ConfigurationError: a number of failures or an interval below 1, or a negative delay.
@@ -246,11 +181,10 @@ class FailureRate:
         return f"failure-rate: at most {self._max_failures} failures in {seconds(self._interval_ms)}"
 
 
-# HEAD: Fixed delay: a fixed number of restarts in the whole life of the driver, each after the same delay.
-
-
 class FixedDelay:
     """Flink's FixedDelayRestartBackoffTimeStrategy: at most ``attempts`` restarts, each after ``delay_ms``.
+
+    The number holds for the whole life of the driver.
 
     Raises:
         ConfigurationError: a negative number of restarts, or a negative delay.
@@ -278,7 +212,70 @@ class FixedDelay:
         return f"fixed-delay: {self._attempts} restarts, {seconds(self._delay_ms)} apart"
 
 
-# HEAD: Makes the restart strategy that a configuration asks for.
+#: The most characters of a failure that is shown in one line.
+_LINE = 400
+
+
+class Restarts:
+    """Decides about the restarts of one job in one driver, and counts them.
+
+    Rule: a failure that cannot go away by itself is never retried, whatever the strategy; nor is one that only another
+    driver can recover from. The error of a job that is not restarted says why.
+    """
+
+    def __init__(self, strategy: RestartStrategy) -> None:
+        self._strategy = strategy
+        #: number of restarts so far
+        self.made = 0
+
+    def delay_after(self, failure: FlinkishError) -> int | None:
+        """Milliseconds until the restart; None: the failure is final, and its hint now says why."""
+        refusal = _refusal(failure)
+        if refusal is None:
+            delay_ms = self._strategy.delay_after(failure)
+            if delay_ms is not None:
+                self.made += 1
+                return delay_ms
+            refusal = f"the restart strategy allows no more ({self._strategy.describe()})"
+        # without a restart strategy there is no need to say why the job is not restarted
+        if self.made or self._strategy.limit != 0:
+            told = f"not started again, after {_times(self.made)}: {refusal}"
+            failure.hint = "; ".join(part for part in (failure.hint, told) if part)
+        return None
+
+    def line(self, error: str, delay_ms: int) -> str:
+        """One line about a failure, with its ``error``, that is followed by a restart; to be called after
+        `delay_after`."""
+        limit = self._strategy.limit
+        count = f"restart {self.made}" + (f" of {limit}" if limit is not None else "")
+        strategy = self._strategy.describe().partition(":")[0]
+        return f"failed: {error}; restarting in {seconds(delay_ms)} ({count}, restart-strategy {strategy})"
+
+
+def _refusal(failure: FlinkishError) -> str | None:
+    if not failure.retryable:
+        return f"{type(failure).__name__} does not go away by itself"
+    if failure.needs_new_driver:
+        return "only a new driver can go on; its supervisor may start one"
+    return None
+
+
+def _times(count: int) -> str:
+    return f"{count} restart{'s'[: count != 1]}"
+
+
+def one_line(failure: FlinkishError) -> str:
+    """A failure in one line, without its traceback and its hint.
+
+    >>> one_line(FlinkishError("the disk is full", where="epoch 3", hint="make room"))
+    'FlinkishError: the disk is full [epoch 3]'
+    """
+    where = f" [{failure.where}]" if failure.where else ""
+    text = escaped(" ".join(f"{failure.what}{where}".split()))
+    if len(text) > _LINE:
+        text = text[: _LINE - 3] + "..."
+    return f"{type(failure).__name__}: {text}"
+
 
 _NONE = ("none", "off", "disable")
 

@@ -1,5 +1,6 @@
-"""Takes savepoints of running jobs. A savepoint is a manifest and a Delta table of all state, as rows that SQL can read
-and edit."""
+"""Takes savepoints of running jobs, and stops jobs with a savepoint. A savepoint is a manifest and a Delta table of all
+state, as rows that SQL can read and edit.
+"""
 
 from __future__ import annotations
 
@@ -99,17 +100,14 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
     return written_contents(run.spark, table)
 
 
-# HEAD: A stop with a savepoint, from the request until it is known whether the savepoint was written.
-#
-# Rule: the job ends only if the savepoint was written. That no savepoint can be written is found out, as far as
-# possible,
-# before the query is stopped; and a job whose savepoint fails after that starts its query again and goes on, as in
-# Flink.
-
-
 @dataclass
 class StopWithSavepoint:
-    """The request for a stop with a savepoint, and its outcome."""
+    """The request for a stop with a savepoint, and its outcome.
+
+    Rule: the job ends only if the savepoint was written. That no savepoint can be written is found out, as far as
+    possible, before the query is stopped; and a job whose savepoint fails after that starts its query again and goes
+    on, as in Flink.
+    """
 
     #: the directory in which the savepoint is made
     directory: str

@@ -1,12 +1,16 @@
-"""SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs.
+"""SIGTERM and SIGINT end the jobs of a program that waits for one, after their running epochs. The jobs that run in
+this process are registered here.
+
+Rule: what a program does with its jobs is its own business (exit code 0); a stop that was asked for from outside (by a
+signal or a command) is reported to whoever started the process, by the exit code.
 
 Rule: a signal asks the jobs to end, it does not tear them down. The epoch that runs is finished and committed, unless
 it takes longer than half of ``flinkish.shutdown.timeout``: then it is given up, and only its work is lost. A last
 checkpoint is taken if checkpoints are on. When all jobs have ended, the wait for the job raises SystemExit with 143
-(`exit_codes`), however the process was started: what stands behind ``execute`` in the program is meant for a job that
-has finished, and does not run; ``finally`` blocks and exit handlers do. A second SIGINT raises KeyboardInterrupt in the
-midst of the epoch, which is run again when the job is started again. The jobs are SUSPENDED, not cancelled: when they
-are started again they go on, and their checkpoints are kept.
+(`flinkish.error_display`), however the process was started: what stands behind ``execute`` in the program is meant for
+a job that has finished, and does not run; ``finally`` blocks and exit handlers do. A second SIGINT raises
+KeyboardInterrupt in the midst of the epoch, which is run again when the job is started again. The jobs are SUSPENDED,
+not cancelled: when they are started again they go on, and their checkpoints are kept.
 
 After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
 finished, which nobody would learn from a supervisor that kills it.
@@ -38,14 +42,6 @@ from flinkish.error_display import ExitCode, exit_code_of
 if TYPE_CHECKING:
     from flinkish.jobmanager.job_run import JobRun
 
-
-# HEAD: The jobs that run in this process: which jobs a signal stops, and whether one has ended because of a request
-# from
-# outside of the program.
-#
-# Rule: what a program does with its jobs is its own business (exit code 0); a stop that was asked for from outside
-# (by a
-# signal or a command) is reported to whoever started the process, by the exit code.
 
 _lock = threading.RLock()
 _running: list[JobRun] = []

@@ -1,4 +1,4 @@
-"""The run of a job on Spark: its attempts, one after the other, until the job ends."""
+"""The run of a job on Spark: its attempts, one after the other, until the job ends, and the plan of each of them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.jobdir.ownership import take_ownership
-from flinkish.jobdir.probe import directory_of_job, probe, temporary_directory
+from flinkish.jobdir.probe import probe
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, temporary_directory
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
@@ -43,13 +43,11 @@ from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.session import is_remote, may_run_on_other_machines
 
-# HEAD: Makes the plans of a job's attempts: each is numbered, so that its functions are opened anew, and begins where
-#  the
-# job directory says.
-
 
 class Preparation:
-    """Makes the plans of the attempts of one job in one driver."""
+    """Makes the plans of the attempts of one job in one driver: each is numbered, so that its functions are opened
+    anew, and begins where the job directory says.
+    """
 
     def __init__(
         self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
@@ -97,7 +95,7 @@ class Preparation:
             FinalOperationError: that is not possible, or not allowed.
         """
         job = self._generator.generate(self._job_id, self._name)
-        checkpoints = CheckpointDirectory(checkpoints_path(self._settings, self._directory, self._job_id))
+        checkpoints = CheckpointDirectory(checkpoints_path(self._settings, self._directory.path, self._job_id))
         recovery = QueryFallback(self._spark, self._settings, self._directory, checkpoints)
         return recovery.recover(self._program(job, self._generator.sources()), error)
 

@@ -1,4 +1,6 @@
-"""Submits a program: turns its stream graph into a job and starts it, on Spark or in the minicluster."""
+"""Submits a program: turns its stream graph into a job and starts it, on Spark or in the minicluster. A start that
+fails before there is anything to run is added to the history of the job, if it ran before.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,17 @@ from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.probe import may_be_directory_of
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.history import HistoryWriter, Rows
 from flinkish.jobmanager.history_tables import DeltaTables
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings, without_delta
+from flinkish.jobmanager.job.settings import (
+    DriverSettings,
+    driver_settings,
+    job_settings,
+    may_be_directory_of,
+    without_delta,
+)
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe, new_life
 from flinkish.jobmanager.restart import Restarts, from_configuration
@@ -39,52 +46,6 @@ from flinkish.runtime.stored.classes import files_here
 if TYPE_CHECKING:
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
-
-
-# HEAD: Adds a start that failed before there was anything to run to the history of a job that ran before.
-
-_HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
-
-
-def remember_failed_start(
-    spark: Any,
-    directory: JobDirectory,
-    settings: DriverSettings,
-    life: StateMachine[JobStatus],
-    failure: BaseException,
-) -> None:
-    """Write the transitions of a job that failed before it began, and the exception with which it failed.
-
-    Nothing is written to a directory that another driver owns, or in which no job has run. Failing to write is logged.
-    """
-    if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
-        return
-    try:
-        _remember(spark, directory, settings, life, failure)
-    except Exception:
-        # the failure of the start is what counts; the directory itself may be what is damaged
-        _HISTORY_LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
-
-
-def _remember(
-    spark: Any,
-    directory: JobDirectory,
-    settings: DriverSettings,
-    life: StateMachine[JobStatus],
-    failure: FlinkishError,
-) -> None:
-    job_id = directory.job_id()
-    if job_id is None:
-        return
-    name = str((directory.read("job.json") or {}).get("name"))
-    attempt = int((directory.read("attempts.json") or {"attempts": 0})["attempts"])
-    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
-    history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
-    event = life.to(JobStatus.FAILED, describe(failure))
-    for told in life.story.events:
-        history.status(told, attempt)
-    history.exception(describe_exception(failure, event.time_ms, attempt, None))
-    history.close()
 
 
 _LOG = logging.getLogger("flinkish.JobManager")
@@ -330,3 +291,47 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
         warn_of_missing_uids(job)
     if not temporary:
         run.observers.append(RequestDesk(RunClient(run), directory))
+
+
+_HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
+
+
+def remember_failed_start(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: BaseException,
+) -> None:
+    """Write the transitions of a job that failed before it began, and the exception with which it failed.
+
+    Nothing is written to a directory that another driver owns, or in which no job has run. Failing to write is logged.
+    """
+    if not isinstance(failure, FlinkishError) or isinstance(failure, FencedError) or not settings.history_enabled:
+        return
+    try:
+        _remember(spark, directory, settings, life, failure)
+    except Exception:
+        # the failure of the start is what counts; the directory itself may be what is damaged
+        _HISTORY_LOG.warning("the failed start is not in the history of %s", directory.path, exc_info=True)
+
+
+def _remember(
+    spark: Any,
+    directory: JobDirectory,
+    settings: DriverSettings,
+    life: StateMachine[JobStatus],
+    failure: FlinkishError,
+) -> None:
+    job_id = directory.job_id()
+    if job_id is None:
+        return
+    name = str((directory.read("job.json") or {}).get("name"))
+    attempt = int((directory.read("attempts.json") or {"attempts": 0})["attempts"])
+    tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
+    history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
+    event = life.to(JobStatus.FAILED, describe(failure))
+    for told in life.story.events:
+        history.status(told, attempt)
+    history.exception(describe_exception(failure, event.time_ms, attempt, None))
+    history.close()

@@ -1,5 +1,5 @@
 """The driver: ``python -m flinkish.launch.driver PROGRAM.py ...`` runs a program as Python does, and exits with a code
-of `flinkish.error_display`.
+of `flinkish.error_display`; the request of ``flinkish replay`` reaches it in an environment variable.
 
 Rule: the program cannot tell that it was started from here. It is ``__main__`` (so that its functions are pickled by
 value), its folder is the first entry of ``sys.path``, ``sys.argv`` begins with its path, and tracebacks begin in it. A
@@ -27,7 +27,6 @@ from typing import NoReturn
 from flinkish import error_display
 from flinkish.error_display import ExitCode, exit_code_of
 from flinkish.errors import ConfigurationError, redact
-from flinkish.launch.spark_command import ROOT
 from flinkish.storage.sealed import json_as
 
 #: The exit code that a shell reports for a process ended by SIGINT (128 + 2).
@@ -101,10 +100,6 @@ if __name__ == "__main__":
     main()
 
 
-# HEAD: The request that ``flinkish replay`` passes to the program that it starts. It travels in an environment
-# variable, so
-# that the program has exactly the settings with which it ran before.
-
 #: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"
 
@@ -114,7 +109,8 @@ DEFAULT_LIMIT = 20
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """The parameters of one call of ``flinkish replay``.
+    """The parameters of one call of ``flinkish replay``, for the program that it starts. They travel in an environment
+    variable, so that the program has exactly the settings with which it ran before.
 
     Args:
         directory: the job directory.
@@ -140,6 +136,8 @@ class ReplayRequest:
 def replay_command(directory: str, epoch: int) -> str:
     """The command that runs an epoch of this program again; "" if the program is no file, as in a notebook."""
     program = getattr(sys.modules.get("__main__"), "__file__", None)
+    from flinkish.launch.spark_command import ROOT
+
     if program is None or program.startswith(os.path.join(ROOT, "flinkish", "")):
         return ""
     return redact(shlex.join(["flinkish", "replay", directory, "--epoch", str(epoch), program, *sys.argv[1:]]))

@@ -1,4 +1,5 @@
-"""The directory of an installation, FLINKISH_HOME, whose files in ``conf/`` win over the defaults of the package.
+"""The directory of an installation, FLINKISH_HOME, whose files in ``conf/`` win over the defaults of the package; and
+the folder of the Spark that a driver starts, with what a platform has put into it.
 
 Rule: without FLINKISH_HOME the defaults apply, however a program is started. ``spark-submit.sh`` sets FLINKISH_HOME to
 its checkout.
@@ -230,17 +231,6 @@ def _path(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-# HEAD: Finds the folder of the Spark that a driver starts, and what a platform has put into it.
-#
-# PySpark as installed by pip contains itself a second time in ``python/lib/pyspark.zip``. Spark puts that zip first
-# on
-# the path of each Python process that it starts, half a dozen of them until the first records are read. Python
-# compiles
-# what it imports from a zip again in each process, which takes 0.35 s each time. So a driver whose Python processes
-# all
-# run in its own environment gets a folder with links to the same Spark, without that zip: its processes import the
-# installed PySpark.
-
 #: The class by which Delta Lake is recognized.
 DELTA_CLASS = "io/delta/sql/DeltaSparkSessionExtension.class"
 
@@ -256,7 +246,14 @@ def spark_home(environment: Mapping[str, str]) -> str:
 def home_without_zip(cache: Path, environment: Mapping[str, str]) -> str:
     """A folder below ``cache`` with links to the installed PySpark, without its zip; it is made if it does not exist.
     If the environment sets SPARK_HOME, PySpark is not installed, or the links cannot be made, the folder of
-    `spark_home`."""
+    `spark_home`.
+
+    PySpark as installed by pip contains itself a second time in ``python/lib/pyspark.zip``. Spark puts that zip first
+    on the path of each Python process that it starts, half a dozen of them until the first records are read. Python
+    compiles what it imports from a zip again in each process, which takes 0.35 s each time. So a driver whose Python
+    processes all run in its own environment gets a folder with links to the same Spark, without that zip: its processes
+    import the installed PySpark.
+    """
     home = _installed()
     if environment.get("SPARK_HOME") or not home:
         return spark_home(environment)

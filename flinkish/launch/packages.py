@@ -1,4 +1,5 @@
-"""Resolves Maven packages to jar files with Spark's own package resolution, once for the same packages.
+"""The packages that a job takes along: Maven packages, which Spark's own package resolution resolves to jar files, once
+for the same packages; and the zip of flinkish that is shipped to the executors.
 
 Rule: the resolution prints nothing unless it fails. Spark prints a report of the resolution at every start with
 ``--packages``. So the resolution runs in a session of its own, its output goes to a file, and the job gets the jar
@@ -33,11 +34,6 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 
-# HEAD: Makes the zip of flinkish that is shipped to the executors, from wherever this process imports flinkish.
-#
-# Rule: the name of the archive contains a hash of its content. So the same sources are zipped once, two drivers that
-# start together cannot disturb each other, and a running job keeps the archive that it started with.
-
 # archives of other contents are removed after this time, when no job can be about to start with them
 _KEEP_S = 24 * 3600.0
 _SUFFIXES = ("", ".py", ".typed", ".conf", ".properties", ".xml")
@@ -52,7 +48,11 @@ def own_archive(cache: Path) -> Path:
 
 def archive(package: Traversable, cache: Path) -> Path:
     """Zip a Python package into the directory ``cache``, unless an archive of the same content exists there, and return
-    the path of the archive."""
+    the path of the archive.
+
+    Rule: the name of the archive contains a hash of its content. So the same sources are zipped once, two drivers that
+    start together cannot disturb each other, and a running job keeps the archive that it started with.
+    """
     contents = sorted(_sources(package, f"{package.name}/"))
     digest = hashlib.sha256()
     for name, data in contents:

@@ -1,7 +1,7 @@
-"""The named phases of an epoch, a checkpoint, a savepoint, a restore, a drain and a fallback, and a hook that is called
-at each of them.
+"""What tests control of a job: the wall clock, which is a parameter, and the named phases of an epoch, a checkpoint, a
+savepoint, a restore, a drain and a fallback, with a hook that is called at each of them.
 
-Tests use it to fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path
+Tests use the hook to fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path
 ``module:function``, and the function is called with (phase, details) in every process of the job. A test fails if there
 is a phase without such a case.
 """
@@ -16,11 +16,10 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Protocol
 
-# HEAD: Wall-clock time as a parameter, so that tests need not wait, and whether the machine's clock was set back.
-
 
 class Clock(Protocol):
-    """A source of the current time, in milliseconds since 1970-01-01T00:00:00Z."""
+    """A source of the current time, in milliseconds since 1970-01-01T00:00:00Z: a parameter, so that tests need not
+    wait."""
 
     def now_ms(self) -> int:
         """The current time."""

@@ -4,7 +4,7 @@ Rule: no class and no function is ever a value of whoever reads. A name is the a
 one itself; what a reader holds for it has no attributes that could be set. Each constructor of data has a signature,
 which is checked before it is called, so that it makes only as much as its arguments are long.
 
-Names are ``module:Qualified.Name``, for data (`data_names`) as for classes of the program (`ProgramClasses`).
+Names are ``module:Qualified.Name``, for data (`stored.names`) as for classes of the program (`ProgramClasses`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def refused_data(what: str) -> UnsafeStateError:
 
 
 class OldFormError(Exception):
-    """A value has the form of former versions, with classes as values of the unpickler. `stored_reader` reads it."""
+    """A value has the form of former versions, with classes as values of the unpickler. `stored.reader` reads it."""
 
 
 def refused_name(module: str, name: str) -> UnsafeStateError:
@@ -341,32 +341,32 @@ def _outside(name: str) -> UnsafeStateError:
 
 
 def make(name: str, *arguments: Any) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.make`."""
+    """Stands in pickles for `stored.calls.Constructors.make`."""
     raise _outside("make")
 
 
 def make_with_names(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.make_with_names`."""
+    """Stands in pickles for `stored.calls.Constructors.make_with_names`."""
     raise _outside("make_with_names")
 
 
 def call(name: str, *arguments: Any) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.call`."""
+    """Stands in pickles for `stored.calls.Constructors.call`."""
     raise _outside("call")
 
 
 def call_with_classes(name: str, at: tuple[int, ...], *arguments: Any) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.call_with_classes`."""
+    """Stands in pickles for `stored.calls.Constructors.call_with_classes`."""
     raise _outside("call_with_classes")
 
 
 def reconstruct(name: str, base: str, value: Any) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.reconstruct`."""
+    """Stands in pickles for `stored.calls.Constructors.reconstruct`."""
     raise _outside("reconstruct")
 
 
 def member(name: str, value: Any) -> Any:
-    """Stands in pickles for `stored_calls.Constructors.member`."""
+    """Stands in pickles for `stored.calls.Constructors.member`."""
     raise _outside("member")
 
 

@@ -31,7 +31,7 @@ from flinkish.runtime.state.state_rows import MAP_KINDS
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.runtime.stored.texts import to_text
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles, joined
-from flinkish.spark.place import give_way_to_epochs, workers_beside_epochs
+from flinkish.spark.settings import give_way_to_epochs, workers_beside_epochs
 from flinkish.spark.worker import DeployedClasses, failures_marked
 from flinkish.storage.paths import for_spark
 

@@ -1,5 +1,7 @@
-"""Parquet files in the directory of a Delta table: tasks write them, and the driver adds them to the table by a commit
-of its own (`flinkish.delta.log`). Both cost less than Spark's Delta writer does."""
+"""Files and batches of rows in Arrow's form: the rows between Spark stages, and the Parquet files in the directory of a
+Delta table, which tasks write and the driver adds to the table by a commit of its own (`flinkish.delta.log`). Writing
+them and that commit cost less than Spark's Delta writer does.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,6 @@ from flinkish.spark.worker import failures_marked
 from flinkish.storage.paths import for_spark
 from flinkish.storage.sealed import checksum_path, write_checksums
 from flinkish.storage.stores import storage_errors, storage_of
-
-# HEAD: The rows between Spark stages (buffers with the addresses of the subtasks that they are for), and how small
-# Arrow
-# batches of any rows are joined: each batch costs a call across processes, or a row group of a file.
 
 #: Schema of the rows between stages, in Spark's DDL. ``address`` is the grouping value of the next level.
 ROW_SCHEMA = "address int, vertex int, subtask int, buffer binary"
@@ -72,7 +70,10 @@ def _batch(rows: list[Row], book: AddressBook, next_level: int) -> pa.RecordBatc
 
 def joined(batches: Iterator[pa.RecordBatch], least_rows: int = _BATCH_ROWS) -> Iterator[pa.RecordBatch]:
     """The rows of the batches, which have the same columns, in their order, in batches of ``least_rows`` or more but
-    for the last one."""
+    for the last one.
+
+    Each batch costs a call across processes, or a row group of a file.
+    """
     share: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

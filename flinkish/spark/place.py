@@ -1,4 +1,5 @@
-"""Grouping values for which Spark's own hash partitioner puts each subtask where Flink would.
+"""Where tasks run: the grouping values for which Spark's own hash partitioner puts each subtask where Flink would, and
+the executor of a running task.
 
 Spark sends a group to partition ``murmur3(value, 42) mod P``. With the number of the subtask as the grouping value, 4
 subtasks were spread over 2 partitions as 1 and 3. So each subtask gets a value that was searched for: one that lands on
@@ -13,9 +14,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from numpy.typing import NDArray
 
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor
 from flinkish.runtime.job.report import TaskPlace
-from flinkish.spark.session import is_remote
 
 
 def murmur3(values: NDArray[np.uint32], seed: int = 42) -> NDArray[np.int32]:
@@ -141,15 +139,6 @@ class AddressBook:
         return self._transit[level][0 if vertex == REPORT_VERTEX else subtask % self._partitions]
 
 
-# HEAD: Finds out where a Spark task runs, from inside its Python worker: the executor, and Spark's numbers of the
-# task.
-#
-# Spark does not tell a Python worker which executor it belongs to. On Kubernetes the environment says so; elsewhere
-# the
-# executor is the JVM among the ancestors of the worker process that was started with ``--executor-id``. If there is
-# none,
-# the driver is the executor.
-
 #: Spark's id of the executor inside of the driver.
 DRIVER = "driver"
 
@@ -197,7 +186,12 @@ def _place(pid: int, task: int, stage: int, partition: int, attempt: int) -> Tas
 
 @cache
 def executor_id(pid: int) -> str:
-    """Spark's id of the executor that a worker process belongs to; "driver" if none is found."""
+    """Spark's id of the executor that a worker process belongs to; "driver" if none is found.
+
+    Spark does not tell a Python worker which executor it belongs to. On Kubernetes the environment says so; elsewhere
+    the executor is the JVM among the ancestors of the worker process that was started with ``--executor-id``. If there
+    is none, the driver is the executor.
+    """
     told = os.environ.get("SPARK_EXECUTOR_ID")
     if told:
         return told
@@ -231,50 +225,3 @@ def _command_line(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
-
-
-# HEAD: A separate pool of Python workers for work beside the epochs, such as checkpoints.
-#
-# Spark hands out idle workers in the order in which they became idle, so each stage of an epoch tends to get the
-# workers
-# that have run it before and hold the decoded state of its tasks. A checkpoint that used workers of the same pool
-# would
-# mix up that order for good: with a million keys, all later epochs took 1.6 times as long. Spark keeps one pool for
-# each
-# set of environment variables that functions ask for, so a variable makes the second pool.
-
-#: The environment variable whose value names the pool.
-VARIABLE = "FLINKISH_WORKERS"
-BESIDE_EPOCHS = "beside-epochs"
-#: Niceness of the workers of this pool: if there are too few cores, the epochs get them.
-NICENESS = 10
-
-_lock = threading.Lock()
-
-
-@contextmanager
-def workers_beside_epochs(spark: Any) -> Iterator[None]:
-    """Python functions that are applied to a DataFrame inside this context run in workers that no epoch uses.
-
-    So does a function that another thread applies at the same time, which costs time and nothing else. Under Spark
-    Connect this has no effect: the server chooses the workers.
-    """
-    if is_remote(spark):
-        yield
-        return
-    context = spark.sparkContext
-    with _lock:
-        usual = context.environment
-        # a new dict: PySpark may be iterating over the present one in the thread of an epoch
-        context.environment = {**usual, VARIABLE: BESIDE_EPOCHS}
-        try:
-            yield
-        finally:
-            context.environment = usual
-
-
-def give_way_to_epochs() -> None:
-    """Lower the priority of this worker process if it belongs to the pool beside the epochs. Further calls do
-    nothing."""
-    if os.environ.get(VARIABLE) == BESIDE_EPOCHS and hasattr(os, "nice"):
-        os.nice(max(0, NICENESS - os.nice(0)))

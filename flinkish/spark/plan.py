@@ -1,4 +1,6 @@
-"""The Spark plan of a job: the union of its sources, then one stateful stage per level."""
+"""The Spark plan of a job: the union of its sources, then one stateful stage per level. A source that Spark reads
+itself runs its chain in a ``mapInArrow`` over its DataFrame.
+"""
 
 from __future__ import annotations
 
@@ -35,12 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
 
-# HEAD: Runs a level behind the sources: one ``groupBy(address).applyInPandasWithState`` for all vertices of the
-# level.
-
-
 def level_rows(frame: Any, deployment: Deployment, level: int) -> Any:
-    """Run a level over the rows addressed to it.
+    """Run a level over the rows addressed to it: one ``groupBy(address).applyInPandasWithState`` for all its vertices.
 
     Returns the rows that leave the level, addressed to the next one, as a DataFrame of `ROW_SCHEMA`.
     """
@@ -136,10 +134,6 @@ def arriving(frames: Iterator[pd.DataFrame], attempt: int) -> Iterator[Buffer]:
     buffers = (decode(data) for frame in frames for data in frame["buffer"] if data is not None)
     return iter(sorted(buffers, key=lambda buffer: place(buffer.header))) if attempt else buffers
 
-
-# HEAD: Runs level 0 for sources that Spark reads itself: a ``mapInArrow`` over the source's DataFrame, in which the
-# source's
-# chain runs.
 
 #: Name of the column with the epoch's processing time in ms, as text. Spark keeps that time when it replays the epoch.
 TIME_COLUMN = "__epoch_ms"

@@ -133,16 +133,16 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
 
     # ------------------------------------------------------------------ beside the driver
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def initialOffset(self) -> dict[str, Any]:
         """The offset of a query that has read nothing. Spark asks for it twice, and does not keep it."""
         return NOTHING_READ
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+    def prepareForTriggerAvailableNow(self) -> None:
         """Read the data that is there now, then end (``Trigger.AvailableNow``)."""
         self._available_now = True
         self._enumerator().freeze()
 
-    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """The offset at which the next epoch ends; ``start`` if there is no next epoch. Spark before 4.2 passes none,
         but asks only when the epoch before is committed, so that the offset that was returned last is the start.
         ``limit`` is not used: flinkish keeps its own limits on an epoch."""
@@ -308,7 +308,7 @@ class _SourcesOfAJob(DataSource):
     def schema(self) -> str:
         return ROW_SCHEMA
 
-    def streamReader(self, schema: Any) -> SourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: Any) -> SourceStreamReader:
         quiet_this_worker()
         return SourceStreamReader(self.query)
 

@@ -1,4 +1,5 @@
-"""Reads the state of a committed epoch from the query's checkpoint, with Spark's ``statestore`` data source."""
+"""Reads the state of a committed epoch from the query's checkpoint, with Spark's ``statestore`` data source, and hands
+the stored tasks of one query of a job to the first epoch of the job's next query."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.runtime.state.saved.texts import SavepointColumns, SavepointRow
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.spark.data_files import FILE_SCHEMA, ROW_SCHEMA, DataFile, RowsToFiles, joined, to_arrow
-from flinkish.spark.place import give_way_to_epochs, workers_beside_epochs
+from flinkish.spark.settings import give_way_to_epochs, workers_beside_epochs
 from flinkish.spark.worker import DeployedClasses, Deployment, failures_marked
 from flinkish.storage.paths import for_spark
 
@@ -112,12 +113,6 @@ def _header_and_body(stored: Any) -> Any:
     return stored.select("header", "body")
 
 
-# HEAD: Hands the stored tasks of one query of a job to the first epoch of the job's next query.
-#
-# Unlike the rows of a savepoint, what is handed over is the stored form itself: header (watermarks, idleness,
-# progress of
-# each origin) and body, for the same subtasks. So the next query goes on exactly where the previous one ended.
-
 #: Version of the stored form of a task that is moved to another query.
 FORMAT_VERSION = 2
 
@@ -144,6 +139,10 @@ class StoredToBuffers:
 
 def write_moved_state(spark: Any, deployment: Deployment, checkpoint: str, batch: int, levels: int, path: str) -> None:
     """Write the state of a query as of a batch, as rows that the first epoch of another query takes in.
+
+    Unlike the rows of a savepoint, what is handed over is the stored form itself: header (watermarks, idleness,
+    progress of each origin) and body, for the same subtasks. So the next query goes on exactly where the previous one
+    ended.
 
     Args:
         checkpoint: checkpoint directory of the query that has stored the state.

@@ -1,5 +1,5 @@
 """The pickled job graph that travels to the Python workers, and how a worker finds its TaskManager and the number of
-the running epoch."""
+the running epoch, signs its errors and tunes its garbage collector."""
 
 from __future__ import annotations
 
@@ -32,15 +32,6 @@ from flinkish.runtime.task.task_manager import MAX_JOBS, TaskManager, task_manag
 from flinkish.spark.place import DRIVER, AddressBook, current_place, executor_id, task_context
 from flinkish.storage.paths import local_path
 
-# HEAD: Garbage collection in a Python worker: state that lives for many epochs is not traversed after each of them,
-# and the
-# objects that a task creates are traversed seldom as long as collections find no garbage.
-#
-# PySpark runs a full collection after every task. It traverses every object of the state that the worker keeps from
-# epoch to epoch, which takes a third of a worker's time with 500,000 keys. Within a task, the collector traverses
-# timers
-# and values in vain, which takes up to a fifth of the time with a timer for each record.
-
 #: Number of new container objects between two collections of the youngest generation. With CPython's default of 700,
 #: batches of tuples look like garbage, which costs up to a fifth of the time.
 THRESHOLD = 100_000
@@ -55,7 +46,15 @@ TASKS_PER_FULL_COLLECTION = 10
 
 
 class WorkerCollector:
-    """Tunes the garbage collector of one worker process as its tasks come and go."""
+    """Tunes the garbage collector of one worker process as its tasks come and go.
+
+    State that lives for many epochs is not traversed after each of them, and the objects that a task creates are
+    traversed seldom as long as collections find no garbage.
+
+    PySpark runs a full collection after every task. It traverses every object of the state that the worker keeps from
+    epoch to epoch, which takes a third of a worker's time with 500,000 keys. Within a task, the collector traverses
+    timers and values in vain, which takes up to a fifth of the time with a timer for each record.
+    """
 
     def __init__(self) -> None:
         self._tasks = 0

@@ -1,4 +1,4 @@
-"""Reads checkpoints and savepoints as DataFrames, and compares them with a program.
+"""Finds the savepoint or checkpoint that a path means, reads it as DataFrames, and compares it with a program.
 
 Rule: the columns have the types that the program declared; where it declared none, they have the type that all texts
 have in common, or hold the texts as they are in the table.
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from flinkish.datastream import StreamExecutionEnvironment
 
-
-# HEAD: Finds the savepoint or checkpoint that a path means, and the Spark session that reads it.
 
 _CHECKPOINT = re.compile(r"chk-(\d+)")
 

@@ -1,4 +1,6 @@
-"""Converts the rows of a DataFrame with typed columns to the rows of a savepoint's table, whose columns are texts."""
+"""Converts the rows of a DataFrame with typed columns to the rows of a savepoint's table, whose columns are texts, and
+the rows of one state of such a table back to typed columns.
+"""
 
 from __future__ import annotations
 
@@ -162,8 +164,6 @@ def python_value(value: Any, arrow: pa.DataType, as_key: bool = False) -> Any:
         return value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
     return value
 
-
-# HEAD: Converts the rows of one state, whose columns are texts, to rows of typed columns.
 
 #: (pattern of a text, type that it stands for); the first pattern that matches counts.
 _LOOKS = (('^"', "STRING"), ("^-?[0-9]{1,18}$", "BIGINT"), ("^(true|false)$", "BOOLEAN"), ("^-?[0-9.eE+-]+$", "DOUBLE"))

@@ -1,5 +1,6 @@
-"""JSON that carries its own digest, so that a file whose content has changed is never accepted; and JSON whose fields
-have declared types, so that content of any other shape is never used.
+"""JSON that carries its own digest, so that a file whose content has changed is never accepted; JSON whose fields have
+declared types, so that content of any other shape is never used; and the checksum files of Hadoop, by which Spark
+refuses a file that was damaged.
 
 Digests tell damage, not forgery: whoever can write the file can write its digest. What the fields may hold is declared
 by a dataclass for each kind of file.
@@ -21,12 +22,6 @@ from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_typ
 
 from flinkish.storage.paths import NameForm
 
-# HEAD: The checksum file that Hadoop keeps beside each file on a local file system.
-#
-#     <directory>/.<name>.crc    "crc", a zero byte, the length of a block (4 bytes), then the CRC-32 of each block
-#
-# Where it is there, Spark refuses to read a file that was damaged since.
-
 _BLOCK_BYTES = 512
 
 
@@ -41,7 +36,12 @@ def checksum_path(path: str) -> str:
 
 
 def write_checksums(path: str) -> None:
-    """Create the checksum file of a local file."""
+    """Create the checksum file of a local file, as Hadoop keeps one beside each file on a local file system:
+
+        <directory>/.<name>.crc    "crc", a zero byte, the length of a block (4 bytes), then the CRC-32 of each block
+
+    Where it is there, Spark refuses to read a file that was damaged since.
+    """
     with open(path, "rb") as file, open(checksum_path(path), "wb") as checksums:
         checksums.write(b"crc\0" + struct.pack(">i", _BLOCK_BYTES))
         while block := file.read(_BLOCK_BYTES):

@@ -1,4 +1,5 @@
-"""Files on every kind of storage: each kind reads, writes and lists in its own way, and promises the same.
+"""Files on every kind of storage: each kind reads, writes and lists in its own way, and promises the same; and the
+errors of storage as OperationErrors, which name the path, the cause and the remedy.
 
     kind                what replaces a file          what creates one exclusively        directories
     local               temporary file and rename     hard link                           made when needed
@@ -30,10 +31,6 @@ from typing import Any, NamedTuple, Protocol
 from flinkish.errors import EnvironmentVersionError, FlinkishError, JobDirectoryError, OperationError
 from flinkish.storage.paths import FileKind, is_local, local_path, location_of, opened_regular, read_regular
 
-# HEAD: Errors of storage as OperationErrors, which name the path, the cause and the remedy.
-#
-# Waiting may help, so all of them are worth a retry.
-
 #: errno -> (what is wrong, what to do)
 _KNOWN = {
     errno.ENOSPC: ("no space left", "make space there, then start the same job again: it goes on where it was"),
@@ -55,6 +52,8 @@ def storage_error(error: OSError, action: str, path: str) -> OperationError:
 
     >>> storage_error(OSError(28, "full"), "write", "/job/owner.json").what
     'cannot write /job/owner.json: no space left'
+
+    Waiting may help, so all of them are worth a retry.
     """
     what, hint = _KNOWN.get(error.errno or 0, (str(error), _OTHERWISE))
     return OperationError(f"cannot {action} {path}: {what}", hint=hint)
@@ -413,7 +412,7 @@ class _LocalFile:
     """A local file that is synchronised when it is closed."""
 
     def __init__(self, path: str) -> None:
-        self._stream = open(path, "wb")  # noqa: SIM115 - closed by `close`
+        self._stream = open(path, "wb")
 
     def write(self, data: bytes) -> int:
         return self._stream.write(data)

@@ -1,4 +1,8 @@
-"""A source of given records, with marks among them that make something happen at that position.
+"""What takes the place of the real thing in a test: a source of given records, sinks that keep the committed records,
+the output of operators in the form that tests read, the recorder of what passes each operator of a program, and the
+error of a planned crash.
+
+Among the records of a source are marks that make something happen at that position:
 
     TestingSource(StreamRecord("a", 10), Watermark(10), Pause(), "b", CrashOnce(), "c", End())
 
@@ -29,16 +33,11 @@ from flinkish.core.sink import CommitContext, Committer, Guarantee, SinkWriter, 
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords
 from flinkish.errors import InternalError, OperationError, ProgramError
 
-# HEAD: The error of a crash that a test has planned.
+__all__ = ["DataStreamTestSinkFunction", "TestingSink"]
 
 
 class SimulatedCrash(OperationError):
     """Raised where a test lets the job crash. What was not committed is lost, and the job may be restarted."""
-
-
-# HEAD: The output of operators in the form that tests read: records, watermarks and watermark statuses, in order; and
-#  the
-# recorder of what passes each operator of a program.
 
 
 class StreamRecord(NamedTuple):
@@ -188,11 +187,6 @@ class Recorder:
     def emitted_watermark(self, uid: str, subtask: int, watermark_ms: int) -> None:
         """Record a watermark that an operator has emitted; see `OperatorListener`."""
         self._current.append(Passed(Passage.WATERMARK, uid, subtask, [], watermark_ms=watermark_ms))
-
-
-# HEAD: Sinks for tests that keep the committed records.
-
-__all__ = ["DataStreamTestSinkFunction", "TestingSink"]
 
 
 class TestingSink(WriterSink):

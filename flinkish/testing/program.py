@@ -45,17 +45,29 @@ from flinkish.runtime.stored.classes import files_here
 from flinkish.table import StreamTableEnvironment
 from flinkish.testing.doubles import Passage, Passed, Recorder, SimulatedCrash, StreamRecord, stream_records, tag_id
 
-# HEAD: Savepoints of programs that run in one process: the rows that a savepoint's table would have, in memory.
-#
-# They are processed like savepoints on Spark: state is converted to texts, compared with the states that the program
-# declares, re-hashed for its parallelism, and taken in by the first epoch.
+__all__ = [
+    "PHASES",
+    "ProgramTestHarness",
+    "PyFlinkBatchTableTestCase",
+    "PyFlinkBatchTestCase",
+    "PyFlinkITTestCase",
+    "PyFlinkStreamTableTestCase",
+    "PyFlinkStreamingTestCase",
+    "PyFlinkTestCase",
+    "PyFlinkUTTestCase",
+]
 
 _WHERE = "a savepoint in memory"
 
 
 @dataclass(frozen=True)
 class ProgramSavepoint:
-    """The state of a program after an epoch, and the position of each of its sources by uid."""
+    """The state of a program after an epoch, and the position of each of its sources by uid.
+
+    It has the rows that a savepoint's table would have, in memory. They are processed like savepoints on Spark: state
+    is converted to texts, compared with the states that the program declares, re-hashed for its parallelism, and taken
+    in by the first epoch.
+    """
 
     columns: tuple[SavepointColumns, ...]
     positions: dict[str, str]
@@ -107,18 +119,6 @@ def restore_savepoint(
         },
     )
 
-
-__all__ = [
-    "PHASES",
-    "ProgramTestHarness",
-    "PyFlinkBatchTableTestCase",
-    "PyFlinkBatchTestCase",
-    "PyFlinkITTestCase",
-    "PyFlinkStreamTableTestCase",
-    "PyFlinkStreamingTestCase",
-    "PyFlinkTestCase",
-    "PyFlinkUTTestCase",
-]
 
 #: The phases that an epoch passes when it runs in one process, in this order.
 PHASES = (
@@ -441,7 +441,7 @@ class PyFlinkTestCase(unittest.TestCase):
 
     def assert_equals_sorted(self, expected: Iterable[Any], actual: Iterable[Any]) -> None:
         """The same, as PyFlink's tests of streams have it."""
-        self.assertEqual(sorted(expected), sorted(actual))
+        self.assertEqual(sorted(expected), sorted(actual))  # noqa: PT009 - of a TestCase
 
     @classmethod
     def to_py_list(cls, actual: Iterable[Any]) -> list[Any]:

@@ -39,7 +39,7 @@ def order_server(count: int) -> Iterator[OrderServer]:
     orders = OrderServer(count)
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        def do_GET(self) -> None:
             after = int(parse_qs(urlparse(self.path).query)["after"][0])
             body = json.dumps(orders.answer(after)).encode()
             self.send_response(200)

@@ -157,7 +157,7 @@ def read_in_child(
         except FlinkishError as error:
             out_of_memory = isinstance(error.__cause__, MemoryError)
             return f"{'MemoryError' if out_of_memory else 'refused'}: {type(error).__name__}: {error}"
-        except BaseException as error:  # noqa: BLE001
+        except BaseException as error:
             return f"{type(error).__name__}: {error}"
         return f"read: {look(value)}"
 

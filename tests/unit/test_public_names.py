@@ -132,7 +132,7 @@ def notes(differs: str = "", means_nothing: str = "", beyond: str = "", internal
 
 def names(present: str, missing: str = "", beyond: str = "", absent: str = "") -> Names:
     kinds = (frozenset(text.split()) for text in (present, missing, beyond))
-    return Names(*kinds, {name: "do otherwise" for name in absent.split()})
+    return Names(*kinds, dict.fromkeys(absent.split(), "do otherwise"))
 
 
 def test_a_missing_name_is_not_claimed() -> None:

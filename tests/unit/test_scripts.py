@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -131,8 +131,8 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Iterator[Checkout]:
-    yield Checkout(tmp_path)
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
 
 
 def follows(options: Sequence[str], name: str) -> str:
@@ -199,7 +199,7 @@ def test_a_signal_reaches_the_job_which_ends_as_it_likes(checkout: Checkout, num
 @pytest.mark.parametrize(
     ("program", "code"),
     [
-        # the other errors: tests/unit/launch/test_exit_codes.py
+        # the other errors: tests/unit/test_exit_codes.py
         ("import flinkish.errors as e; raise e.UserCodeError('wrong', user_traceback='')", 1),
         ("import flinkish.errors as e; raise e.OperationError('the disk is full')", 75),
         ("raise KeyboardInterrupt", 130),

@@ -15,17 +15,18 @@ import flinkish
 CHECKOUT = Path(flinkish.__file__).parents[1]
 SCRIPT = CHECKOUT / ".ci" / "touched_tests.py"
 
-#: Rooms whose tests are those of other rooms, or of the whole package.
-WITHOUT_TESTS = {"examples", "metrics"}
+#: Rooms whose tests are those of the whole package.
+WITHOUT_TESTS = {"metrics"}
 
 THERE = {
     "tests/unit/formats",
     "tests/unit/runtime",
+    "tests/unit/runtime/state",
+    "tests/unit/runtime/state/files",
+    "tests/unit/runtime/state/files/support.py",
+    "tests/unit/runtime/state/test_ttl.py",
+    "tests/unit/spark",
     "tests/unit/engine",
-    "tests/unit/state",
-    "tests/unit/state/files",
-    "tests/unit/state/files/support.py",
-    "tests/unit/state/test_ttl.py",
     "tests/unit/test_cli.py",
 }
 ARCHITECTURE = "tests/unit/test_architecture.py"
@@ -46,12 +47,12 @@ def script() -> ModuleType:
     [
         (["flinkish/formats/csv.py"], ["tests/unit/formats", ARCHITECTURE]),
         (["flinkish/runtime/exchange/buffer.py"], ["tests/unit/runtime", ARCHITECTURE]),
-        # the deepest room that has tests, wherever these are
-        (["flinkish/runtime/state/ttl.py"], ["tests/unit/state", ARCHITECTURE]),
-        (["flinkish/runtime/state/files/merge.py"], ["tests/unit/state/files", ARCHITECTURE]),
+        # the deepest room that has tests
+        (["flinkish/runtime/state/ttl.py"], ["tests/unit/runtime/state", ARCHITECTURE]),
+        (["flinkish/runtime/state/files/merge.py"], ["tests/unit/runtime/state/files", ARCHITECTURE]),
         (["flinkish/runtime/nowhere/x.py"], ["tests/unit/runtime", ARCHITECTURE]),
-        # tests of another name
-        (["flinkish/spark/plan.py"], ["tests/unit/engine", ARCHITECTURE]),
+        # a room that is tested in another folder as well
+        (["flinkish/spark/plan.py"], ["tests/unit/engine", "tests/unit/spark", ARCHITECTURE]),
         # modules without a room, and rooms without tests
         (["flinkish/cli.py"], [ARCHITECTURE, "tests/unit/test_cli.py"]),
         (["flinkish/error_display.py"], [ARCHITECTURE]),
@@ -59,13 +60,16 @@ def script() -> ModuleType:
         # a folder is run once
         (
             ["flinkish/runtime/state/ttl.py", "flinkish/runtime/state/files/merge.py"],
-            ["tests/unit/state", ARCHITECTURE],
+            ["tests/unit/runtime/state", ARCHITECTURE],
         ),
-        (["flinkish/runtime/state/ttl.py", "tests/unit/state/test_ttl.py"], ["tests/unit/state", ARCHITECTURE]),
+        (
+            ["flinkish/runtime/state/ttl.py", "tests/unit/runtime/state/test_ttl.py"],
+            ["tests/unit/runtime/state", ARCHITECTURE],
+        ),
         # tests, and what they share
-        (["tests/unit/state/test_ttl.py"], ["tests/unit/state/test_ttl.py"]),
-        (["tests/unit/state/files/support.py"], ["tests/unit/state/files"]),
-        (["tests/unit/state/test_that_is_gone.py"], []),
+        (["tests/unit/runtime/state/test_ttl.py"], ["tests/unit/runtime/state/test_ttl.py"]),
+        (["tests/unit/runtime/state/files/support.py"], ["tests/unit/runtime/state/files"]),
+        (["tests/unit/runtime/state/test_that_is_gone.py"], []),
         (["tests/unit/__init__.py"], []),
         (["docs/semantics.md", "README.md", "setup.cfg", "docs/site/mkdocs.yml"], [PAGES]),
         # left to the whole run

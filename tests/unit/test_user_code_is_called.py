@@ -494,7 +494,7 @@ def test_each_public_class_is_in_the_table_or_is_not_extended() -> None:
     assert in_table & NOT_IN_THE_TABLE == set()
 
 
-SOURCES = [path for path in Path(flinkish.__file__).parent.rglob("*.py")]
+SOURCES = list(Path(flinkish.__file__).parent.rglob("*.py"))
 HELPERS = ("runs_ours", "stands_for", "inherits", "form_for_lists")
 
 

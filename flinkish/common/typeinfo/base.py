@@ -1,4 +1,5 @@
-"""TypeInformation: every type checks values, narrows them as Flink's serializers do, and has an Arrow type.
+"""TypeInformation: every type checks values, narrows them as Flink's serializers do, and has an Arrow type. Values for
+which no type is declared have the type of any Python object, which is carried by pickle.
 
 Rule upheld here: a type decides about a value in one place, ``_convert``. Checking, narrowing of one value and
 narrowing of a whole list are built on it, so they cannot disagree; a list converter may be faster, but its results are
@@ -281,9 +282,6 @@ def nullable_list(element: TypeInformation) -> ListConverter | None:
         return convert_list(values)
 
     return convert_nullable
-
-
-# HEAD: The type of values for which none is declared: any Python object, carried by pickle.
 
 
 class PickledBytesTypeInfo(TypeInformation):

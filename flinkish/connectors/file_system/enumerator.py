@@ -1,5 +1,8 @@
-"""The base of the enumerators of files: lists files once, or again and again. Each format decides what a position in
-its files is."""
+"""The base of the enumerators of files, which list files once, or again and again; the opening of a split's file; and
+the formats of files that a source reads, PyFlink's ``StreamFormat`` and ``BulkFormat``.
+
+Each format decides what a position in its files is. A file that is opened must still be the one that was found.
+"""
 
 from __future__ import annotations
 
@@ -142,10 +145,6 @@ class FileEnumerator(SplitEnumerator, Generic[Facts]):
         return sorted(found.values(), key=lambda split: (split.info["modified_ns"], split.id))
 
 
-# HEAD: Opens the file of a split and checks that it is still the one that was found; classifies the errors of reading
-#  it.
-
-
 def open_split(systems: FileSystems, split: SourceSplit, as_it_is: bool = False) -> NativeFile:
     """Open the file of a split for random access.
 
@@ -201,10 +200,6 @@ def unreadable(split_id: str, error: Exception) -> FlinkishError:
             f"the file is damaged: {error}", where=f"file {split_id}", expected="a complete file of its format"
         )
     return RetryableError(f"the file cannot be read: {error}", where=f"file {split_id}")
-
-
-# HEAD: The formats of files that a source reads, PyFlink's ``StreamFormat`` and ``BulkFormat``: lines that a schema
-# deserializes, or Parquet columns.
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""Lists the files that the paths of a source match now.
+"""Lists the files that the paths of a source match now, and maps files to the ids of their splits and back. Glob
+patterns have the syntax of Hadoop, and so of Spark.
 
 Rule upheld here: a path that exists as it is written is no pattern. So a folder that is named ``data[1]`` is read, and
-its wildcard is literal in a longer path (``data[1]/part-*``) too.
+its wildcard is literal in a longer path (``data[1]/part-*``) too. Names that begin with ``.`` or ``_`` are hidden from
+wildcards and from the listing of a folder, but not from a path that spells them out.
 """
 
 from __future__ import annotations
@@ -23,14 +25,6 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileInfo, FileSystem
 
 
-# HEAD: Glob patterns in the syntax of Hadoop (and so of Spark): ``*``, ``?``, ``[a-c]``, ``[^a]``, ``{a,b/c}``, and
-# ``\``
-# before a character that is meant literally. A wildcard matches characters within one name, never a ``/``.
-#
-# Rule upheld here: names that begin with ``.`` or ``_`` are hidden from wildcards and from the listing of a folder,
-# but
-# not from a path that spells them out. A name that exists as it is written is no pattern.
-
 _MAGIC = re.compile(r"[*?\[{\\]")
 
 
@@ -39,6 +33,9 @@ def is_pattern(path: str) -> bool:
 
     >>> is_pattern("/data/a.txt"), is_pattern("/data/{a,b}.txt")
     (False, True)
+
+    The wildcards are ``*``, ``?``, ``[a-c]``, ``[^a]`` and ``{a,b/c}``; a backslash stands before a character that is
+    meant literally. A wildcard matches characters within one name, never a ``/``.
     """
     return _MAGIC.search(path) is not None
 
@@ -159,9 +156,6 @@ def _local_files_below(system: FileSystem, folder: str) -> Iterator[FileInfo]:
 def is_hidden(path: str) -> bool:
     """Whether a path relative to a folder is left out of the listing of that folder. So are paths with ``..``."""
     return any(part.startswith((".", "_")) for part in path.split("/") if part)
-
-
-# HEAD: Maps the files of a source to the ids of their splits and back.
 
 
 def file_system_of(path: str) -> tuple[FileSystem, str]:

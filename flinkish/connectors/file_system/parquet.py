@@ -1,5 +1,5 @@
-"""Parquet files as a source: positions are rows. Only the declared columns are read, and only the row groups that a
-range touches."""
+"""Parquet files as a source, of Rows, tuples or generic Avro records: positions are rows. Only the declared columns are
+read, and only the row groups that a range touches."""
 
 from __future__ import annotations
 
@@ -260,9 +260,6 @@ def check_columns(declared: tuple[str, ...], footer: FileMetaData, file: str) ->
             expected=f"one of its columns {', '.join(found)}",
             hint="correct the names in the type of the source",
         )
-
-
-# HEAD: Parquet files of generic Avro records as a source: read in ranges of rows, as other Parquet files are.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The committer of the JDBC sink: the rows of one (sink, subtask, epoch) and the epoch's marker are ONE transaction.
+"""The writers and the committer of the JDBC sink. The writers convert the records of one subtask and epoch to rows for
+the driver; a committable is a tuple, which is a row to be written, or a Row of kind DELETE, whose key is to be deleted.
+
+Rule: the rows of one (sink, subtask, epoch) and the epoch's marker are ONE transaction.
 
 After a lost connection or a conflict the transaction is retried with all rows; the marker tells whether a commit whose
 answer got lost had succeeded. Every other failure becomes an error whose class says who must act: the user or the
@@ -34,12 +37,6 @@ from flinkish.connectors.jdbc.statement import JdbcStatement
 from flinkish.connectors.kept_resources import KeptResources
 from flinkish.core.sink import CommitContext, Committer, SinkWriter, ahead_of, how_to_skip
 from flinkish.errors import ConnectionFailedError, OperationError, ProgramError, RetryableError, TypeMismatchError
-
-# HEAD: The writers of the JDBC sink: they convert the records of one subtask and epoch to rows for the driver. For an
-#  upsert
-# the writer holds the last row of each primary key until the barrier.
-#
-# A committable is a tuple, which is a row to be written; or a Row of kind DELETE, whose key is to be deleted.
 
 _RECORDS = (Row, tuple, list)
 

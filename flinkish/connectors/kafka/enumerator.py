@@ -1,8 +1,12 @@
-"""The enumerator of the Kafka source: which partitions are read, from which offsets, how far and at which cost.
+"""The enumerator of the Kafka source: which partitions are read, from which offsets, how far and at which cost; and
+whether a reader that has stopped can go on: whether its next records still exist, and its topic is the same.
 
 Rule: the starting and stopping offsets, which decide which records belong to a bounded source, are looked up once, when
 a partition is discovered, and are part of the split. The engine keeps the split, so that a restart reads the same
 records.
+
+Rule: records are never skipped, and the records of a topic that was deleted and created again are never taken for those
+that followed in the old one, unless the source accepts data loss; then the loss is logged.
 """
 
 from __future__ import annotations
@@ -19,13 +23,6 @@ from flinkish.connectors.kafka.settings import KafkaSourceSettings, Partition, s
 from flinkish.core.source import SourcePosition, SourceSplit, SplitEnumerator, SplitEnumeratorContext, UnitCost
 from flinkish.errors import FinalOperationError
 from flinkish.storage.sealed import typed
-
-# HEAD: Checks whether a reader that has stopped can go on: whether its next records still exist, and its topic is the
-#  same.
-#
-# Rule: records are never skipped, and the records of a topic that was deleted and created again are never taken for
-# those
-# that followed in the old one, unless the source accepts data loss; then the loss is logged.
 
 _reader_log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 

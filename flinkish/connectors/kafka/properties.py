@@ -1,4 +1,5 @@
-"""Translates the properties of Java's Kafka clients, as users of Flink write them, into librdkafka's.
+"""Translates the properties of Java's Kafka clients, as users of Flink write them, into librdkafka's; and says which
+delivery guarantees a program may ask of a sink.
 
 Rule: a property that has another name in librdkafka is translated. A property without a meaning for librdkafka, or for
 a reader that is assigned its partitions, is left out; if it would change something in Java's client, a warning says so.
@@ -16,8 +17,6 @@ from typing import Any
 
 from flinkish.common.no_effect import warn_without_effect
 from flinkish.errors import ConfigurationError
-
-# HEAD: PyFlink's ``DeliveryGuarantee`` (``flinkish.datastream.connectors.base``).
 
 
 class DeliveryGuarantee(Enum):

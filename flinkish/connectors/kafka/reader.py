@@ -1,4 +1,6 @@
-"""The reader of the Kafka source: reads ranges of partitions in a worker."""
+"""The reader of the Kafka source: reads ranges of partitions in a worker, with consumers that a worker process keeps
+from epoch to epoch.
+"""
 
 from __future__ import annotations
 
@@ -20,31 +22,6 @@ from flinkish.connectors.kafka.settings import KafkaSourceSettings, Partition, d
 from flinkish.connectors.kept_resources import never_free
 from flinkish.core.source import SplitRange, SplitReader, SplitRecords, positions_text
 from flinkish.errors import ConnectionFailedError, FinalOperationError, FlinkishError, InternalError, OperationError
-
-# HEAD: Consumers that a worker process keeps from epoch to epoch, with buffers of the messages that were fetched but
-# not yet
-# read.
-#
-# Rules:
-#
-# * A consumer is used by one reader at a time, which gets it by `lend` and returns it by `give_back`; one of which a
-#   call
-#   has failed is closed instead, since its state is unknown. A worker process that runs one task at a time therefore
-#   has
-#   one consumer per source, whichever subtasks it runs.
-# * Messages that were fetched beyond the end of an epoch's range are kept: if a partition goes on exactly there,
-#   nothing
-#   is fetched again.
-# * `PartitionBuffer.messages` holds every record from `start` (inclusive) to `reached` (exclusive). Offsets without a
-#   record (compacted away, or markers of transactions) are known to be empty once `reached` is beyond them; Kafka
-#   reports
-#   the end of a partition even if there are no records at the last offsets.
-# * Memory is bounded: a partition whose buffer is full is unassigned until the buffer has been read; then it is
-#   assigned
-#   at ``reached``. No partition is ever paused: librdkafka keeps it paused over unassign and assign, and its
-#   position,
-#   the end that it has reported and an offset that is gone start anew only with an assignment. So
-#   `PartitionBuffer.assigned` is all there is to know, and what librdkafka does follows from ``reached`` alone.
 
 _log = logging.getLogger("flinkish.KafkaPartitionSplitReader")
 
@@ -70,7 +47,12 @@ _offset = methodcaller("offset")
 
 class PartitionBuffer:
     """The messages of one partition that were fetched and not read yet. ``start`` is the offset of the next one to
-    read, ``reached`` the offset up to which (exclusive) the partition has been fetched."""
+    read, ``reached`` the offset up to which (exclusive) the partition has been fetched.
+
+    Rule: ``messages`` holds every record from ``start`` (inclusive) to ``reached`` (exclusive). Offsets without a
+    record (compacted away, or markers of transactions) are known to be empty once ``reached`` is beyond them; Kafka
+    reports the end of a partition even if there are no records at the last offsets.
+    """
 
     def __init__(self, partition: Partition, start: int) -> None:
         self.partition = partition
@@ -123,7 +105,21 @@ class PartitionBuffer:
 
 
 class KeptConsumer:
-    """A consumer that is assigned its partitions, with a buffer for each of them."""
+    """A consumer that is assigned its partitions, with a buffer for each of them of the messages that were fetched but
+    not yet read.
+
+    Rules:
+
+    * A consumer is used by one reader at a time, which gets it by `lend` and returns it by `give_back`; one of which a
+      call has failed is closed instead, since its state is unknown. A worker process that runs one task at a time
+      therefore has one consumer per source, whichever subtasks it runs.
+    * Messages that were fetched beyond the end of an epoch's range are kept: if a partition goes on exactly there,
+      nothing is fetched again.
+    * Memory is bounded: a partition whose buffer is full is unassigned until the buffer has been read; then it is
+      assigned at ``reached``. No partition is ever paused: librdkafka keeps it paused over unassign and assign, and its
+      position, the end that it has reported and an offset that is gone start anew only with an assignment. So
+      `PartitionBuffer.assigned` is all there is to know, and what librdkafka does follows from ``reached`` alone.
+    """
 
     def __init__(self, settings: KafkaSourceSettings) -> None:
         self._kafka = driver("KafkaSource")

@@ -1,4 +1,7 @@
-"""The settings of a Kafka source: set by its builder, used by its enumerator and its readers."""
+"""The settings of a Kafka source: set by its builder, used by its enumerator and its readers; among them the offsets at
+which it begins and ends (``KafkaOffsetsInitializer``), and the deserialization of messages to records with Kafka's
+timestamps in ms.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,6 @@ from flinkish.connectors.kafka.properties import (
 )
 from flinkish.core.source import SplitRecords
 from flinkish.errors import MalformedRecordError, OperationError, ProgramError
-
-# HEAD: Deserializes Kafka's messages to records, with Kafka's timestamps in ms.
 
 #: The deserializer of a Kafka source: of values only, or of whole Kafka records.
 Schema: TypeAlias = "DeserializationSchema | KafkaRecordDeserializationSchema"
@@ -135,10 +136,6 @@ def _located(schema: Schema, messages: Sequence[Any], split: str) -> Exception:
             )
     return ProgramError("the schema refuses a batch of messages and none of them alone", where=type(schema).__name__)
 
-
-# HEAD: PyFlink's ``KafkaOffsetsInitializer``, for starting and for stopping offsets, and how it resolves to an offset
-#  for
-# each partition.
 
 _WHERE = "KafkaOffsetsInitializer"
 

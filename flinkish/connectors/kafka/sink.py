@@ -1,4 +1,6 @@
-"""``KafkaSink``: serializes the records in the task, and produces them to Kafka when their epoch commits."""
+"""``KafkaSink``: serializes the records in the task, with a topic or topic selector, schemas for key and value, and
+headers; and produces them to Kafka when their epoch commits.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,6 @@ from flinkish.core.sink import (
     WriterSink,
 )
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError, ProgramError, TypeMismatchError
-
-# HEAD: PyFlink's serializer of Kafka records: a topic or topic selector, schemas for key and value, and headers.
 
 
 class KafkaTopicSelector(ABC):

@@ -1,4 +1,5 @@
-"""``KafkaSource``: reads topics of Kafka with confluent-kafka in the workers; each partition is a split."""
+"""``KafkaSource`` and its builder: reads topics of Kafka with confluent-kafka in the workers; each partition is a
+split. The offsets of finished epochs are committed to the consumer group."""
 
 from __future__ import annotations
 
@@ -27,13 +28,6 @@ from flinkish.connectors.kafka.settings import (
 from flinkish.core.source import SourceSplit, SplitEnumerator, SplitReader, SplitSource
 from flinkish.errors import ArgumentTypeError, ArgumentValueError, ConfigurationError, ConnectionFailedError
 
-# HEAD: Commits the offsets of finished epochs to the source's consumer group, as Flink does when a checkpoint is
-# complete.
-#
-# The job itself never reads these offsets: they serve monitoring, and jobs that start from ``committed_offsets()``.
-# So
-# whoever calls this only logs a failure.
-
 TIMEOUT_S = 10.0
 
 _lock = threading.Lock()
@@ -43,6 +37,9 @@ _clients: dict[str, Any] = {}
 
 def commit_offsets(settings: KafkaSourceSettings, positions: Mapping[str, int]) -> None:
     """Commit the next offset of each split to the group of the source.
+
+    Flink does the same when a checkpoint is complete. The job itself never reads these offsets: they serve monitoring,
+    and jobs that start from ``committed_offsets()``. So whoever calls this only logs a failure.
 
     Raises:
         ConnectionFailedError: Kafka does not answer, or refuses.
@@ -200,8 +197,6 @@ def _java_hash(text: str) -> int:
         found = (found * 31 + ord(character)) & 0xFFFFFFFF
     return found - (1 << 32) if found >= 1 << 31 else found
 
-
-# HEAD: ``KafkaSourceBuilder``: PyFlink's builder of a Kafka source.
 
 #: The builder's name in error messages.
 _WHERE = "KafkaSource.builder()"

@@ -1,4 +1,5 @@
-"""The client of Kinesis and Firehose: boto3 with the properties of Flink's connector, and errors typed by who must act.
+"""The client of Kinesis and Firehose: boto3 with the properties of Flink's connector, and errors typed by who must act;
+and the records of the stream that what Kinesis has stored stands for.
 
 Requests that AWS refuses because there were too many of them are repeated with growing pauses, at most for
 `RETRY_FOR_S`.
@@ -283,14 +284,6 @@ class KinesisClient:
         self._client.close()
 
 
-# HEAD: Makes records of the stream of what Kinesis has stored: takes aggregates of the Kinesis Producer Library
-# apart, and
-# deserializes.
-#
-# The form of an aggregate is that of AWS's "KPL aggregated record format": four bytes, a message of Protocol Buffers
-# with
-# the keys and the records, and the MD5 of that message.
-
 _MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
 
@@ -377,6 +370,9 @@ def user_records(found: list[dict[str, Any]], first_hash: int, last_hash: int) -
 
     Of an aggregate only the records count whose hash keys belong to the shard: the producer sends the others again when
     it learns that the shards have changed, as AWS's own consumers expect.
+
+    The form of an aggregate is that of AWS's "KPL aggregated record format": four bytes, a message of Protocol Buffers
+    with the keys and the records, and the MD5 of that message.
     """
     records: list[KinesisRecord] = []
     for one in found:

@@ -1,4 +1,8 @@
-"""The contract of window assigners, which say which windows an element belongs to."""
+"""Window assigners, which say which windows an element belongs to: their contract, that of assigners whose windows may
+merge, and the one global window for all elements of a key.
+
+Semantics: Flink's ``WindowAssigner``, ``MergingWindowAssigner`` and ``GlobalWindows``.
+"""
 
 from __future__ import annotations
 
@@ -127,9 +131,6 @@ def checked_count(what: str, count: int) -> int:
     return count
 
 
-# HEAD: One global window for all elements of a key. Semantics: Flink's ``GlobalWindows``.
-
-
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     """Assigns all elements of a key to one window, which has no end and never fires by itself.
 
@@ -165,8 +166,6 @@ class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
     def __repr__(self) -> str:
         return "GlobalWindows()"
 
-
-# HEAD: The contract of window assigners whose windows may merge. Semantics: Flink's ``MergingWindowAssigner``.
 
 W2 = TypeVar("W2", bound=Window)
 

@@ -1,5 +1,9 @@
-"""Sliding windows of a fixed number of elements. Semantics: PyFlink's ``CountSlidingWindowAssigner``; windows that have
-fired are purged."""
+"""Tumbling and sliding windows of a fixed number of elements, and the trigger that fires when a window has a number of
+elements.
+
+Semantics: PyFlink's ``CountTumblingWindowAssigner`` and ``CountSlidingWindowAssigner``, whose windows are purged when
+they have fired, and Flink's ``CountTrigger``.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,6 @@ from flinkish.core.state import ReducingState, ReducingStateDescriptor, ValueSta
 from flinkish.core.window.assigner import WindowAssigner, checked_count
 from flinkish.core.window.trigger import PurgingTrigger, Trigger, TriggerResult, TriggerTraits
 from flinkish.core.window.window import CountWindow, CountWindowSerializer, Window
-
-# HEAD: A trigger that fires when a window has a number of elements. Semantics: Flink's ``CountTrigger``.
 
 
 class _Sum(ReduceFunction):
@@ -66,10 +68,6 @@ class CountTrigger(Trigger[Any, Window]):
     def __repr__(self) -> str:
         return f"CountTrigger({self._window_size})"
 
-
-# HEAD: Tumbling windows of a fixed number of elements. Semantics: PyFlink's ``CountTumblingWindowAssigner``; windows
-# that
-# have fired are purged.
 
 #: the number of elements of the key so far
 _TUMBLING_COUNT = ValueStateDescriptor("tumbling-count-assigner", Types.LONG())

@@ -1,5 +1,8 @@
-"""The contract of evictors, which remove elements of a window before or after its evaluation. Semantics: Flink's
-``Evictor``; PyFlink has none."""
+"""Evictors, which remove elements of a window before or after its evaluation: their contract, and those that come with
+Flink.
+
+Semantics: Flink's ``Evictor``, ``CountEvictor``, ``DeltaEvictor`` and ``TimeEvictor``; PyFlink has none.
+"""
 
 from __future__ import annotations
 
@@ -93,9 +96,6 @@ class OneSidedEvictor(Evictor[W]):
         """Remove elements from the list ``elements``."""
 
 
-# HEAD: An evictor that keeps the last elements of a window. Semantics: Flink's ``CountEvictor``.
-
-
 class CountEvictor(OneSidedEvictor[Window]):
     """Keeps the last ``max_count`` elements, in the order of their arrival.
 
@@ -118,10 +118,6 @@ class CountEvictor(OneSidedEvictor[Window]):
 
     def __repr__(self) -> str:
         return f"CountEvictor({self._max_count})"
-
-
-# HEAD: An evictor that keeps the elements of a window that are close to the last one. Semantics: Flink's
-# ``DeltaEvictor``.
 
 
 class DeltaEvictor(OneSidedEvictor[Window]):
@@ -158,9 +154,6 @@ class DeltaEvictor(OneSidedEvictor[Window]):
 
     def __repr__(self) -> str:
         return f"DeltaEvictor({self._threshold})"
-
-
-# HEAD: An evictor that keeps the latest elements of a window. Semantics: Flink's ``TimeEvictor``.
 
 
 class TimeEvictor(OneSidedEvictor[Window]):

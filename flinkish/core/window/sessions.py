@@ -1,6 +1,7 @@
-"""The common parts of session windows: their merging, and their gap, which is fixed or depends on the element.
+"""Session windows by timestamp or by processing time, with a gap that is fixed or depends on the element, and what they
+have in common: their merging, and the checks of their gap.
 
-Semantics: Flink's session windows.
+Semantics: Flink's session windows of the same names.
 """
 
 from __future__ import annotations
@@ -83,10 +84,6 @@ def dynamic_gap(extractor: SessionWindowTimeGapExtractor, element: Any) -> int:
     return gap_ms
 
 
-# HEAD: Session windows by timestamp, with a gap of its own for each element. Semantics: Flink's
-# ``DynamicEventTimeSessionWindows``.
-
-
 class DynamicEventTimeSessionWindows(SessionWindows):
     """The window of an element lasts until its timestamp and its own gap are over; sessions that overlap or touch are
     one.
@@ -124,10 +121,6 @@ class DynamicEventTimeSessionWindows(SessionWindows):
         return f"DynamicEventTimeSessionWindows({type(self._extractor).__name__})"
 
 
-# HEAD: Session windows by processing time, with a gap of its own for each element. Semantics: Flink's
-# ``DynamicProcessingTimeSessionWindows``.
-
-
 class DynamicProcessingTimeSessionWindows(SessionWindows):
     """The window of an element lasts until its processing time and its own gap are over; sessions that overlap or touch
     are one.
@@ -158,9 +151,6 @@ class DynamicProcessingTimeSessionWindows(SessionWindows):
 
     def __repr__(self) -> str:
         return f"DynamicProcessingTimeSessionWindows({type(self._extractor).__name__})"
-
-
-# HEAD: Session windows by timestamp, with a fixed gap. Semantics: Flink's ``EventTimeSessionWindows``.
 
 
 class EventTimeSessionWindows(SessionWindows):
@@ -206,9 +196,6 @@ class EventTimeSessionWindows(SessionWindows):
 
     def __repr__(self) -> str:
         return f"EventTimeSessionWindows({self._gap_ms})"
-
-
-# HEAD: Session windows by processing time, with a fixed gap. Semantics: Flink's ``ProcessingTimeSessionWindows``.
 
 
 class ProcessingTimeSessionWindows(SessionWindows):

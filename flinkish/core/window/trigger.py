@@ -1,4 +1,8 @@
-"""The contract of triggers, which decide when a window is evaluated (fires), and when its elements are purged."""
+"""Triggers, which decide when a window is evaluated (fires), and when its elements are purged: their contract, and
+those that come with Flink.
+
+Semantics: Flink's triggers of the same names; ``NeverTrigger`` is that of ``GlobalWindows``.
+"""
 
 from __future__ import annotations
 
@@ -168,9 +172,6 @@ def checked_interval(name: str, interval_ms: int) -> int:
     return interval_ms
 
 
-# HEAD: A trigger that fires at regular intervals of event time. Semantics: Flink's ``ContinuousEventTimeTrigger``.
-
-
 class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
     """Fires at each multiple of the interval that the watermark passes, and at the end of the window.
 
@@ -250,10 +251,6 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
         return f"ContinuousEventTimeTrigger({self._interval})"
 
 
-# HEAD: A trigger that fires at regular intervals of processing time. Semantics: Flink's
-# ``ContinuousProcessingTimeTrigger``.
-
-
 class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
     """Fires at each multiple of the interval, also without new elements, and at the end of the window.
 
@@ -329,9 +326,6 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, TimeWindow]):
         return f"ContinuousProcessingTimeTrigger({self._interval})"
 
 
-# HEAD: A trigger that fires when the watermark passes the end of the window. Semantics: Flink's ``EventTimeTrigger``.
-
-
 class EventTimeTrigger(Trigger[Any, TimeWindow]):
     """The default trigger of event-time windows. A late element within the allowed lateness fires at once."""
 
@@ -373,9 +367,6 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
         return "EventTimeTrigger()"
 
 
-# HEAD: A trigger that never fires. Semantics: Flink's ``GlobalWindows.NeverTrigger``.
-
-
 class NeverTrigger(Trigger[Any, GlobalWindow]):
     """The default trigger of GlobalWindows, which never fires."""
 
@@ -401,10 +392,6 @@ class NeverTrigger(Trigger[Any, GlobalWindow]):
 
     def __repr__(self) -> str:
         return "NeverTrigger()"
-
-
-# HEAD: A trigger that fires when processing time passes the end of the window. Semantics: Flink's
-# ``ProcessingTimeTrigger``.
 
 
 class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
@@ -443,9 +430,6 @@ class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
 
     def __repr__(self) -> str:
         return "ProcessingTimeTrigger()"
-
-
-# HEAD: A trigger that purges the window whenever a nested trigger fires. Semantics: Flink's ``PurgingTrigger``.
 
 
 def _purging(result: TriggerResult) -> TriggerResult:

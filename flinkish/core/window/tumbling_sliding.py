@@ -1,4 +1,7 @@
-"""Sliding windows of a fixed size, by timestamp. Semantics: Flink's ``SlidingEventTimeWindows``."""
+"""Tumbling and sliding windows of a fixed size, by timestamp and by processing time.
+
+Semantics: Flink's assigners of the same names.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +86,6 @@ class SlidingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
         return f"SlidingEventTimeWindows({self._size}, {self._slide}, {self._offset})"
 
 
-# HEAD: Sliding windows of a fixed size, by processing time. Semantics: Flink's ``SlidingProcessingTimeWindows``.
-
-
 class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
     """A window of ``size`` begins every ``slide`` ms, at ``offset`` (mod slide); an element belongs to those that hold
     its epoch's processing time."""
@@ -127,9 +127,6 @@ class SlidingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     def __repr__(self) -> str:
         return f"SlidingProcessingTimeWindows({self._size}, {self._slide}, {self._offset})"
-
-
-# HEAD: Tumbling windows of a fixed size, by timestamp. Semantics: Flink's ``TumblingEventTimeWindows``.
 
 
 class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
@@ -186,9 +183,6 @@ class TumblingEventTimeWindows(WindowAssigner[Any, TimeWindow]):
 
     def __repr__(self) -> str:
         return f"TumblingEventTimeWindows({self._size}, {self._offset})"
-
-
-# HEAD: Tumbling windows of a fixed size, by processing time. Semantics: Flink's ``TumblingProcessingTimeWindows``.
 
 
 class TumblingProcessingTimeWindows(WindowAssigner[Any, TimeWindow]):

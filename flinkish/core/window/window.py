@@ -1,6 +1,11 @@
-"""The kinds of windows. Each is an immutable value: equal windows are the same window, in every process.
+"""The kinds of windows, and PyFlink's hash functions and serializers of them.
+
+Rule: each window is an immutable value: equal windows are the same window, in every process.
 
 Semantics: Flink's ``TimeWindow``, ``GlobalWindow`` and PyFlink's ``CountWindow``.
+
+The serializers are here because PyFlink programs with their own assigners name them. The engine does not use them: it
+writes windows as namespaces of the state (`flinkish.runtime.operators.window.contents`).
 """
 
 from __future__ import annotations
@@ -21,9 +26,6 @@ if TYPE_CHECKING:
     from flinkish.core.window.assigner import MergingWindowAssigner
 
 
-# HEAD: Flink's hash functions of whole numbers, which PyFlink has in its window module. Results are signed 32-bit
-# numbers.
-
 _LONG = (1 << 64) - 1
 
 
@@ -32,6 +34,8 @@ def long_to_int_with_bit_mixing(x: int) -> int:
 
     >>> long_to_int_with_bit_mixing(-7046029254386353131)
     2065550767
+
+    As Flink's other hash functions, it gives a signed 32-bit number.
     """
     mixed = x & _LONG
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _LONG
@@ -154,7 +158,7 @@ class CountWindow(Window):
 
     __slots__ = ("id",)
 
-    def __init__(self, id: int) -> None:  # noqa: A002 - PyFlink's name
+    def __init__(self, id: int) -> None:
         self.id = id
 
     def max_timestamp(self) -> int:
@@ -212,12 +216,6 @@ class GlobalWindow(Window):
 
 
 _GLOBAL_WINDOW = GlobalWindow()
-
-
-# HEAD: Serializers of windows, for programs that ask an assigner for its serializer.
-#
-# The engine does not use them: it writes windows as namespaces of the state (``runtime.windowing.window_namespace``).
-# They are here because PyFlink programs with their own assigners name them.
 
 
 class TimeWindowSerializer(TypeSerializer[TimeWindow]):

@@ -1,7 +1,11 @@
-"""ConnectedStreams: two streams, possibly of different types, whose records are processed by one function.
+"""Two streams, possibly of different types, whose records are processed by one function: two connected streams, or a
+stream with a broadcast stream, whose records go to all subtasks.
 
 Rule upheld here: connected streams are keyed if both streams are, by keys of one type. If only one of them is keyed,
 the function runs without keys, and gets the records of the keyed stream as in PyFlink: as ``Row(key, value)``.
+
+Rule upheld here: only an operator on a stream connected with the broadcast stream can use the broadcast states, through
+one function for both streams.
 """
 
 from __future__ import annotations
@@ -171,13 +175,6 @@ def check_connected(stream1: Any, stream2: Any) -> None:
         "a DataStream or a BroadcastStream",
     )
     check_environment(stream1, stream2, where)
-
-
-# HEAD: BroadcastStream: a stream whose records go to all subtasks of the next operator, with its broadcast states.
-#
-# Rule upheld here: only an operator on a stream connected with the broadcast stream can use the broadcast states,
-# through
-# one function for both streams.
 
 
 class BroadcastStream:

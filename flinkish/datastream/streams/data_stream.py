@@ -45,8 +45,8 @@ from flinkish.runtime.exchange.partitioners import (
 from flinkish.runtime.exchange.partitioners import Partitioner as StreamPartitioner
 from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.job.outputs import Converter
-from flinkish.runtime.operators.columns import ConvertFactory, MapBatchesFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory, ProcessFactory
+from flinkish.runtime.operators.map_batches import ConvertFactory, MapBatchesFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory, WatermarkAlignment
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""``join`` and ``co_group`` of two streams in windows: builders that finally add one window operator over the union of
-both streams.
+"""``join`` and ``co_group`` of two streams in windows, and ``interval_join`` of two keyed streams: builders that
+finally add one operator over the union of both streams.
 
-Semantics: Flink's ``JoinedStreams`` and ``CoGroupedStreams``. The records of both streams are tagged as (0, record) and
-(1, record), merged by a union and partitioned by key. Triggers, evictors and side outputs for late data see them in
-this form, as Flink's see a ``TaggedUnion``.
+Semantics: Flink's ``JoinedStreams`` and ``CoGroupedStreams``, and its ``KeyedStream.IntervalJoin`` and
+``IntervalJoined``. For windows, the records of both streams are tagged as (0, record) and (1, record), merged by a
+union and partitioned by key. Triggers, evictors and side outputs for late data see them in this form, as Flink's see a
+``TaggedUnion``.
 """
 
 from __future__ import annotations
@@ -207,11 +208,6 @@ class CoGroupedStreams(_TwoStreams[CoGroupWithWindow]):
     """
 
     with_window = CoGroupWithWindow
-
-
-# HEAD: ``interval_join`` of two keyed streams: builders that finally add one operator over the union of both streams.
-#
-# Semantics: Flink's ``KeyedStream.IntervalJoin`` and ``IntervalJoined``.
 
 
 class IntervalJoin:

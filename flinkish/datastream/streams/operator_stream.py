@@ -1,4 +1,9 @@
-"""OperatorStream: the base class of all streams, with the settings of the operator whose output a stream is."""
+"""OperatorStream: the base class of all streams, with the settings that a program may change on the operator whose
+output a stream is, such as name, uid and parallelism.
+
+Rule upheld here: settings belong to operators. A stream that only connects operators (a union, a repartitioned or keyed
+stream) has none, and raises an error instead of changing an operator that the user did not mean.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +41,6 @@ if TYPE_CHECKING:
     from flinkish.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 
-# HEAD: Decides which operators may have ``on_error``: those whose function is called for one record, timer or window
-# at a
-# time, so that a failed call can be undone before the next one.
-
 _GUARDABLE = (
     AsyncWaitFactory,
     BroadcastProcessFactory,
@@ -61,7 +62,11 @@ _GUARDABLE = (
 
 
 def check_guardable(node: StreamNode) -> None:
-    """Raises ProgramError for an operator that cannot have ``on_error``; the message says what to do instead."""
+    """Raises ProgramError for an operator that cannot have ``on_error``; the message says what to do instead.
+
+    Operators may have it whose function is called for one record, timer or window at a time, so that a failed call can
+    be undone before the next one.
+    """
     if isinstance(node.factory, _GUARDABLE):
         return
     reason, hint = _why_not(node)
@@ -88,12 +93,6 @@ def _why_not(node: StreamNode) -> tuple[str, str]:
         "check the records in a map before it, or let it emit what it has and do the rest in a map behind it",
     )
 
-
-# HEAD: The settings that a program may change on an operator after it was added, such as name, uid and parallelism.
-#
-# Rule upheld here: settings belong to operators. A stream that only connects operators (a union, a repartitioned or
-# keyed
-# stream) has none, and raises an error instead of changing an operator that the user did not mean.
 
 _UID_HASH = re.compile(r"[0-9A-Fa-f]{32}")
 _DEFAULT_PARALLELISM = -1

@@ -1,7 +1,11 @@
-"""CloseableIterator: iterates over the records of a running job.
+"""The results of a job in the program that runs it: ``execute_and_collect`` and ``show`` add a sink that returns the
+records, `CloseableIterator` iterates over them, and `CachedDataStream` is a stream that several jobs can read.
 
 Rule upheld here: records pass a bounded queue. A consumer that does not keep up slows the job down, as with Flink's
 collect sink; a consumer that closes the iterator ends the job.
+
+Rule upheld here: every job that reads a cached stream gets the records of the original stream. Flink keeps them after
+the first job as an optimization, and computes them again if they are lost; here each job computes them.
 """
 
 from __future__ import annotations
@@ -23,62 +27,6 @@ from flinkish.datastream.streams.data_stream import DataStream
 from flinkish.datastream.streams.operator_stream import unsupported
 from flinkish.datastream.streams.sinks import add_sink
 from flinkish.errors import ArgumentValueError
-
-# HEAD: CachedDataStream: the stream that ``cache()`` gives.
-#
-# Rule upheld here: every job that reads the cached stream gets the records of the original stream. Flink keeps them
-# after
-# the first job as an optimization, and computes them again if they are lost; here each job computes them.
-
-
-class CachedDataStream(DataStream):
-    """A stream that several jobs of one environment can read. Since it is not the output of an operator, setting an
-    operator's name, uid or parallelism on it raises UnsupportedOperationError, as in PyFlink."""
-
-    def __init__(self, *stream: Any) -> None:
-        super().__init__(*stream)
-        warn_without_effect("cache", "each job that reads the stream computes it again; write it to files to keep it")
-
-    def invalidate(self) -> None:
-        """Discard the cached records. It has no effect, and a warning says so: nothing is kept between jobs."""
-        warn_without_effect("invalidate", "nothing is kept between jobs")
-
-    def get_name(self) -> NoReturn:
-        self._refuse("Get name of CachedDataStream", "get_name")
-
-    def name(self, name: str) -> NoReturn:
-        self._refuse("Set name for CachedDataStream", "name")
-
-    def uid(self, uid: str) -> NoReturn:
-        self._refuse("Set uid for CachedDataStream", "uid")
-
-    def set_uid_hash(self, uid_hash: str) -> NoReturn:
-        self._refuse("Set uid hash for CachedDataStream", "set_uid_hash")
-
-    def set_parallelism(self, parallelism: int) -> NoReturn:
-        self._refuse("Set parallelism for CachedDataStream", "set_parallelism")
-
-    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
-        self._refuse("Set max parallelism for CachedDataStream", "set_max_parallelism")
-
-    def force_non_parallel(self) -> NoReturn:
-        self._refuse("Set force non-parallel for CachedDataStream", "force_non_parallel")
-
-    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
-        self._refuse("Set buffer timeout for CachedDataStream", "set_buffer_timeout")
-
-    def start_new_chain(self) -> NoReturn:
-        self._refuse("Start new chain for CachedDataStream", "start_new_chain")
-
-    def disable_chaining(self) -> NoReturn:
-        self._refuse("Disable chaining for CachedDataStream", "disable_chaining")
-
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
-        self._refuse("Setting slot sharing group for CachedDataStream", "slot_sharing_group")
-
-    def _refuse(self, what: str, method: str) -> NoReturn:
-        raise unsupported(self, what, method, "call it on the operator before cache()")
-
 
 #: The most lists of records, one per commit of the sink, that may wait for the consumer.
 QUEUE_SIZE = 16
@@ -189,7 +137,53 @@ class CloseableIterator:
             self._on_close()
 
 
-# HEAD: ``execute_and_collect`` and ``show``: run a job with one more sink, which returns its records to the program.
+class CachedDataStream(DataStream):
+    """A stream that several jobs of one environment can read. Since it is not the output of an operator, setting an
+    operator's name, uid or parallelism on it raises UnsupportedOperationError, as in PyFlink."""
+
+    def __init__(self, *stream: Any) -> None:
+        super().__init__(*stream)
+        warn_without_effect("cache", "each job that reads the stream computes it again; write it to files to keep it")
+
+    def invalidate(self) -> None:
+        """Discard the cached records. It has no effect, and a warning says so: nothing is kept between jobs."""
+        warn_without_effect("invalidate", "nothing is kept between jobs")
+
+    def get_name(self) -> NoReturn:
+        self._refuse("Get name of CachedDataStream", "get_name")
+
+    def name(self, name: str) -> NoReturn:
+        self._refuse("Set name for CachedDataStream", "name")
+
+    def uid(self, uid: str) -> NoReturn:
+        self._refuse("Set uid for CachedDataStream", "uid")
+
+    def set_uid_hash(self, uid_hash: str) -> NoReturn:
+        self._refuse("Set uid hash for CachedDataStream", "set_uid_hash")
+
+    def set_parallelism(self, parallelism: int) -> NoReturn:
+        self._refuse("Set parallelism for CachedDataStream", "set_parallelism")
+
+    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
+        self._refuse("Set max parallelism for CachedDataStream", "set_max_parallelism")
+
+    def force_non_parallel(self) -> NoReturn:
+        self._refuse("Set force non-parallel for CachedDataStream", "force_non_parallel")
+
+    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
+        self._refuse("Set buffer timeout for CachedDataStream", "set_buffer_timeout")
+
+    def start_new_chain(self) -> NoReturn:
+        self._refuse("Start new chain for CachedDataStream", "start_new_chain")
+
+    def disable_chaining(self) -> NoReturn:
+        self._refuse("Disable chaining for CachedDataStream", "disable_chaining")
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
+        self._refuse("Setting slot sharing group for CachedDataStream", "slot_sharing_group")
+
+    def _refuse(self, what: str, method: str) -> NoReturn:
+        raise unsupported(self, what, method, "call it on the operator before cache()")
 
 
 def execute_and_collect(stream: DataStream, job_name: str | None, limit: int | None) -> CloseableIterator | list[Any]:

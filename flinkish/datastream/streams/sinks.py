@@ -1,4 +1,6 @@
-"""Adds sinks to streams. The writers of a sink run in an operator; the job graph numbers its committers."""
+"""Adds sinks to streams, and gives the program their settings (``DataStreamSink``). The writers of a sink run in an
+operator; the job graph numbers its committers.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,6 @@ from flinkish.runtime.operators.source_and_sink import SinkWriterFactory
 
 if TYPE_CHECKING:
     from flinkish.datastream.streams.data_stream import DataStream
-
-
-# HEAD: DataStreamSink: a sink of the program, and the settings that a program may change on it.
 
 
 class DataStreamSink:

@@ -1,4 +1,5 @@
-"""Descriptions of a job: frozen values that every view (REST, command line, pages, notebooks) renders.
+"""Descriptions of a job: frozen values that every view (REST, command line, pages, notebooks) renders; and the
+observer, which the parts of the driver that watch a job implement.
 
 Rule: ``describe()`` is the one source. A view adds nothing and computes nothing that another view would compute too.
 Times are milliseconds since the Unix epoch (1970), durations are milliseconds; None stands for a value that is not
@@ -280,9 +281,6 @@ class JobManagerDescription:
     driver: DriverDescription
     version: str
     jobs: tuple[JobDescription, ...]
-
-
-# HEAD: What the parts of the driver that watch a job are told of it.
 
 
 class JobObserver:

@@ -1,4 +1,5 @@
-"""State machines: a table that says which state may follow which, and a machine that enforces it.
+"""The life cycles of a job, an execution and a checkpoint: for each a table that says which state may follow which; the
+state machine that enforces the table; and the story, a record of the transitions.
 
 Rule: an illegal transition raises and changes nothing; a legal one is an event of the story. The state changes in no
 other way.
@@ -17,10 +18,6 @@ from typing import Generic, TypeVar
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import IllegalTransitionError
 from flinkish.runtime.phases import Clock, SystemClock
-
-# HEAD: A record of the transitions of one or several subjects, in the order in which they happened.
-#
-# Rule: a story is bounded. When there is no room, the oldest events are forgotten, and the story says how many.
 
 #: Longest cause of an event, in characters; the whole text belongs to the exceptions.
 MAX_CAUSE = 300
@@ -45,7 +42,9 @@ class Event:
 
 
 class Story:
-    """The last events of one or several subjects. Any thread may add or read.
+    """The last events of one or several subjects, in the order in which they happened. Any thread may add or read.
+
+    Rule: a story is bounded. When there is no room, the oldest events are forgotten, and the story says how many.
 
     >>> story = Story(); _ = story.add(0, "job 'a'", "CREATED", "RUNNING", "the query has started"); print(story)
     1970-01-01T00:00:00.000Z job 'a': CREATED -> RUNNING (the query has started)
@@ -230,23 +229,12 @@ class StateMachine(Generic[S]):
         )
 
 
-# HEAD: The life cycles of a job, an execution and a checkpoint.
-#
-# *Job*: the table is that of Flink's schedulers (DefaultExecutionGraph, Dispatcher). Two transitions are flinkish's
-# own:
-# FAILING -> RESTARTING, because here a failure ends the query as a whole, where Flink restarts regions of a job that
-# goes
-# on RUNNING; and INITIALIZING -> SUSPENDED, for a driver that finds that another one owns the job before the job has
-# begun.
-#
-# *Execution*, one attempt of one subtask: the table is Flink's (ExecutionState, Execution). FAILED can follow every
-# state
-# that is not final, except CANCELING: an execution that fails while it is cancelled is CANCELED.
-#
-# *Checkpoint or savepoint*: it completes or fails, once. The cause of a failure is its reason.
-
 _J = JobStatus
 
+# The table of a job is that of Flink's schedulers (DefaultExecutionGraph, Dispatcher). Two transitions are flinkish's
+# own: FAILING -> RESTARTING, because here a failure ends the query as a whole, where Flink restarts regions of a job
+# that goes on RUNNING; and INITIALIZING -> SUSPENDED, for a driver that finds that another one owns the job before the
+# job has begun.
 JOB_TRANSITIONS: Transitions[JobStatus] = Transitions(
     "job",
     _J.INITIALIZING,
@@ -289,6 +277,8 @@ class ExecutionState(Enum):
 
 _E = ExecutionState
 
+# The table of an execution, one attempt of one subtask, is Flink's (ExecutionState, Execution). FAILED can follow every
+# state that is not final, except CANCELING: an execution that fails while it is cancelled is CANCELED.
 EXECUTION_TRANSITIONS: Transitions[ExecutionState] = Transitions(
     "execution",
     _E.CREATED,
@@ -312,6 +302,7 @@ class CheckpointState(Enum):
     FAILED = "FAILED"
 
 
+# A checkpoint or savepoint completes or fails, once. The cause of a failure is its reason.
 CHECKPOINT_TRANSITIONS: Transitions[CheckpointState] = Transitions(
     "checkpoint",
     CheckpointState.PENDING,

@@ -1,19 +1,23 @@
-"""The settings of checkpoints, read from the configuration."""
+"""The settings of a job, read from the configuration: those of its checkpoints, those that its tasks need, and those
+that the driver needs.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
+import re
+import tempfile
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, state
 from flinkish.common.time import Duration
-from flinkish.errors import EnvironmentVersionError
-from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.probe import check_path
+from flinkish.errors import ConfigurationError, EnvironmentVersionError
 from flinkish.runtime.job.deployment import JobSettings
-from flinkish.storage.paths import is_local
+from flinkish.storage.files import is_directory
+from flinkish.storage.paths import absolute, is_local
 from flinkish.storage.stores import storage_of
 
 #: The time between checkpoints of a job with a directory that sets none, in ms.
@@ -72,8 +76,6 @@ def checkpoint_settings(configuration: Configuration) -> CheckpointSettings:
         retain_on_cancellation=retention == "RETAIN_ON_CANCELLATION",
     )
 
-
-# HEAD: Reads from the configuration the settings that tasks and the driver need.
 
 #: Epochs on an object store that begin in shorter intervals than this cost so much that the job says so, in ms.
 FREQUENT_EPOCHS_MS = 5_000
@@ -242,8 +244,76 @@ def without_delta(settings: DriverSettings, configuration: Configuration, why: s
     return replace(settings, checkpoints=replace(settings.checkpoints, interval_ms=None), history_enabled=False)
 
 
-def checkpoints_path(settings: DriverSettings, directory: JobDirectory, job_id: str) -> str:
+def checkpoints_path(settings: DriverSettings, directory: str, job_id: str) -> str:
     """The directory of a job's checkpoints: ``<execution.checkpointing.dir>/<job id>``, or one in the job directory."""
     if settings.checkpoints.directory is not None:
         return posixpath.join(settings.checkpoints.directory, job_id)
-    return posixpath.join(directory.path, "checkpoints")
+    return posixpath.join(directory, "checkpoints")
+
+
+#: Characters that are escaped in a URI. Spark's reader of state (Spark 4.2) escapes the path and then looks for a
+#: directory of the escaped name: epochs would run, and no checkpoint or savepoint could ever be written. A ``*`` is a
+#: pattern to it.
+_ESCAPED = re.compile(r'[\s"#%*<>?\[\\\]^`{|}\x00-\x1f\x7f]')
+
+
+#: The folder of the directories of a program's further jobs.
+_FURTHER_JOBS = "jobs"
+
+
+#: directory that the program was given -> name of the first job that this process has run in it
+_first_jobs: dict[str, str] = {}
+
+
+def directory_of_job(given: str, job_name: str) -> str:
+    """The directory of a job that a program with the directory ``given`` executes.
+
+    Rule: ``flinkish.job.dir`` is the directory of a program. Its first job has the directory itself. Each further job,
+    that is, one of another name, has a directory of its own below it: ``<flinkish.job.dir>/jobs/<name of the job>``. A
+    job that has a directory below the given one keeps it, whichever job of the program is the first in this process.
+    """
+    own = posixpath.join(given.rstrip("/"), _FURTHER_JOBS, _directory_name(job_name))
+    if is_directory(own):
+        return own
+    return given if _first_jobs.setdefault(absolute(given), job_name) == job_name else own
+
+
+def may_be_directory_of(directory: str, job_name: str) -> bool:
+    """Whether this directory can be that of a job of this name. Only a further job's directory is named after it."""
+    above, name = posixpath.split(absolute(directory))
+    return posixpath.basename(above) != _FURTHER_JOBS or name == _directory_name(job_name)
+
+
+def _directory_name(job_name: str) -> str:
+    """The job's name, with a digest if it is too long for a directory or has characters that do not belong there."""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", job_name)[:60].strip("-_")
+    return name if name == job_name else f"{name}-{hashlib.sha256(job_name.encode()).hexdigest()[:8]}".lstrip("-")
+
+
+def check_path(path: str, setting: str = "flinkish.job.dir", hint: str = "choose another directory for the job") -> str:
+    """Return the path if state can be read there. ``setting`` and ``hint`` are part of the error.
+
+    Raises:
+        ConfigurationError: the path has a character that Spark's reader of state cannot handle.
+    """
+    whole = absolute(path)
+    found = _ESCAPED.search(whole)
+    if found is not None:
+        raise ConfigurationError(
+            f"Spark cannot read state below a path with the character {found.group()!r}",
+            where=f"{setting} = '{path}' ({whole})",
+            expected='a path without blanks and without any of " # % * < > ? [ \\ ] ^ ` { | }',
+            hint=hint,
+        )
+    return path
+
+
+def temporary_directory() -> str:
+    """Make a temporary directory for a job; returns its path.
+
+    Raises:
+        ConfigurationError: state cannot be read below the system's directory for temporary files.
+    """
+    place = tempfile.gettempdir()
+    check_path(place, "TMPDIR", "set flinkish.job.dir, or TMPDIR to another directory")
+    return tempfile.mkdtemp(prefix="flinkish-", dir=place)

@@ -1,4 +1,5 @@
-"""Runs an epoch again, with the program as it is now, from the state and the positions that the epoch began with.
+"""Runs an epoch again, with the program as it is now, from the state and the positions that the epoch began with; in
+the debugger, if that is wanted, and with a report of what each operator has received and emitted.
 
 Sinks are not involved: their writers do not run. State files are read in place and are not changed.
 """
@@ -34,8 +35,6 @@ from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.task import EpochStamp, Task
 from flinkish.spark.place import partitions_of
-
-# HEAD: The debugger in a replay: post-mortem where an epoch has failed, and breakpoints in one task only.
 
 
 def place_of_failure(error: BaseException) -> TracebackType | None:
@@ -79,9 +78,6 @@ def _task_of(frame: FrameType | None) -> tuple[int, int] | None:
         frame = frame.f_back
     return None
 
-
-# HEAD: The report of a replay: a bounded selection of what each operator has received and emitted, as text and as
-# JSON.
 
 #: The most characters of a value that are shown.
 _VALUE_CHARACTERS = 200
@@ -130,6 +126,8 @@ class OperatorStory:
 
 class ReplayReport:
     """Listens to the operators of a job (`OperatorListener`), and reports what they have received and emitted.
+
+    The report is a bounded selection of the records, as text and as JSON.
 
     Args:
         job: the job graph.

@@ -1,9 +1,21 @@
-"""Prepared epochs: one file per epoch that holds, or refers to, all that the commit of the epoch needs.
+"""The files of the epochs of a query: those to which tasks write the committables of an epoch and the changelog of
+their state, and one file per prepared epoch that holds, or refers to, all that the commit of the epoch needs.
 
-The file says by uid which sink each part of the epoch is for, since the program that commits it need not be the one
-that has prepared it.
+    <query>/prepared/17.json              the epoch is prepared: all that its commit needs (`PreparedEpoch`)
+    <query>/prepared/17/<token>           committables of one run of one task, concatenated
+    <job dir>/changelog/epoch=17/...      changes of state, for incremental checkpoints
 
-Rule: before the file exists, nothing of the epoch was committed to any sink, and the epoch is run again as a whole.
+The committables lie inside the query's own directory. A driver that takes the job over moves that directory away
+(``jobdir/ownership.py``), so a paused driver that wakes up can neither prepare an epoch nor change one.
+
+Rule: the name of a file that a task writes is a token that is used only once, and such a file never changes. So a task
+that is tried again, or that keeps running although its epoch has failed, never touches a file of another run. Only
+referenced files count.
+
+The file of a prepared epoch says by uid which sink each part of the epoch is for, since the program that commits it
+need not be the one that has prepared it.
+
+Rule: before that file exists, nothing of the epoch was committed to any sink, and the epoch is run again as a whole.
 From then on the epoch is never run again: whichever driver continues the job commits what the file says. So state and
 output of an epoch always come from the same run, whatever its functions do, and no sink gets two contents for an epoch.
 
@@ -35,21 +47,6 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.storage.paths import FileKind, NameForm
 from flinkish.storage.sealed import json_as, sealed, unsealed_as
 from flinkish.storage.stores import OutputFile, storage_error, storage_errors, storage_of
-
-# HEAD: The files to which tasks write the committables of an epoch and the changelog of their state.
-#
-#     <query>/prepared/17.json              the epoch is prepared: all that its commit needs
-#     (runtime/epoch/files.py)
-#     <query>/prepared/17/<token>           committables of one run of one task, concatenated
-#     <job dir>/changelog/epoch=17/...      changes of state, for incremental checkpoints
-#
-# The committables lie inside the query's own directory. A driver that takes the job over moves that directory away
-# (``jobdir/ownership.py``), so a paused driver that wakes up can neither prepare an epoch nor change
-# one.
-#
-# Rule: the name of a file is a token that is used only once, and a file never changes. So a task that is tried again,
-#  or
-# that keeps running although its epoch has failed, never touches a file of another run. Only referenced files count.
 
 #: Number of bytes of an epoch that may travel to the driver inside the rows, divided among its tasks.
 INLINE_BYTES_PER_EPOCH = 1024 * 1024

@@ -1,5 +1,5 @@
-"""The steps of an epoch, in the one order in which they are taken wherever its tasks run: on Spark and in the
-minicluster.
+"""The steps of an epoch, in the one order in which they are taken wherever its tasks run, on Spark and in the
+minicluster, and the report of the epoch, summed up from the reports of its tasks and commits.
 
     `EpochSteps.run`    the tasks run -> the epoch is prepared (the barrier) -> the sinks commit -> totals and report
     `end_epoch`         the epoch's metadata are committed -> what nobody needs any more is deleted -> sources are told
@@ -34,8 +34,6 @@ from flinkish.runtime.sources.job_enumerator import NOTHING_READ, coordinated_so
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.sizer import EpochTimes, sizes_epochs, work_of
 from flinkish.runtime.sources.split_list import SegmentStore
-
-# HEAD: The report of an epoch, summed up from the reports of its tasks and commits.
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
-"""Key selectors that the engine makes of those of the program, and which keys must travel with their records.
-
-Rule: a key of a declared type is what Flink's serializer would make of it, or None: PyFlink's keys are fields of a Row,
-which may be null whatever their type. Where the serializer would make one key of several, the key is an error. Most
-keys are of that type already, so a whole batch is checked before any of its keys is converted.
+"""The keys of records: the selectors that the engine makes of those of the program, which keys must travel with their
+records, the form in which state is looked up by them, and the key groups that place them in subtasks.
 
 Rule: the receiver of a record uses the key by which the sender has chosen the receiver, as in Flink. It calls the
 selector again only if that is known to read fields and nothing else (`can_be_repeated`), and the classes of the records
 are known to run no code of the program then (`Repetition`), which the sender finds out batch by batch. All other keys,
 which may be random, depend on time or count calls, travel with the records. The receiver checks the keys of both kinds
-(`flinkish.runtime.exchange.keys.ReceivedKeys`).
+(`ReceivedKeys`).
 """
 
 from __future__ import annotations
@@ -35,8 +32,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.exchange.hashes import Hashes
 
 
-# HEAD: Key groups: the unit in which keyed state is placed and moved (Flink's KeyGroupRangeAssignment).
-
 #: Number of distinct keys whose place a cache holds. Hashing a key costs ten times as much as a look-up.
 KEY_CACHE_SIZE = 200_000
 
@@ -45,7 +40,8 @@ _MANY_KEYS = 64
 
 
 def key_group_of(key: Any, max_parallelism: int) -> int:
-    """The key group of a key, ``0 <= group < max_parallelism``."""
+    """The key group of a key, ``0 <= group < max_parallelism``: the unit in which keyed state is placed and moved
+    (Flink's KeyGroupRangeAssignment)."""
     return stable_hash(key) % max_parallelism
 
 
@@ -179,7 +175,12 @@ _PLAIN: tuple[tuple[TypeInformation, type, str | None], ...] = (
 
 
 class TypedKeySelector:
-    """A key selector that converts what another one returns."""
+    """A key selector that converts what another one returns to the declared type of the keys.
+
+    Rule: a key of a declared type is what Flink's serializer would make of it, or None: PyFlink's keys are fields of a
+    Row, which may be null whatever their type. Where the serializer would make one key of several, the key is an error.
+    Most keys are of that type already, so a whole batch is checked before any of its keys is converted.
+    """
 
     def __init__(self, select: Callable[[Any], Any], key_type: TypeInformation) -> None:
         self._select = select
@@ -358,17 +359,13 @@ def selected(selector: Callable[[Any], Any], values: list[Any], where: str = "")
     return result_of_each(selector, values, "the key selector", where)
 
 
-# HEAD: The keys of a batch, and the form in which state is looked up by keys that are lists, or tuples with lists in
-# them.
-#
-# A list has no hash, so inside the engine a key that holds one is a `ListKey` or a `TupleKey`: equal to what the key
-# selector returned, with the hash of the tuple of its elements. User code gets what the selector returned (`thawed`),
-#  as
-# a list of its own, which it may change. Keys that are hashable themselves stay as they are.
-
-
 class ListKey(list[Any]):
-    """A list as a key; it must never be changed."""
+    """A list as a key; it must never be changed.
+
+    A list has no hash, so inside the engine a key that holds one is a `ListKey` or a `TupleKey`: equal to what the key
+    selector returned, with the hash of the tuple of its elements. User code gets what the selector returned (`thawed`),
+    as a list of its own, which it may change. Keys that are hashable themselves stay as they are.
+    """
 
     __slots__ = ()
 
@@ -438,8 +435,8 @@ class OwnKeys:
     without a word.
 
     A key that has come with its record, and consists of Python's own immutable values, is the one by which the record
-    was sent, and so is one that can be found again (`typed_keys.Repetition`). So once there are more than
-    ``limit`` keys, too many to remember, only a sample of such keys is checked.
+    was sent, and so is one that can be found again (`Repetition`). So once there are more than ``limit`` keys, too many
+    to remember, only a sample of such keys is checked.
     """
 
     def __init__(self, subtask: int, parallelism: int, max_parallelism: int, where: str, limit: int = 2_048) -> None:

@@ -8,7 +8,7 @@ the totals to files:
     <job dir>/accumulators/before-<epoch>.json   the totals that a query starts with if it replaces a damaged query and
                                                  its first epoch is that one: those of the checkpoint it starts from
 
-Rule: an epoch that has added anything is prepared (``prepared_epoch.py``), so its additions are the same however often
+Rule: an epoch that has added anything is prepared (``epoch/files.py``), so its additions are the same however often
 it is delivered. So the totals of an epoch follow from those of an earlier epoch and the prepared additions alone.
 """
 

@@ -1,5 +1,6 @@
-"""The timer services that user functions get from ``ctx.timer_service()``. The current times are the operator's
-watermark and the processing time of the epoch; nothing here reads a clock."""
+"""What the runtime gives to user functions: the RuntimeContext of ``open``, the metrics of their operator, and the
+timer services of ``ctx.timer_service()``. The current times are the operator's watermark and the processing time of the
+epoch; nothing here reads a clock."""
 
 from __future__ import annotations
 
@@ -33,14 +34,12 @@ from flinkish.runtime.job.operator import OperatorContext
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.ttl import HandleCache
 
-# HEAD: The metrics of one operator, collected by scoped name. This module only collects them; tasks report the
-# values.
-
 M = TypeVar("M", bound=Metric)
 
 
 class TaskMetricGroup(MetricGroup):
-    """A group whose values can be read at the end of each epoch.
+    """A group of the metrics of one operator, collected by scoped name. It only collects them: the task reads their
+    values at the end of each epoch and reports them.
 
     >>> g = TaskMetricGroup(); g.add_group("shop", "4").counter("sold").inc(3); g.snapshot()
     {'shop.4.sold': 3}
@@ -99,11 +98,9 @@ class TaskMetricGroup(MetricGroup):
         )
 
 
-# HEAD: The RuntimeContext that user functions are given in ``open``.
-
-
 class StreamingRuntimeContext(RuntimeContext):
-    """The `RuntimeContext` of one operator in one subtask, which gives user code access to the operator's context."""
+    """The `RuntimeContext` that the user functions of one operator in one subtask are given in ``open``: it gives them
+    access to the operator's context."""
 
     def __init__(self, context: OperatorContext) -> None:
         self._context = context

@@ -1,4 +1,5 @@
-"""The report of a task on an epoch. It travels to the driver with the rows, also under Spark Connect."""
+"""The report of a task on an epoch, which travels to the driver with the rows, also under Spark Connect, and the header
+of a subtask's stored state, which is read in every epoch."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ class TaskReport:
     event_time_ms: int | None = None
     #: in a task that has had no watermark yet: the event-time timers that wait for one, as far as they are in memory
     waiting_timers: int = 0
-    #: splits of sources that hold the watermark back since nothing comes from them (runtime/job/report.py): origin ->
+    #: splits of sources that hold the watermark back since nothing comes from them (`silent_origins`): origin ->
     #: the time in ms since it was active
     silent_splits: dict[str, int] = field(default_factory=dict)
     #: how long the task has worked on the epoch, in ms: from its first record to the barrier, without `open`
@@ -112,10 +113,6 @@ class TaskReport:
 #: (vertex, subtask, encoded buffer); sinks, reports and the changelog have negative vertex numbers
 Row = tuple[int, int, bytes]
 
-
-# HEAD: The header of a subtask's stored state: the small part that is read in every epoch, while the body is decoded
-# only
-# when needed.
 
 #: Version of the stored form of header and body. It must be raised with every incompatible change.
 STATE_FORMAT_VERSION = 3
@@ -151,8 +148,9 @@ def silent_origins(origins: Mapping[str, OriginProgress], now_ms: int) -> dict[s
 
 @dataclass(frozen=True)
 class TaskHeader:
-    """The part of a subtask's state that is not in its body. ``token`` identifies one written version of the state, so
-    that a worker can tell whether the decoded state in its memory is that version."""
+    """The small part of a subtask's stored state that is read in every epoch, while the body is decoded only when
+    needed. ``token`` identifies one written version of the state, so that a worker can tell whether the decoded state
+    in its memory is that version."""
 
     uid: str
     vertex: int

@@ -1,7 +1,8 @@
-"""``process`` on a keyed stream that is connected with a broadcast stream: calls a KeyedBroadcastProcessFunction.
+"""``process`` on a stream that is connected with a broadcast stream: calls a BroadcastProcessFunction, or a
+KeyedBroadcastProcessFunction if the stream is keyed.
 
-Records and timers have a current key, broadcast elements have none: their calls can reach keyed state only through
-``apply_to_keyed_state``.
+On a keyed stream, records and timers have a current key, broadcast elements have none: their calls can reach keyed
+state only through ``apply_to_keyed_state``.
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from flinkish.runtime.operators.functions import ProcessOperator
 from flinkish.runtime.operators.keyed_process import TIMER_SERVICE, KeyedProcessOperator, overrides_on_timer
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.operator_state import BroadcastStates
-
-# HEAD: ``process`` on a stream without keys that is connected with a broadcast stream: calls a
-# BroadcastProcessFunction.
 
 #: Index of the input that receives the broadcast stream.
 BROADCAST_INPUT = 1

@@ -1,4 +1,6 @@
-"""``filter``: emits the records for which the predicate is true, unchanged."""
+"""The operators that call a function of the program for each record, of one stream or of two connected ones: ``map``,
+``flat_map``, ``filter``, and ``process`` on streams without keys. On a keyed stream a function may use keyed state,
+which both inputs of connected streams share."""
 
 from __future__ import annotations
 
@@ -19,13 +21,10 @@ from flinkish.runtime.job.outputs import Converter
 from flinkish.runtime.operators.user_function_operator import UserFunctionOperator
 from flinkish.runtime.stored.code_scan import decoder_of_json, is_function_of
 
-# HEAD: ``flat_map`` on connected streams: any number of results for each record of either input. On keyed streams the
-# function may use keyed state, which both inputs share.
-
 
 class CoFlatMapOperator(UserFunctionOperator):
-    """Emits the results of a CoFlatMapFunction, each with the timestamp of its record. A falsy return value stands for
-    no results."""
+    """Emits the results of a CoFlatMapFunction, any number for each record of either input, each with the timestamp of
+    its record. A falsy return value stands for no results."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(*self.flat_results(values, timestamps, input_index))
@@ -47,14 +46,9 @@ class CoFlatMapFactory(OperatorFactoryBase):
         return CoFlatMapOperator(self.function, "flat_map1", self.converter, "flat_map2")
 
 
-# HEAD: ``map`` on connected streams: at most one result for each record of either input. On keyed streams the
-# function may
-# use keyed state, which both inputs share.
-
-
 class CoMapOperator(UserFunctionOperator):
-    """Emits the results of a CoMapFunction, each with the timestamp of its record. None stands for no result, as in
-    PyFlink."""
+    """Emits the results of a CoMapFunction, at most one for each record of either input, each with the timestamp of its
+    record. None stands for no result, as in PyFlink."""
 
     keeps_positions = True
 
@@ -84,7 +78,7 @@ class CoMapFactory(OperatorFactoryBase):
 
 
 class FilterOperator(UserFunctionOperator):
-    """Emits the records for which a FilterFunction returns a true value, with their timestamps."""
+    """Emits the records for which a FilterFunction returns a true value, unchanged and with their timestamps."""
 
     keeps_positions = True
 
@@ -105,7 +99,7 @@ class FilterOperator(UserFunctionOperator):
                     chosen.append(is_chosen)
                     if is_chosen:
                         if type(value) not in SHARED:
-                            value = handed_over(value, 1)  # noqa: PLW2901 - `values` refers to it, too
+                            value = handed_over(value, 1)
                         kept.append(value)
             except StopIteration as error:
                 raise self.stop_error("the filter function") from error
@@ -141,12 +135,9 @@ class FilterFactory(OperatorFactoryBase):
         return FilterOperator(self.function, "filter", self.converter)
 
 
-# HEAD: ``flat_map``: any number of results for each record. On a keyed stream the function may use keyed state.
-
-
 class FlatMapOperator(UserFunctionOperator):
-    """Emits the results of a FlatMapFunction, each with the timestamp of its record. A falsy return value stands for no
-    results."""
+    """Emits the results of a FlatMapFunction, any number for each record, each with the timestamp of its record. A
+    falsy return value stands for no results."""
 
     def process_batch(self, values: list[Any], timestamps: list[int] | None, input_index: int = 0) -> None:
         self.collect(*self.flat_results(values, timestamps, input_index))
@@ -164,8 +155,6 @@ class FlatMapFactory(OperatorFactoryBase):
     def create(self) -> FlatMapOperator:
         return FlatMapOperator(self.function, "flat_map", self.converter)
 
-
-# HEAD: ``map``: one result for each record. On a keyed stream the function may use keyed state.
 
 #: The function as it was when this module was loaded, and its code: a program may replace both.
 _LOADS = json.loads
@@ -215,9 +204,6 @@ class MapFactory(OperatorFactoryBase):
         return MapOperator(self.function, "map", self.converter)
 
 
-# HEAD: ``process`` on a stream without keys: calls a ProcessFunction, which has access to time and side outputs.
-
-
 class ProcessContext(ProcessFunction.Context):
     """The context of records: one object for all of them."""
 
@@ -237,7 +223,8 @@ class ProcessContext(ProcessFunction.Context):
 
 
 class ProcessOperator(UserFunctionOperator):
-    """Calls a ProcessFunction, or a CoProcessFunction for two inputs. Each result has the timestamp of its record."""
+    """Calls a ProcessFunction, or a CoProcessFunction for two inputs, which has access to time and side outputs. Each
+    result has the timestamp of its record."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -262,10 +249,6 @@ class ProcessFactory(OperatorFactoryBase):
 
     def create(self) -> ProcessOperator:
         return ProcessOperator(self.function, "process_element", self.converter)
-
-
-# HEAD: ``process`` on connected streams without keys: calls a CoProcessFunction, which has access to time and side
-# outputs.
 
 
 @dataclass

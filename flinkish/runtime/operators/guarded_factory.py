@@ -1,4 +1,5 @@
-"""Describes an operator with ``on_error`` and makes it. The job graph knows guarded operators by this module alone."""
+"""Describes an operator with ``on_error`` and makes it; the guarded operators of asynchronous calls and of windows are
+here, too. The job graph knows guarded operators by this module alone."""
 
 from __future__ import annotations
 
@@ -16,19 +17,15 @@ from flinkish.runtime.operators.guarded import GuardedOperator
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 
-# HEAD: Asynchronous calls with ``on_error``: a call that fails, or is out of time, after all of its retries becomes a
-#  dead
-# letter or is skipped. The results of the others are emitted in the order that was asked for; a dead letter is
-# emitted
-# when it is the turn of its call.
-#
-# The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as
-# it came. No state is undone: calls run concurrently, so a change of state could not be assigned to one of them.
-
 
 class GuardedAsyncOperator(GuardedOperator):
-    """Guards an `AsyncWaitOperator` by the rules of `OnError`, call by call, in the order in which results are
-    emitted."""
+    """Guards an `AsyncWaitOperator` by the rules of `OnError`, call by call: a call that fails, or is out of time,
+    after all of its retries becomes a dead letter or is skipped. The results of the others are emitted in the order
+    that was asked for; a dead letter is emitted when it is the turn of its call.
+
+    The function gets a copy of its record for each attempt and for ``timeout``, so a dead letter carries the record as
+    it came. No state is undone: calls run concurrently, so a change of state could not be assigned to one of them.
+    """
 
     _inner: AsyncWaitOperator
 
@@ -67,20 +64,19 @@ class GuardedAsyncOperator(GuardedOperator):
         self._inner.process_batch(values, timestamps, input_index)
 
 
-# HEAD: Windows with ``on_error``: keyed windows, windows of all records, window joins and co-groups.
-#
-# A record fails if the assigner, the fold, the trigger or the window function that the trigger fires raises for it:
-# it is
-# then in none of its windows. A window fails if one of its timers does: the effects of the trigger and of the window
-# function are undone, the timer is gone, and the dead letter names key and window. If the window was to end with that
-# timer, it ends: its state is cleared, as if its function had given no results.
-
 #: When so many results of windows that fire at one watermark are held back, they are emitted.
 _MOST_HELD = 10_000
 
 
 class GuardedWindowOperator(GuardedOperator):
-    """Guards a `WindowOperator` by the rules of `OnError`, record by record and timer by timer."""
+    """Guards a `WindowOperator` by the rules of `OnError`, record by record and timer by timer: that of keyed windows,
+    of windows of all records, of window joins and co-groups.
+
+    A record fails if the assigner, the fold, the trigger or the window function that the trigger fires raises for it:
+    it is then in none of its windows. A window fails if one of its timers does: the effects of the trigger and of the
+    window function are undone, the timer is gone, and the dead letter names key and window. If the window was to end
+    with that timer, it ends: its state is cleared, as if its function had given no results.
+    """
 
     _inner: WindowOperator
 

@@ -1,4 +1,6 @@
-"""``process`` on a keyed stream: calls a KeyedProcessFunction, which has access to state, time and timers.
+"""``process`` on a keyed stream, or on two connected ones: calls a KeyedProcessFunction or a KeyedCoProcessFunction (or
+a CoProcessFunction, which Java Flink allows there, too), which has access to time, side outputs, state and timers.
+Both inputs of connected streams share state and timers.
 
 Event-time timers fire when the watermark rises, before it is emitted; their results have the timer's timestamp.
 Processing-time timers fire at the epoch's processing time; their results have no timestamp, as in Flink.
@@ -241,11 +243,6 @@ class KeyedProcessFactory(OperatorFactoryBase):
 def overrides_on_timer(function: Function, kind: type[Any]) -> bool:
     """Whether a function has another ``on_timer`` than its base class ``kind``, which does nothing."""
     return not inherits(function, kind, "on_timer")
-
-
-# HEAD: ``process`` on connected keyed streams: calls a KeyedCoProcessFunction (or a CoProcessFunction, which Java
-# Flink
-# allows there, too), which has access to time and side outputs, and to state and timers that both inputs share.
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Rolling ``reduce`` on a keyed stream: for each record, emits the value reduced so far for its key.
+"""Rolling ``reduce``, ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` on a keyed stream: for each record, emits
+the value reduced so far for its key; in BATCH mode, emits one result per key at the end of the input.
 
 The reduced value of a key is both kept in state and emitted. If it is a mutable object, a copy of it is emitted, so
 that a reduce function may change and return its first argument.
@@ -94,16 +95,6 @@ class ReduceFactory(OperatorFactoryBase):
         return ReduceOperator(self.function, "reduce", self.converter)
 
 
-# HEAD: Rolling ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` on a keyed stream, as reduce functions.
-#
-# Semantics: Flink's ``SumAggregator`` and ``ComparableAggregator``. ``sum``, ``min`` and ``max`` emit the *first*
-# record
-# of the key with the field replaced; ``min_by`` and ``max_by`` emit the whole record that has the extreme value, the
-# first one of several. Records may be tuples (named tuples too), Rows, lists or single values (position 0); results
-# have
-# the type of their records. No record is changed in place.
-
-
 class AccumulateType(Enum):
     """The kind of a rolling aggregation, as in PyFlink's ``KeyedStream.AccumulateType``."""
 
@@ -139,7 +130,12 @@ _COMBINE: dict[AccumulateType, Callable[[Any, Any], Any]] = {
 
 
 class RollingAggregation(ReduceFunction):
-    """A reduce function that aggregates one field of the records.
+    """A reduce function that aggregates one field of the records: ``sum``, ``min``, ``max``, ``min_by`` or ``max_by``.
+
+    Semantics: Flink's ``SumAggregator`` and ``ComparableAggregator``. ``sum``, ``min`` and ``max`` emit the *first*
+    record of the key with the field replaced; ``min_by`` and ``max_by`` emit the whole record that has the extreme
+    value, of several the first or the last one (``first``). Records may be tuples (named tuples too), Rows, lists or
+    single values (position 0); results have the type of their records. No record is changed in place.
 
     Args:
         accumulate_type: the kind of the aggregation.
@@ -338,12 +334,6 @@ class RollingAggregationFactory(OperatorFactoryBase):
         )
 
 
-# HEAD: Rolling reduce in BATCH mode: one result per key, at the end of the input (PyFlink's reduce in BATCH mode).
-#
-# As in PyFlink, each key has an event-time timer at the maximum watermark: results come in the order in which their
-# keys
-# were first seen, with the timestamp of that timer.
-
 #: Name of the timer service.
 TIMER_SERVICE = "final-results"
 
@@ -352,7 +342,12 @@ _BATCH = 10_000
 
 
 class FinalReduceOperator(ReduceOperator):
-    """Reduces the records of each key and emits the result at the end of the input; emits no rolling results."""
+    """Reduces the records of each key and emits one result per key at the end of the input (PyFlink's reduce in BATCH
+    mode); emits no rolling results.
+
+    As in PyFlink, each key has an event-time timer at the maximum watermark: results come in the order in which their
+    keys were first seen, with the timestamp of that timer.
+    """
 
     def collect(self, values: list[Any], timestamps: list[int] | None) -> None:
         """Drop rolling results: a later record may change them."""

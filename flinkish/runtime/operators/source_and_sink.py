@@ -1,6 +1,8 @@
-"""The operator that writes to a sink, chained behind the operator that feeds it (Flink's SinkWriterOperator).
+"""The ends of chains: the head operator of a source's chain (Flink's StreamSource), and the operator that writes to a
+sink, chained behind the operator that feeds it (Flink's SinkWriterOperator).
 
-The committables that it has handed over by the barrier go to the sink's committer, addressed to (sink, subtask).
+The committables that a sink writer has handed over by the barrier go to the sink's committer, addressed to (sink,
+subtask).
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ from flinkish.common.typeinfo import TypeInformation
 from flinkish.core.sink import DataFrameSink, Sink, SinkWriter, WriterSink
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.job.operator import OperatorFactoryBase, StreamOperator
-from flinkish.runtime.operators.columns import ColumnWriter
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
 
@@ -129,6 +130,9 @@ class SinkWriterFactory(OperatorFactoryBase):
             check_made(writer, SinkWriter, self.sink, "create_writer")
             return SinkWriterOperator(writer)
         assert isinstance(self.sink, DataFrameSink) and self.input_type is not None
+        # programs are written without pyarrow
+        from flinkish.runtime.operators.columns import ColumnWriter
+
         return SinkWriterOperator(ColumnWriter(self.sink, self.input_type, self.where), max_batch=1)
 
 
@@ -143,11 +147,8 @@ def decode_committables(payload: bytes, classes: ProgramClasses = NO_CLASSES) ->
     return time_ms, committables
 
 
-# HEAD: The head operator of a source's chain: emits the records that were read (Flink's StreamSource).
-
-
 class SourceOperator(StreamOperator):
-    """Emits each batch as it was read."""
+    """Emits each batch as it was read, at the head of a source's chain."""
 
     keeps_positions = True
 

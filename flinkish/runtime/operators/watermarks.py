@@ -1,4 +1,5 @@
-"""Assigns timestamps and emits watermarks (Flink's TimestampsAndWatermarksOperator), deterministically.
+"""Assigns timestamps and emits watermarks (Flink's TimestampsAndWatermarksOperator), deterministically: those of the
+kind "bounded out-of-orderness", and those of the program's own generators.
 
 Flink emits the generator's watermark every 200 ms of wall time. Here it depends on the records alone, so that a replay
 and a backfill give the same results as the live stream. A watermark is emitted
@@ -301,19 +302,6 @@ class TimestampsAndWatermarksFactory(OperatorFactoryBase):
         )
 
 
-# HEAD: Emits the watermarks of the program's own generators (Java Flink's `WatermarkGenerator`).
-#
-# A generator is called after each record (``on_event`` and ``on_periodic_emit``), so what it does depends on the
-# records
-# of its split alone. Its watermark is emitted when other watermarks are: before a record that is late by it, at the
-# end
-# of each batch, and, in jobs whose user code can see single watermarks, when it enters the next ``interval_ms``. In
-# such
-# jobs a watermark that ``on_event`` emits follows right behind its record.
-#
-# In a source task each split has a generator, elsewhere each subtask has one. It goes on from epoch to epoch.
-
-
 class _Emitted(WatermarkOutput):
     """Receives what a generator emits: its highest watermark so far, and whether it says that its split is idle.
     ``used``: whether the generator has seen a record."""
@@ -339,7 +327,13 @@ class _Emitted(WatermarkOutput):
 
 
 class GeneratedWatermarksOperator(TimestampsAndWatermarksOperator):
-    """Assigns timestamps and emits the watermarks of the program's own generators, deterministically.
+    """Assigns timestamps and emits the watermarks of the program's own generators (Java Flink's `WatermarkGenerator`),
+    deterministically.
+
+    A generator is called after each record (``on_event`` and ``on_periodic_emit``), so what it does depends on the
+    records of its split alone. Its watermark is emitted when other watermarks are: before a record that is late by it,
+    at the end of each batch, and, in jobs whose user code can see single watermarks, when it enters the next
+    ``interval_ms``. In such jobs a watermark that ``on_event`` emits follows right behind its record.
 
     Args:
         make_generator: makes the generator of each split, given the context of the operator.

@@ -1,4 +1,5 @@
-"""The progress of a source between two epochs, and what an epoch reads, which is the difference of two of these.
+"""The progress of a source between two epochs, what an epoch reads, which is the difference of two of these, and the
+position of a source in a savepoint.
 
 Rule: all that a replay must know is in the offsets, which are in the query's log before the epoch runs. Nothing is
 computed again from the present state of a cluster, a directory or a broker.
@@ -197,21 +198,6 @@ def ranges_between(
     return found
 
 
-# HEAD: The position of a source in a savepoint: self-contained, and independent of the number of subtasks.
-#
-#     {"complete": true, "ended": [id, ...], "known": {...}, "splits": [[id, position, end, info], ...], "state": ...}
-#
-# In a checkpoint, which has the files of the checkpoints before it beside it, the ids of the splits in segments are
-# in
-# such files, and the position refers to these, with the number of splits in each, and of those that have ended:
-#
-#     {"ended_in": [["<segment>-<token>", 1000, 998], ...], "ended": those in no file, ...}
-#
-# All splits in the files have ended, but for those that ``splits`` names.
-#
-# Rule upheld here: what `SourcePosition` reads is what was written here, once `with_ended` has put the files' content
-#  in.
-
 #: The most splits that `shown_position` leaves: of those that have ended, and of the others.
 ENDED_SHOWN, SPLITS_SHOWN = 10, 1_000
 
@@ -233,8 +219,22 @@ def encode_position(
     known: Mapping[str, str] | None = None,
     store_ids: StoreIds | None = None,
 ) -> str:
-    """Encode the progress of a source for a savepoint; with ``store_ids`` for a checkpoint, whose position refers to
-    files."""
+    """Encode the progress of a source as its position in a savepoint: self-contained, and independent of the number of
+    subtasks.
+
+        {"complete": true, "ended": [id, ...], "known": {...},
+         "splits": [[id, position, end, info], ...], "state": ...}
+
+    With ``store_ids`` the position is for a checkpoint, which has the files of the checkpoints before it beside it: the
+    ids of the splits in segments are in such files, and the position refers to these, with the number of splits in
+    each, and of those that have ended:
+
+        {"ended_in": [["<segment>-<token>", 1000, 998], ...], "ended": those in no file, ...}
+
+    All splits in the files have ended, but for those that ``splits`` names.
+
+    Rule: what `SourcePosition` reads is what was written here, once `with_ended` has put the files' content in.
+    """
     positions = {one.number: one.position for one in progress.open}
     numbers = sorted({*positions, *range(progress.next, len(progress.splits))})
     files, first = [], 0

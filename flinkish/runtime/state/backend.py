@@ -346,7 +346,7 @@ class KeyedStateBackend:
 
     def may_be_due(self, domain: TimeDomain, upto_ms: int) -> bool:
         """Whether a timer of any service may have a timestamp <= ``upto_ms``. False is certain, True is not."""
-        return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])  # no generator: a hot path
+        return any([queue.may_be_due(domain, upto_ms) for queue in self._timers.values()])  # noqa: C419 - no generator: a hot path
 
     def timer_queues(self) -> list[TimerQueue]:
         """The timer queues of all services."""

@@ -36,13 +36,6 @@ from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
 from flinkish.runtime.stored.texts import to_text
 
-# HEAD: Lists the texts under which an entry of state may lie in a table: the text of its key, and those of all equal
-# keys.
-#
-# Python's ``1``, ``True`` and ``1.0`` are one key, but three texts; and equal objects need not have the same pickle.
-# So
-# an incremental checkpoint deletes the rows of all texts of a key, and is impossible if they cannot be listed.
-
 #: The limit of texts per key, because a tuple of many zeros and ones has too many equal tuples.
 _MAX_TEXTS = 16
 
@@ -51,7 +44,11 @@ _PLAIN_KEYS = {str, bytes, type(None), datetime.date}
 
 
 def key_texts(key: Any) -> list[str] | None:
-    """The texts of all keys or namespaces that equal this one; None: they cannot be listed.
+    """The texts of all keys or namespaces that equal this one, under which an entry of state may lie in a table; None:
+    they cannot be listed.
+
+    Python's ``1``, ``True`` and ``1.0`` are one key, but three texts; and equal objects need not have the same pickle.
+    So an incremental checkpoint deletes the rows of all texts of a key, and is impossible if they cannot be listed.
 
     >>> key_texts("a"), key_texts(1), key_texts(2.0)
     (['"a"'], ['1', 'true'], None)

@@ -71,7 +71,7 @@ def _may_change(value: Any) -> bool:
     if cls in SHARED:
         return False
     if cls is tuple:
-        for item in value:
+        for item in value:  # noqa: SIM110 - no generator: a hot path
             if item.__class__ not in SHARED:
                 return True
         return False

@@ -1,4 +1,5 @@
-"""Limits the state that a worker process keeps in memory (Flink's managed memory): evicts values that lie in files."""
+"""The limits of state: how much of it a worker process keeps in memory (Flink's managed memory), and whether the
+changes of an epoch are stored with the task, in Spark's state, or written to a file."""
 
 from __future__ import annotations
 
@@ -6,15 +7,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-# HEAD: Decides whether the changes of an epoch are stored with the task, in Spark's state, or written to a file.
-
 #: When the subtask has state in files, changes are written to a file once they exceed one part in so many of the limit:
 #: to write a small file takes less time than to encode and store the same changes again in each of the next epochs.
 _CHANGES_PART = 4
 
 
 class InlineLimit:
-    """The limit of the changes that are stored with the task (``flinkish.state.inline-size``).
+    """The limit of the changes of an epoch that are stored with the task, in Spark's state
+    (``flinkish.state.inline-size``); larger ones are written to a file.
 
     The size of changes is known only once they are encoded, which is in vain if they are too large. So the estimate of
     their size is corrected by how far off it was when that last happened.

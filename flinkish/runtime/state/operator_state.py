@@ -1,4 +1,4 @@
-"""State that belongs to a subtask and to no key (Flink's operator state).
+"""State that belongs to a subtask and to no key (Flink's operator state), and broadcast state as user functions see it.
 
 There are three kinds: each subtask has values and lists of its own, and broadcast states are maps of which all subtasks
 have the same copy. When the parallelism changes, a value goes to one subtask, the elements of lists are distributed (of
@@ -122,7 +122,7 @@ class OperatorState:
         for (kind, name, entry), (own, value) in lent.items():
             if self._entry(kind, name, entry) is own:
                 if differs(own, value):
-                    own = changed.setdefault((kind, name), {})[entry] = detached(value)  # noqa: PLW2901
+                    own = changed.setdefault((kind, name), {})[entry] = detached(value)
                 if kind != BROADCAST_STATE_KIND and handed_over(value, 1) is not value:
                     self._lent[kind, name, entry] = own, value
         for (kind, name), entries in changed.items():
@@ -224,11 +224,6 @@ def _refill(entries: dict[Any, Any], before: dict[Any, Any]) -> None:
     entries.update(before)
 
 
-# HEAD: Broadcast state as user functions see it: handles over the maps of a subtask's operator state.
-#
-# Rule upheld here: broadcast state may be written only while a broadcast element is processed. All subtasks see these
-# elements in the same order, and this keeps their copies the same.
-
 #: Of so many values that a batch reads it is looked whether they are changed.
 _MOST_READ = 100
 
@@ -236,7 +231,12 @@ _LOG = logging.getLogger("flinkish.BroadcastState")
 
 
 class BroadcastStates:
-    """The broadcast states of one operator's subtask, by descriptor. ``where`` names the operator in errors."""
+    """The broadcast states of one operator's subtask as user functions see them, by descriptor: handles over the maps
+    of its operator state. ``where`` names the operator in errors.
+
+    Rule: broadcast state may be written only while a broadcast element is processed. All subtasks see these elements in
+    the same order, and this keeps their copies the same.
+    """
 
     def __init__(self, state: OperatorState, descriptors: Sequence[MapStateDescriptor], where: str) -> None:
         self.where = where

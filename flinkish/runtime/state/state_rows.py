@@ -1,4 +1,5 @@
-"""Entries of state as rows and as columns, as savepoints hold them: one row per value, list, map entry and timer."""
+"""Entries of state as rows and as columns, as savepoints hold them: one row per value, list, map entry and timer. Also
+the declarations of states, which savepoints carry with them."""
 
 from __future__ import annotations
 
@@ -6,15 +7,12 @@ from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-# HEAD: The declaration of one state of a program: name, kind and types. Tasks report it, savepoints carry it, and
-# readers of
-# savepoints give their columns these types.
-
 
 @dataclass(frozen=True)
 class DeclaredState:
-    """The declaration of one state of one operator. Types are Spark SQL types as DDL text; None: not declared, or a
-    type that Spark does not have (pickled values)."""
+    """The declaration of one state of one operator: its name, kind and types. Tasks report it, savepoints carry it, and
+    readers of savepoints give their columns these types. Types are Spark SQL types as DDL text; None: not declared, or
+    a type that Spark does not have (pickled values)."""
 
     uid: str
     name: str

@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.loans import EntryLoan, Loan
 
 
-# HEAD: Sets of keys that were changed, and functions on the keys and values of state tables.
-
-
 class Marks(set[Any]):
     """The keys of a namespace that were changed in an epoch. If it is ``whole``, all keys that have a value count as
     changed as well, and need not be added."""

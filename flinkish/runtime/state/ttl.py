@@ -1,4 +1,5 @@
-"""State with time-to-live (TTL): state handles that keep the time of the last access beside each value.
+"""The state handles that user code gets for descriptors, without and with time-to-live (TTL): the latter keep the time
+of the last access beside each value.
 
 The times are in a state of their own, ``__ttl__/<name>``, of the same shape (a value, a list parallel to the list, a
 map with the same keys). So values look the same in savepoints with and without time-to-live, and it can be switched on
@@ -263,7 +264,7 @@ class TtlMapState(MapState[Any, Any]):
         return [(key, value) for key, value in self._state.items() if self._visible(key)]
 
     def keys(self) -> list[Any]:
-        return [key for key in self._state.keys() if self._visible(key)]
+        return [key for key in self._state.keys() if self._visible(key)]  # noqa: SIM118 - a state, no dict
 
     def values(self) -> list[Any]:
         return [value for _, value in self.items()]
@@ -272,16 +273,12 @@ class TtlMapState(MapState[Any, Any]):
         """Whether a read would find no entry. It is no read itself: it neither removes nor renews an entry."""
         if self._policy.return_expired:
             return self._state.is_empty()
-        return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())
+        return all(self._policy.expired(self._times.get(key)) for key in self._state.keys())  # noqa: SIM118 - no dict
 
     def clear(self) -> None:
         self._state.clear()
         self._times.clear()
 
-
-# HEAD: Creates the state handle that user code gets for a descriptor, caches handles, because triggers, window
-# assigners and
-# window functions ask for their state at each record, and holds what user code writes where there is no key.
 
 #: The cache is cleared when it holds so many handles, because those of windows that are gone are not needed any more.
 _MAX_HANDLES = 1_000
@@ -334,8 +331,9 @@ def expiring_handle_of(
 
 
 class HandleCache:
-    """The state handles of one backend by descriptor (compared by identity) and namespace. A handle is valid over all
-    keys and epochs."""
+    """The state handles of one backend by descriptor (compared by identity) and namespace, cached because triggers,
+    window assigners and window functions ask for their state at each record. A handle is valid over all keys and
+    epochs."""
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
@@ -402,13 +400,10 @@ class UnkeyedState:
         return found
 
 
-# HEAD: Removes expired state that nobody reads, each time state is stored (Flink's cleanup strategies). This is for
-# subtasks
-# without state in files; from files, compaction removes expired rows.
-
-
 def purge_expired(state: StateTable, times: StateTable, policy: TtlPolicy) -> None:
-    """Remove expired entries from a state and from the table of its times, and times whose value is gone."""
+    """Remove expired entries that nobody reads from a state and from the table of its times, and times whose value is
+    gone, each time state is stored (Flink's cleanup strategies). This is for subtasks without state in files; from
+    files, compaction removes expired rows."""
     for namespace, accessed in times.items():
         values = state.namespace(namespace)
         for key, accessed_ms in list(accessed.items()):

@@ -81,7 +81,7 @@ def _are_short(keys: Sequence[Any]) -> bool:
     random hashes."""
     kinds = set(map(type, keys))
     if kinds == {int}:
-        return bool(-_PRIME < min(keys) and max(keys) < _PRIME)
+        return bool(min(keys) > -_PRIME and max(keys) < _PRIME)
     return kinds <= _SHORT_KEYS
 
 

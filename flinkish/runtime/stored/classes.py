@@ -1,4 +1,5 @@
-"""The classes of a deployed program, found by name: stored values may hold their instances, besides plain data.
+"""What a deployed program brings along: its classes, found by name, since stored values may hold their instances
+besides plain data, and the files that it needs in addition to its code.
 
 The driver makes a `ProgramClasses` of its process when it deploys a job, and it travels with the job graph. No class is
 ever looked up elsewhere: not in modules that a worker happens to have imported, and not by importing modules that only
@@ -39,14 +40,6 @@ from flinkish.common.dependencies import (
 )
 from flinkish.errors import ArgumentTypeError, ProgramError, StoredClassError
 
-# HEAD: The files that a program needs in addition to its code: archives, installed requirements and cached files.
-#
-# Rule: the driver ships each of them to all workers before the program is unpickled there. A worker finds them under
-# the
-# names in its job, below the folder in which Spark puts shipped files. The minicluster finds them where they are on
-# this
-# machine (`files_here`).
-
 
 def _working_directory() -> str:
     try:
@@ -62,7 +55,13 @@ _HOME = _working_directory()
 
 @dataclass(frozen=True)
 class ShippedFiles:
-    """The files that the driver has shipped. Shipped names are relative to the folder of Spark's files."""
+    """The files that a program needs in addition to its code, as the driver has shipped them: archives, installed
+    requirements and cached files. Shipped names are relative to the folder of Spark's files.
+
+    Rule: the driver ships each of them to all workers before the program is unpickled there. A worker finds them under
+    the names in its job, below the folder in which Spark puts shipped files. The minicluster finds them where they are
+    on this machine (`files_here`).
+    """
 
     #: folder as user code names it -> shipped name
     archives: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
 """Parses the pickles of stored values: the opcodes that pickle writes in protocol 5, and no others, become nodes.
 
 Nothing of what a text names exists afterwards: parts without parts are Python's own numbers, texts and bytes, all
-others are nodes (`NODES`). What they become, and whether they may, is decided by `stored_reader`. A name is a node that
+others are nodes (`NODES`). What they become, and whether they may, is decided by `reader`. A name is a node that
 stands only where a name is called, or in place of a class among the arguments of a call. Items and attributes are put
 only into containers, and into objects that are new once they are made (`GROWING`).
 

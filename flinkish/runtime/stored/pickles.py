@@ -5,8 +5,8 @@ Rule: reading executes nothing that the stored bytes choose. It builds plain dat
 or of installed packages. `dumps` refuses the same, so that whatever was written can be read.
 
 There are two readers. The state of a job, which only the job itself writes, is read by the unpickler of C, which holds
-constructors in place of classes and functions. Texts of savepoints, which anybody may edit, are read by
-`stored_reader`, which also bounds what reading costs.
+constructors in place of classes and functions. Texts of savepoints, which anybody may edit, are read by `reader`, which
+also bounds what reading costs.
 
 A stored value begins with two bytes, a mark and the version of its format. Values that were written by another version,
 or before there was a mark, are refused with an error that says so.
@@ -93,7 +93,7 @@ def _check_version(data: bytes, version: int, what: str, where: str) -> None:
 
 def loads_data(pickled: bytes, classes: ProgramClasses = NO_CLASSES) -> Any:
     """Decode a pickle without a mark, as the texts of savepoints hold it, with the reader for what anybody may have
-    written (`stored_reader`). Raises what `loads` raises, except that errors for damaged data are not converted."""
+    written (`reader`). Raises what `loads` raises, except that errors for damaged data are not converted."""
     return read_value(pickled, classes)
 
 

@@ -152,7 +152,7 @@ def _references(value: Any, name: str) -> list[tuple[str, Any]]:
 class _Loading(threading.local):
     """What the copy that is being made holds by reference."""
 
-    held: list[Any] = []  # noqa: RUF012 - it is replaced, never changed
+    held: list[Any] = []
 
 
 _loading = _Loading()

@@ -1,6 +1,6 @@
 """Reads the pickles of stored values without an unpickler: texts of savepoints, which anybody may have edited.
 
-There are three steps. `stored_opcodes` *parses* a text into nodes, of which nothing exists yet. Then the graph of
+There are three steps. `opcodes` *parses* a text into nodes, of which nothing exists yet. Then the graph of
 nodes, as it is after the last opcode, is *judged*: it has no cycles, is not nested deeply (hashing values that are
 nested deeply ends the process), and its weight is bounded by the size of the text even if each node and each text
 counts as often as it occurs, since it is stored again like this. At last each node is *built*, after all that it holds,
@@ -60,7 +60,7 @@ HASHED_WEIGHT_MAX, HASHED_DEPTH_MAX = 1 << 20, 100
 
 
 def read_value(pickled: bytes, classes: ProgramClasses) -> Any:
-    """The value of a pickle that `stored_pickle.dumps_data` has written.
+    """The value of a pickle that `pickles.dumps_data` has written.
 
     Raises:
         StoredClassError: it names a class that the program does not have.
@@ -316,7 +316,7 @@ class Unpickler(pickle.Unpickler):
                 raise refused_name(module, name)
             # a wrapper of C without a __dict__: pickle would set attributes of a class or a function
             found = self._found[module, name] = (
-                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__  # noqa: B004
+                _CALL_OF_A_CLASS(function) if isinstance(function, type) else function.__call__
             )
         return found
 

@@ -1,5 +1,5 @@
 """The text of a stored value, which people can read and edit with SQL: JSON for what JSON expresses exactly, else a
-tagged pickle of data (`stored_pickle`).
+tagged pickle of data (`pickles`).
 
     "u42"                               a string
     42, 1.5, true, null                 numbers, booleans, None

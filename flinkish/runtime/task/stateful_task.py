@@ -65,9 +65,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.files.references import FileReference
 
 
-# HEAD: The declared states that a task reports: name, kind and types of the states that its operators have asked for.
-
-
 def declared_state(
     uid: str, name: str, kind: str, descriptor: StateDescriptor | None, key_type: TypeInformation | None
 ) -> DeclaredState:
@@ -80,8 +77,8 @@ def declared_state(
 
 
 class DeclarationsOfTask:
-    """Reports each declared state of a task once. Most states are declared when the task opens, some only while it
-    processes its first record."""
+    """Reports each declared state of a task once: name, kind and types of the states that its operators have asked for.
+    Most states are declared when the task opens, some only while it processes its first record."""
 
     def __init__(
         self,
@@ -151,7 +148,7 @@ class _Share:
 
 class StatefulTask(Task, TaskLife):
     """The task of one subtask of a vertex downstream of a shuffle: it keeps state from epoch to epoch and processes the
-    input of each. ``task_state`` is its place in the lifecycle (``task_state.py``)."""
+    input of each. ``task_state`` is its state in the lifecycle (`TaskState`)."""
 
     def __init__(
         self,

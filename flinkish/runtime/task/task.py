@@ -1,4 +1,5 @@
-"""The common base of the tasks of sources and of those downstream of a shuffle, and the types that both share."""
+"""The common base of the tasks of sources and of those downstream of a shuffle: it holds the chain of a subtask and
+collects the rows that the chain sends. Also the lifecycle of the tasks downstream of a shuffle and of standby tasks."""
 
 from __future__ import annotations
 
@@ -210,14 +211,6 @@ def heartbeats(job: JobDescriptor) -> Iterator[Row]:
                 yield vertex.id, subtask, encode(header, b"")
 
 
-# HEAD: The lifecycle of a task downstream of a shuffle, and of a standby task (Kafka Streams' Task.State).
-#
-#     CREATED -> RESTORING -> RUNNING -> SUSPENDED -> CLOSED
-#
-# A task is restored before it runs, the first time and after it was suspended. It is suspended before it is closed
-# clean;
-# it can be closed dirty in any state. CLOSED is final: a task that is revived is another object.
-
 _LOG = logging.getLogger("flinkish.Task")
 
 #: How long a task waits for a temporary failure to pass, such as storage that cannot be reached (ms).
@@ -225,7 +218,13 @@ TASK_TIMEOUT_MS = 60_000
 
 
 class TaskState(Enum):
-    """A state in the lifecycle of a task."""
+    """A state in the lifecycle of a task downstream of a shuffle, and of a standby task (Kafka Streams' Task.State).
+
+        CREATED -> RESTORING -> RUNNING -> SUSPENDED -> CLOSED
+
+    A task is restored before it runs, the first time and after it was suspended. It is suspended before it is closed
+    clean; it can be closed dirty in any state. CLOSED is final: a task that is revived is another object.
+    """
 
     #: nothing of the task's stored state was read
     CREATED = "CREATED"

@@ -408,7 +408,7 @@ class TaskManager:
         its executor's disk hold of the corrupted tasks is discarded, so they are restored from the files themselves.
 
         If the files are damaged as well, restoration raises CorruptStateError, which names the file, and the driver
-        goes back to the last checkpoint (``jobmanager/recovery``)."""
+        goes back to the last checkpoint (``checkpoint/fallback.py``)."""
         self.commit([task for task_id, task in self.tasks.active.items() if task_id not in corrupted])
         for task_id in sorted(corrupted & self.tasks.active.keys()):
             task = self.tasks.active[task_id]

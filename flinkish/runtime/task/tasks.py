@@ -1,4 +1,5 @@
-"""The tasks that a worker holds (Kafka Streams' Tasks): creates and closes them, and knows where their files are."""
+"""The tasks that a worker holds (Kafka Streams' Tasks): creates and closes them, and knows where their files are. Also
+finds out, without any task, which states a program declares."""
 
 from __future__ import annotations
 
@@ -23,12 +24,9 @@ if TYPE_CHECKING:
     from flinkish.runtime.state.files.directory import StateDirectory
 
 
-# HEAD: Finds out which states a program declares: its keyed operators are opened once on empty state and disposed of.
-
-
 def states_of_program(job: JobDescriptor) -> ProgramStates:
-    """Collect the states that the operators of a job declare, by running their initialization in this process. Where it
-    fails, the reason is recorded instead."""
+    """Collect the states that the operators of a job declare, by running their initialization in this process: the
+    keyed operators are opened once on empty state and disposed of. Where it fails, the reason is recorded instead."""
     states: dict[str, dict[str, ProgramState]] = {}
     unknown: dict[str, str] = {}
     key_types = {vertex.head.uid: vertex.key_type for vertex in job.vertices if vertex.key_type is not None}

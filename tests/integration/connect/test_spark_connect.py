@@ -141,7 +141,7 @@ def test_user_code_that_fails_is_seen_with_its_traceback_first_and_the_mended_jo
         driver.succeed(timeout_s=120)
     rows = rows_of(table)
     assert Counter(user for user, _ in rows) == expected(1_200)
-    assert {user: n for user, n in sorted(rows, key=lambda row: row[1])} == expected(1_200)
+    assert dict(sorted(rows, key=lambda row: row[1])) == expected(1_200)
 
 
 @pytest.mark.slow

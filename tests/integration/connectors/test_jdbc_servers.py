@@ -466,7 +466,7 @@ def check_values(
         if upsert
         else JdbcSink.sink("INSERT INTO things (id, v) VALUES (?, ?)", kind, database.options())
     )
-    if column[0] == "v" and "w" not in column or "V int" == column:
+    if column[0] == "v" and "w" not in column or column == "V int":
         assert len(prepare(sink, (1, fitting), (2, fitting))) == 2
         assert deliver(sink, [(1, fitting), (2, fitting)], 0) == 2
     with pytest.raises((ProgramError, TypeMismatchError), match=f"(?s){message}") as refused:

@@ -62,7 +62,7 @@ def prepared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> J
 
 
 def kinds_and_harms() -> list[Any]:
-    # that damage of the others is found as well is shown without a job (tests/unit/state/files)
+    # that damage of the others is found as well is shown without a job (tests/unit/runtime/state/files)
     nightly = {("base", "flipped")}
     pairs = [(kind, harm) for kind in ("base", "delta", "timers") for harm in HARMS]
     return [pytest.param(*pair, marks=pytest.mark.nightly if pair in nightly else pytest.mark.slow) for pair in pairs]

@@ -24,7 +24,7 @@ PER_EPOCH = 5
 
 def main(options: dict[str, Any]) -> None:
     folder = Path(options["folder"])
-    env = environment(folder / "job", **{"spark__master": "local[2,3]", "flinkish__epoch__interval": "100 ms"})
+    env = environment(folder / "job", spark__master="local[2,3]", flinkish__epoch__interval="100 ms")
     for key, value in options.get("settings", {}).items():
         env._configuration.set_string(key, value)
     failed = str(folder / "failed")

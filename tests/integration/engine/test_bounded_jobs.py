@@ -22,7 +22,7 @@ from tests.integration.engine.collecting import Collected, by_field, collecting,
 
 LINES = 60
 #: window start in s -> number of lines in it
-WINDOWS = {start: 10 for start in range(0, LINES, 10)}
+WINDOWS = dict.fromkeys(range(0, LINES, 10), 10)
 
 
 @pytest.fixture

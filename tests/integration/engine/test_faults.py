@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,9 +109,9 @@ def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path: Path) -> Path:
     make_tables(tmp_path)
-    yield tmp_path
+    return tmp_path
 
 
 def assert_right(folder: Path) -> None:

@@ -463,7 +463,7 @@ def test_a_claimed_savepoint_goes_when_a_checkpoint_has_taken_its_place_which_ca
         client = start(collected, "going-on", str(retained), "NO_CLAIM")
         wait_until(lambda: len(collected.rows["out"]) > KEYS, TIMEOUT_S, "results")
         client.cancel().result(TIMEOUT_S)
-        first = {key: n for key, n, _ in reversed(sorted(collected.rows["out"]))}
+        first = {key: n for key, n, _ in sorted(collected.rows["out"], reverse=True)}
     assert first == {key: n + 1 for key, n in counts.items()}
     assert retained.exists()
 

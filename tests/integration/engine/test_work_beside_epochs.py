@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from flinkish.checkpoint.maintenance import own_session
-from flinkish.spark.place import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
+from flinkish.spark.settings import NICENESS, VARIABLE, give_way_to_epochs, workers_beside_epochs
 
 _SCHEMA = "pid long, pool string, niceness long"
 

@@ -23,7 +23,7 @@ class Gap(SessionWindowTimeGapExtractor):
 
 class CountBounds(ProcessWindowFunction[tuple, tuple, str, TimeWindow]):
     def process(self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple]):
-        return [(key, context.window().start, context.window().end, len([e for e in elements]))]
+        return [(key, context.window().start, context.window().end, len([e for e in elements]))]  # noqa: C416
 
     def clear(self, context: ProcessWindowFunction.Context) -> None:
         pass

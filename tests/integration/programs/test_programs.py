@@ -161,8 +161,8 @@ NIGHTLY_ON_SPARK = {
 
 def on_spark() -> list[Any]:
     """The programs, with who runs them on Spark."""
-    marks = {name: pytest.mark.slow for name in SLOW_ON_SPARK}
-    marks |= {name: pytest.mark.nightly for name in NIGHTLY_ON_SPARK}
+    marks = dict.fromkeys(SLOW_ON_SPARK, pytest.mark.slow)
+    marks |= dict.fromkeys(NIGHTLY_ON_SPARK, pytest.mark.nightly)
     return [pytest.param(name, marks=marks.get(name, ())) for name in PRINTED]
 
 

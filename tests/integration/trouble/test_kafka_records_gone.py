@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -93,14 +92,14 @@ class Reader:
 
 
 @pytest.fixture
-def reader(job: Job, kafka: KafkaBroker) -> Iterator[Reader]:
+def reader(job: Job, kafka: KafkaBroker) -> Reader:
     """Has read half of its topic."""
     made = Reader(job, kafka, f"trouble-{next(_numbers)}")
     made.fill()
     with pytest.raises(UserCodeError, match="half way"):
         made.run(to_pair=fails_half_way)
     assert len(job.rows) == READ
-    yield made
+    return made
 
 
 def test_records_that_were_deleted_unread_are_told_by_offset_or_passed_over_on_request(

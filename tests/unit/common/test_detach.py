@@ -325,7 +325,7 @@ FRESH: list[Callable[[], Any]] = [
     lambda: {"a": {"b": [1, {"c": 1}]}},
     lambda: Row("a", [1]),
     lambda: (1, [2]),
-    lambda: [],
+    list,
 ]
 
 

@@ -35,9 +35,8 @@ def test_names_are_at_pyflinks_paths(line: str) -> None:
 
 def test_definitions_import_without_spark_and_drivers() -> None:
     modules = (
-        "collection data_generator number_sequence print_sink collect_sink delta_source frame_sinks spark_source "
-        "spark_types columns column_decoder jdbc.sink kafka.source kafka.source_builder kafka.sink file_system.source "
-        "file_system.sink"
+        "generated results spark frame_sinks columns hybrid_source paged_source jdbc.sink jdbc.source kafka.source "
+        "kafka.sink kinesis.source kinesis.sink file_system.source file_system.sink"
     ).split()
     program = _BLOCK + "\n".join(f"import flinkish.connectors.{module}" for module in modules)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -37,8 +37,8 @@ class MockCluster:
 
 
 @pytest.fixture
-def cluster() -> Iterator[MockCluster]:
-    yield MockCluster()
+def cluster() -> MockCluster:
+    return MockCluster()
 
 
 def test_a_pattern_does_not_mean_the_topics_of_kafka_itself(cluster: MockCluster) -> None:

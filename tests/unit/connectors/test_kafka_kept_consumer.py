@@ -73,7 +73,7 @@ def test_a_forked_process_leaves_the_consumers_of_its_parent_alone() -> None:
     code = """
 import gc, os, signal
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka import kept_consumer
+from flinkish.connectors.kafka import reader as kept_consumer
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 settings = KafkaSourceSettings("localhost:1", SimpleStringSchema())
 consumer = kept_consumer.lend(settings, {})

@@ -177,9 +177,9 @@ def test_the_former_names_of_the_retention_set_it() -> None:
         assert config.get_externalized_checkpoint_cleanup() is ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     defaults = new_environment().get_checkpoint_config()
     assert config.DEFAULT_MODE is defaults.get_checkpointing_mode()
-    assert defaults.DEFAULT_TIMEOUT == defaults.get_checkpoint_timeout()
-    assert defaults.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS == defaults.get_min_pause_between_checkpoints()
-    assert defaults.DEFAULT_MAX_CONCURRENT_CHECKPOINTS == defaults.get_max_concurrent_checkpoints()
+    assert defaults.get_checkpoint_timeout() == defaults.DEFAULT_TIMEOUT
+    assert defaults.get_min_pause_between_checkpoints() == defaults.DEFAULT_MIN_PAUSE_BETWEEN_CHECKPOINTS
+    assert defaults.get_max_concurrent_checkpoints() == defaults.DEFAULT_MAX_CONCURRENT_CHECKPOINTS
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -52,9 +52,8 @@ ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_reported_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_is_reported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(no_effect, "_reported", set())
-    yield
 
 
 SETTINGS: dict[str, Callable[[Environment], Any]] = {

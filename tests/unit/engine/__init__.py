@@ -1,1 +1,1 @@
-"""Whole programs in the minicluster: what must hold in any worker that runs several subtasks."""
+"""What several rooms do together: workers that run several subtasks, epochs on request, files that are stored."""

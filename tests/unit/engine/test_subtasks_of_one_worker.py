@@ -263,7 +263,7 @@ def build(stream):
 
 def test_classes_of_the_main_script_are_themselves_and_its_globals_are_copied() -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
-    exec(MAIN, names)  # noqa: S102
+    exec(MAIN, names)
     stream = environment(1).from_collection([1])
     one, other = names["build"](stream), names["build"](stream)
     assert list(one.union(other).execute_and_collect()) == [(True, "0")] * 2
@@ -316,7 +316,7 @@ class WithLock(MapFunction):
 def lock_of_main_script(base: str) -> Any:
     """A function of the main script whose class or method refers to a lock."""
     names: dict[str, Any] = {"__name__": "__main__", "MapFunction": MapFunction, "threading": threading}
-    exec(base, names)  # noqa: S102
+    exec(base, names)
     return names["Function"]()
 
 

@@ -87,7 +87,7 @@ class Query:
         self.told.append("stopped")
         self.isActive = False
 
-    def awaitTermination(self, timeout_s: float | None = None) -> None:  # noqa: N802 - Spark's name
+    def awaitTermination(self, timeout_s: float | None = None) -> None:
         time.sleep(0.01)
 
 

@@ -26,7 +26,7 @@ from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor, sink_vertex
 from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.testing import TestingSink
-from tests.unit.state.test_unsafe_pickles import GADGETS
+from tests.unit.runtime.stored.test_unsafe_pickles import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
 

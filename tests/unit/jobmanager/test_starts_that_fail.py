@@ -27,7 +27,7 @@ class SessionOf:
         self._master = master
         self.conf = self.sparkContext = self
 
-    def getConf(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+    def getConf(self) -> dict[str, str]:
         return {}
 
     def get(self, key: str, default: str = "") -> str:

@@ -35,7 +35,7 @@ class Ended:
 
     isActive, lastProgress = False, None
 
-    def awaitTermination(self, timeout_s: float | None = None) -> bool:  # noqa: N802 - Spark's name
+    def awaitTermination(self, timeout_s: float | None = None) -> bool:
         return True
 
 

@@ -455,7 +455,7 @@ def test_sources_are_told_up_to_where_they_are_read_for_good_also_of_splits_that
             # as at the end of an attempt, for which alone acknowledgements are waited
             cluster.dispose()
     assert sorted(sink.values) == ["a", "b", "c", "d"]
-    assert TOLD == [{"0": 1, "1": 1}, {"0": 3, "1": 1}][phase is Phase.METADATA_COMMITTED :]
+    assert [{"0": 1, "1": 1}, {"0": 3, "1": 1}][phase is Phase.METADATA_COMMITTED :] == TOLD
     assert "source uid" in caplog.text and "could not be told what is committed: a source that" in caplog.text
 
 

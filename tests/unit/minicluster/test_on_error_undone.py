@@ -174,7 +174,7 @@ class Rules(KeyedBroadcastProcessFunction):
     def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
         rules = ctx.get_broadcast_state(self.RULES)
         name, fails, _ = value
-        for known in rules.keys():
+        for known in rules.keys():  # noqa: SIM118 - a state, no dict
             rules.put(known, [*rules.get(known), name])
         rules.put(name, [0])
         if name == "c":

@@ -28,7 +28,7 @@ from tests.support.profiles import examples
 from .programs import environment, job_of
 
 
-@pytest.fixture()
+@pytest.fixture
 def server() -> Iterator[OrderServer]:
     with order_server(95) as running:
         yield running

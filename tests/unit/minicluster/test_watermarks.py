@@ -688,7 +688,7 @@ def test_event_time_has_not_ended_when_all_splits_of_an_endless_source_have() ->
     for _ in range(5):
         cluster.run_epoch()
     cluster.dispose()
-    seen = {number: watermark for number, watermark in sink.values}
+    seen = dict(sink.values)
     assert set(seen) >= {*range(5), *range(10, 15), *range(20, 25)}
     assert (seen[10], seen[20]) == (3, 13) and all(watermark < number for number, watermark in seen.items())
 

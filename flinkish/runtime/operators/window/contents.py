@@ -1,9 +1,6 @@
-"""The contents of a window: all of its elements, or one value into which elements are folded as they arrive.
-
-The stored values of all keys of one window are in one dictionary, key -> stored value. A key is in it if and only if
-the window has contents for that key. Contents that are read are detached from the stored value (see `detach`), elements
-too, since a window may fire again, and an element may be in several windows.
-"""
+"""What window operators share: the scope (the key, window, time and state that the operator works with at the moment),
+the contents of windows and the functions that compute on them, the windows as namespaces of state and timers, and when
+a window is over."""
 
 from __future__ import annotations
 
@@ -41,11 +38,6 @@ from flinkish.runtime.state.stored_state import MISSING
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.ttl import HandleCache
 
-# HEAD: The key, window, time and state that the window operator works with at the moment.
-#
-# There is one object per operator, which is changed in place: the contexts that user code has got read it at each
-# call.
-
 #: name of the state that holds the windows' contents; no user gives a state this name by accident
 CONTENTS = "__window_contents__"
 #: name of the timer service
@@ -54,7 +46,8 @@ TIMERS = "window-timers"
 
 class WindowScope:
     """The current key, window, time and state of a window operator. Valid from `enter_group` until the operator returns
-    to its task."""
+    to its task. There is one object per operator, which is changed in place: the contexts that user code has got read
+    it at each call."""
 
     table: StateTable
     timers: TimerQueue
@@ -89,12 +82,9 @@ class WindowScope:
         self.namespace = self.contents_namespace = namespace
 
 
-# HEAD: Keyed state for window functions: per key and window, or per key over all windows.
-
-
 class ScopedStateStore(KeyedStateStore):
-    """Returns state handles in the namespace of the scope's window (``per_window``) or in the void namespace, for the
-    current key."""
+    """The keyed state of window functions: returns state handles in the namespace of the scope's window
+    (``per_window``) or in the void namespace, for the current key."""
 
     def __init__(self, scope: WindowScope, per_window: bool) -> None:
         self._scope = scope
@@ -120,9 +110,6 @@ class ScopedStateStore(KeyedStateStore):
         return cast("AggregatingState[Any, Any]", self._state(state_descriptor))
 
 
-# HEAD: Merge the state of several namespaces of a key into one (Flink's ``InternalMergingState.mergeNamespaces``).
-
-
 def merge_namespaces(
     table: StateTable,
     key: Any,
@@ -131,8 +118,8 @@ def merge_namespaces(
     merge: Callable[[Any, Any], Any],
 ) -> None:
     """Merge the values of a key in the source namespaces into its value in the target namespace, and remove them from
-    the sources. The target is none of the sources. ``merge`` gets two values: first the one of the target or of the
-    earlier source."""
+    the sources (Flink's ``InternalMergingState.mergeNamespaces``). The target is none of the sources. ``merge`` gets
+    two values: first the one of the target or of the earlier source."""
     merged: Any = MISSING
     for source in sources:
         table.fetch(source, (key,))
@@ -153,7 +140,13 @@ Stored = dict[Any, Any]
 
 
 class WindowContents(ABC):
-    """Adds elements to the stored values of a window and reads the contents from them. It has no state itself."""
+    """The contents of a window: all of its elements, or one value into which elements are folded as they arrive. Adds
+    elements to the stored values of a window and reads the contents from them. It has no state itself.
+
+    The stored values of all keys of one window are in one dictionary, key -> stored value. A key is in it if and only
+    if the window has contents for that key. Contents that are read are detached from the stored value (see `detach`),
+    elements too, since a window may fire again, and an element may be in several windows.
+    """
 
     #: the kind of state under which the values are stored
     kind: str
@@ -312,12 +305,10 @@ class AggregatingContents(WindowContents):
         return self.last(accumulator)
 
 
-# HEAD: The computation per key and window: how elements are folded, and the window function that receives the result.
-
-
 @dataclass(frozen=True)
 class WindowLogic:
-    """The user's functions of one windowed stream, which can be pickled.
+    """The user's functions of one windowed stream, which can be pickled: how the elements of a key and window are
+    folded, and the window function that receives the result.
 
     * If ``fold`` is None, the window keeps all elements, and there must be a window function.
     * If ``window_function`` is None, the folded value itself is emitted.
@@ -327,7 +318,7 @@ class WindowLogic:
     """
 
     fold: ReduceFunction | AggregateFunction | Callable[[Any, Any], Any] | None = None
-    #: a window function of any kind, or None (see `window_evaluator`)
+    #: a window function of any kind, or None (see `WindowEvaluator`)
     window_function: Any = None
 
     def __post_init__(self) -> None:
@@ -348,15 +339,12 @@ class WindowLogic:
         return [function for function in (self.fold, self.window_function) if isinstance(function, Function)]
 
 
-# HEAD: The form of a window as the namespace of state and timers.
-#
-# Windows of flinkish become plain tuples, told apart by their length: compact, hashed by C code, and readable in a
-# savepoint without this package. A window of a user's own class is used as it is, so it must be hashable and
-# picklable.
-
-
 def namespace_of(window: Window) -> Hashable:
-    """The namespace of a window.
+    """The form of a window as the namespace of state and timers.
+
+    Windows of flinkish become plain tuples, told apart by their length: compact, hashed by C code, and readable in a
+    savepoint without this package. A window of a user's own class is used as it is, so it must be hashable and
+    picklable.
 
     >>> namespace_of(TimeWindow(0, 10)), namespace_of(CountWindow(3)), namespace_of(GlobalWindow.get())
     ((0, 10), (3,), ())
@@ -384,16 +372,13 @@ def window_of(namespace: Any) -> Window:
     return CountWindow(*namespace) if namespace else GlobalWindow.get()
 
 
-# HEAD: When a window is over: clean-up time and lateness, as in Flink's ``WindowOperator``.
-#
-# A window is *late* when nothing can change it any more, because the watermark has reached its clean-up time, which
-# is
-# its last timestamp plus the allowed lateness. Its state is gone by then, so an element for it must not bring it
-# back.
-
-
 class WindowTime:
-    """Decides when windows and elements of one operator are late, and when windows are cleaned up. All times are in ms.
+    """Decides when windows and elements of one operator are late, and when windows are cleaned up, as in Flink's
+    ``WindowOperator``. All times are in ms.
+
+    A window is *late* when nothing can change it any more, because the watermark has reached its clean-up time, which
+    is its last timestamp plus the allowed lateness. Its state is gone by then, so an element for it must not bring it
+    back.
 
     >>> from flinkish.core.window.window import TimeWindow
     >>> time = WindowTime(event_time=True, allowed_lateness_ms=5)

@@ -1,4 +1,5 @@
-"""Calls the user's window function; there is one class for each kind of window function."""
+"""Calls the user's window function, by one class for each kind of window function, with its context, and collects the
+results of windows."""
 
 from __future__ import annotations
 
@@ -24,17 +25,16 @@ from flinkish.runtime.job.operator import Output
 from flinkish.runtime.job.outputs import Converter, emit, hand_over_rule
 from flinkish.runtime.operators.window.contents import ScopedStateStore, WindowScope
 
-# HEAD: Collects the results of windows and emits them in few large batches.
-#
-# Results keep their order. Results with different timestamps may share a batch, since a batch must only not contain
-# results from both sides of a watermark: the operator calls `flush` before it emits a watermark.
-
 #: A watermark may fire millions of windows; their results must not all wait in memory.
 _FLUSH_SIZE = 10_000
 
 
 class WindowOutput:
-    """Buffers the results of windows until `flush`. It is empty between two calls of the operator.
+    """Buffers the results of windows until `flush`, to emit them in few large batches. It is empty between two calls of
+    the operator.
+
+    Results keep their order. Results with different timestamps may share a batch, since a batch must only not contain
+    results from both sides of a watermark: the operator calls `flush` before it emits a watermark.
 
     Args:
         output: where the results go.
@@ -107,9 +107,6 @@ class WindowOutput:
             emit(values, timestamps, self._output, self._converter)
         else:
             self._output.collect(values if self._converter is None else self._converter(values), timestamps)
-
-
-# HEAD: The context that a ProcessWindowFunction or ProcessAllWindowFunction gets from the window operator.
 
 
 class ScopedProcessWindowContext(ProcessWindowFunction.Context[Any], ProcessAllWindowFunction.Context[Any]):

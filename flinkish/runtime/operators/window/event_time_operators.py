@@ -1,11 +1,8 @@
-"""A faster window operator for tumbling and sliding event-time windows with the default trigger: it adds whole batches
-to windows instead of single elements.
+"""Faster window operators for event-time windows with the default trigger: one for tumbling and sliding windows, and
+one for sessions.
 
-The rule: state, timers and output, with their order, are exactly those of the general operator (a property test
-compares the two). This is possible since no watermark rises within a batch, so all elements of one window are late or
-none is, and since EventTimeTrigger only registers one timer for an element of a window that has not fired yet. Elements
-of windows that have fired (which fire again within the allowed lateness, or are late) are processed as by the general
-operator, in their order; nothing else can emit while a batch is processed.
+Rule: state, timers and output, with their order, are exactly those of the general operators (property tests compare
+them). This is possible since no watermark rises within a batch; each class says what else it rests on.
 """
 
 from __future__ import annotations
@@ -52,8 +49,14 @@ class _Pane:
 
 
 class AlignedEventTimeOperator(WindowOperator):
-    """The window operator for tumbling and sliding event-time windows with the default trigger. Tumbling windows are
-    treated as sliding ones whose slide is their size."""
+    """The window operator for tumbling and sliding event-time windows with the default trigger: it adds whole batches
+    to windows instead of single elements. Tumbling windows are treated as sliding ones whose slide is their size.
+
+    This gives the results of the general operator since all elements of one window in a batch are late or none is, and
+    since EventTimeTrigger only registers one timer for an element of a window that has not fired yet. Elements of
+    windows that have fired (which fire again within the allowed lateness, or are late) are processed as by the general
+    operator, in their order; nothing else can emit while a batch is processed.
+    """
 
     def __init__(self, factory: WindowOperatorFactory) -> None:
         super().__init__(factory)
@@ -196,17 +199,6 @@ class AlignedEventTimeOperator(WindowOperator):
                 self.evaluator.clear()
 
 
-# HEAD: A faster window operator for event-time sessions with the default trigger: it looks up the open sessions of a
-# key
-# once per batch, and registers timers for the sessions as they are at the end of the batch.
-#
-# The rule: contents, open windows, timers and output, with their order, are those of the general operator (a property
-# test compares the two). This is possible since no watermark rises within a batch, and since EventTimeTrigger only
-# registers one timer for a window whose end is ahead of the watermark, and deletes it when the window merges. A batch
-# with an element whose own window is over already (it is late, or makes a session fire again) is processed as a whole
-#  by
-# the general operator.
-
 _UNCHANGED = -1
 
 
@@ -230,7 +222,13 @@ class _Session:
 
 
 class SessionEventTimeOperator(MergingWindowOperator):
-    """The window operator for event-time sessions with the default trigger."""
+    """The window operator for event-time sessions with the default trigger: it looks up the open sessions of a key once
+    per batch, and registers timers for the sessions as they are at the end of the batch.
+
+    This gives the results of the general operator since EventTimeTrigger only registers one timer for a window whose
+    end is ahead of the watermark, and deletes it when the window merges. A batch with an element whose own window is
+    over already (it is late, or makes a session fire again) is processed as a whole by the general operator.
+    """
 
     assigner: EventTimeSessionWindows | DynamicEventTimeSessionWindows
 

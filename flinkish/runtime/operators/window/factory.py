@@ -1,4 +1,5 @@
-"""Describes a window operator and makes it. The API uses window operators through this module alone."""
+"""Describes a window operator and makes it; the window functions of window joins and co-groups are here, too. The API
+uses window operators through this module alone."""
 
 from __future__ import annotations
 
@@ -21,16 +22,11 @@ from flinkish.runtime.operators.window.event_time_operators import AlignedEventT
 from flinkish.runtime.operators.window.merging_window_operator import MergingWindowOperator
 from flinkish.runtime.operators.window.window_operator import WindowOperator
 
-# HEAD: The window functions of window joins and co-groups, which are windows over the union of two streams: their
-# elements
-# are (0, record of the first stream) and (1, record of the second stream).
-#
-# Semantics: Flink's ``CoGroupedStreams`` and ``JoinedStreams``.
-
 
 class _OfBoth(WindowFunction[Any, Any, Any, Window]):
-    """Base of window functions over two streams: separates the records of both streams, and opens and closes the user's
-    function."""
+    """Base of the window functions of window joins and co-groups (Flink's ``JoinedStreams`` and ``CoGroupedStreams``),
+    which are windows over the union of two streams: their elements are (0, record of the first stream) and (1, record
+    of the second stream). Separates the records of both streams, and opens and closes the user's function."""
 
     def __init__(self, function: Function | Callable[..., Any]) -> None:
         self.function = function

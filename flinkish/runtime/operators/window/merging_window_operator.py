@@ -25,14 +25,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 
 
-# HEAD: The open windows of a key, and where the contents of each are kept, with the semantics of Flink's
-# ``MergingWindowSet``.
-#
-# When windows merge, not all contents need to move: the result keeps the *state window* of one of them, which is the
-# namespace in which its contents were put when it was opened. Only the contents of the others are merged into that.
-# The
-# set, window -> state window, is itself stored in keyed state.
-
 #: (merge result, the windows that were merged, the state window of the result, the state windows that are given up)
 MergeFunction = Callable[[Window, list[Window], Window, list[Window]], None]
 
@@ -48,7 +40,13 @@ class _Merges(MergingWindowAssigner.MergeCallback[Any]):
 
 
 class MergingWindowSet:
-    """The open windows of one key. ``pairs`` are (window, state window), as the method `pairs` has returned them."""
+    """The open windows of one key, and where the contents of each are kept, with the semantics of Flink's
+    ``MergingWindowSet``. ``pairs`` are (window, state window), as the method `pairs` has returned them.
+
+    When windows merge, not all contents need to move: the result keeps the *state window* of one of them, which is the
+    namespace in which its contents were put when it was opened. Only the contents of the others are merged into that.
+    The set, window -> state window, is itself stored in keyed state.
+    """
 
     def __init__(self, assigner: MergingWindowAssigner[Any, Any], pairs: Iterable[tuple[Window, Window]] = ()) -> None:
         self._assigner = assigner

@@ -1,4 +1,5 @@
-"""The general window operator: for any assigner that does not merge windows, any trigger, evictor and window function.
+"""The general window operator: for any assigner that does not merge windows, any trigger, evictor and window function,
+with the contexts that it gives to assigners, triggers and evictors.
 
 Semantics, step by step: Flink's ``WindowOperator``. For each element and each of its windows that is not late: add the
 element to the window's contents, call the trigger, fire and purge as it says, register the clean-up timer. Each timer
@@ -52,9 +53,6 @@ if TYPE_CHECKING:
     from flinkish.runtime.operators.window.factory import WindowOperatorFactory
 
 
-# HEAD: The context that window assigners get from the window operator.
-
-
 class ScopedAssignerContext(WindowAssigner.WindowAssignerContext):
     """The context of a window assigner: the scope's processing time and the subtask's runtime context."""
 
@@ -67,9 +65,6 @@ class ScopedAssignerContext(WindowAssigner.WindowAssignerContext):
 
     def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
-
-
-# HEAD: The context that evictors get from the window operator.
 
 
 class ScopedEvictorContext(Evictor.EvictorContext):
@@ -86,9 +81,6 @@ class ScopedEvictorContext(Evictor.EvictorContext):
 
     def get_current_watermark(self) -> int:
         return self._scope.watermark_ms
-
-
-# HEAD: The contexts that triggers get from the window operator.
 
 
 class ScopedTriggerContext(Trigger.TriggerContext):

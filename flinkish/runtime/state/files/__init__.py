@@ -1,7 +1,6 @@
 """Keyed state and timers of ONE subtask in immutable Arrow IPC files: a small LSM tree.
 
-Importing this package imports nothing. Most of its modules import numpy and pyarrow; ``references``, ``retention`` and
-``timer_sets`` do not.
+Importing this package imports nothing. Most of its modules import numpy and pyarrow; ``references`` does not.
 
 Keyed state::
 
@@ -47,14 +46,14 @@ Timers in files with timestamps at or before ``fired_ms`` do not count: a caller
 found: the caller checks ``times``. All hashes are arrays of ``numpy.uint64``.
 
 Files: ``FileSet.names`` are the files that are referred to, and ``set(old.names) - set(new.names)`` those that an epoch
-has dropped. ``retention.deletable`` says which may be deleted, and ``StateDirectory.delete`` deletes them (with their
+has dropped. ``references.deletable`` says which may be deleted, and ``StateDirectory.delete`` deletes them (with their
 mappings and local copies). ``StateDirectory.fetch`` copies a file to the local disk ahead of its use.
 
 Errors: `MissingFileError` (a file is missing) and `CorruptStateError` (a file is not what was written), both with
 ``.file``; `IncompatibleJobError` for files of another version of flinkish.
 
-Modules: ``hashes`` of groups and entries, ``rows`` as columns, ``file_format``, ``directory`` (writing, mapping,
-checking, fetching), ``references`` to files, ``search`` in sorted columns, ``merge`` (which rows count), ``runs``
-(ranges of runs), ``run_writer``, ``lookup``, ``compaction``, ``state_files`` (the interface to all of these for keyed
-state), ``timer_files``, ``timer_sets`` and ``retention``.
+Modules: ``rows`` as columns and the format of their files, ``directory`` (writing, mapping, checking, fetching),
+``references`` to files and which may be deleted, ``merge`` (which rows count; runs and ranges of runs), ``lookup``,
+``compaction`` with the interface to all of these for keyed state, and ``timer_files``. The hashes of groups and entries
+are in ``runtime/exchange/hashes.py``.
 """

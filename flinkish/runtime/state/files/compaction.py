@@ -1,8 +1,9 @@
-"""Compaction: merges the files of a subtask, a bounded amount per call.
+"""The keyed state of one subtask in files, a small LSM tree, and its compaction, which merges the files, a bounded
+amount per call.
 
-It does two things. Small deltas are merged with each other, so that the number of deltas grows only with the logarithm
-of their size. When the deltas together have become large, a **cycle** begins: it merges the deltas of that moment into
-the base, from the lowest position to the highest, a few files per call, and drops these deltas at the end.
+Compaction does two things. Small deltas are merged with each other, so that the number of deltas grows only with the
+logarithm of their size. When the deltas together have become large, a **cycle** begins: it merges the deltas of that
+moment into the base, from the lowest position to the highest, a few files per call, and drops these deltas at the end.
 
 Rule: the result of look-ups never changes. In the middle of a cycle its deltas still lie above the part of the base
 that they were already merged into, and hold the same rows as it does. Only expired state goes earlier or later; a
@@ -211,15 +212,12 @@ def _worth_a_cycle(files: FileSet) -> bool:
     return size > max(MIN_CYCLE_BYTES, run_bytes(files.base) // CYCLE_PART_OF_BASE)
 
 
-# HEAD: Keyed state of one subtask in files: a small LSM tree of which each state is an immutable `FileSet`.
-#
-# Rule: every operation takes a `FileSet` and leaves it unchanged. An operation that changes the state returns a new
-# one;
-# files that are not in the new one are deleted once no retained epoch refers to them (``retention.py``).
-
-
 class StateFiles:
-    """Reads, writes and compacts the files with the keyed state of one subtask.
+    """Reads, writes and compacts the files with the keyed state of one subtask: a small LSM tree of which each state is
+    an immutable `FileSet`.
+
+    Rule: every operation takes a `FileSet` and leaves it unchanged. An operation that changes the state returns a new
+    one; files that are not in the new one are deleted once no retained epoch refers to them (`references.deletable`).
 
     Args:
         directory: where the files lie.

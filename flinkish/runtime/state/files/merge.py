@@ -1,7 +1,8 @@
-"""Merges the rows of several runs: of each entry the newest row is left, unless a newer row hides it.
+"""Runs of files: writes sorted rows as a run, reads ranges of runs, and merges the rows of several runs, of which the
+newest row of each entry is left, unless a newer row hides it.
 
-Rule: the result depends on the rows and on their ages, and on nothing else. Rows of one age were written together and
-have at most one row per entry; a CLEAR among them counts as older than the other ones.
+Rule: the result of merging depends on the rows and on their ages, and on nothing else. Rows of one age were written
+together and have at most one row per entry; a CLEAR among them counts as older than the other ones.
 
 Merging works on whole columns. Only if different groups, or different bytes, share a hash do rows become Python
 objects, and the caller's functions say which are equal.
@@ -215,12 +216,9 @@ class _Numbers:
         return unused
 
 
-# HEAD: Binary search for positions (hash, entry_hash) in sorted columns, for many positions at once.
-
-
 def lower_bounds(hashes: Array, entry_hashes: Array, of_hashes: Array, of_entry_hashes: Array) -> Array:
-    """For each of the positions (``of_hashes``, ``of_entry_hashes``) the index of the first row that is not below it.
-    The columns are sorted by (hash, entry_hash)."""
+    """For each of the positions (``of_hashes``, ``of_entry_hashes``) the index of the first row that is not below it,
+    by one binary search for all of them. The columns are sorted by (hash, entry_hash)."""
     low = np.searchsorted(hashes, of_hashes, "left")
     if not of_entry_hashes.any():
         return low
@@ -255,8 +253,6 @@ def places_of_ranges(starts: Array, stops: Array) -> Array:
     return places
 
 
-# HEAD: Writes sorted rows as a run: files of a bounded size, each with a range of positions of its own.
-
 #: About how many rows and bytes a file has at most; a value is never split.
 FILE_ROWS, FILE_BYTES = 256 * 1024, 16 * 1024 * 1024
 
@@ -265,7 +261,8 @@ _NUMBERS_BYTES = 16
 
 
 def write_run(directory: StateDirectory, rows: Rows, epoch: int) -> Run:
-    """Write sorted rows to as few files as they fit in, all of about the same size; returns the run of these files."""
+    """Write sorted rows to as few files of a bounded size as they fit in, all of about the same size, each with a range
+    of positions of its own; returns the run of these files."""
     bounds = _bounds(rows)
     run = tuple(directory.write(rows.slice(a, b), epoch) for a, b in zip(bounds, bounds[1:]))
     return run
@@ -289,8 +286,6 @@ def row_bytes(rows: Rows) -> Array:
     sizes: Array = np.add.reduce([*columns, np.full(len(rows), _NUMBERS_BYTES)])
     return sizes
 
-
-# HEAD: Reads ranges of runs, and merges them piece by piece, so that only a bounded part is in memory.
 
 #: About how many bytes a batch of a scan has at most.
 SCAN_BYTES = 8 * 1024 * 1024
@@ -386,10 +381,12 @@ def scan(
     stop: Position = END,
     first_bytes: int = SCAN_BYTES,
 ) -> Iterator[Rows]:
-    """All rows that count with ``start`` <= position < ``stop``, in order, in batches of bounded size.
+    """All rows that count with ``start`` <= position < ``stop``, in order, in batches of bounded size: the runs are
+    merged piece by piece, so that only a bounded part is in memory.
 
     The first batch has at most about ``first_bytes``, each next one up to four times as many, and none more than about
-    `SCAN_BYTES`."""
+    `SCAN_BYTES`.
+    """
     max_bytes = first_bytes
     while start < stop:
         end = bounded_stop(directory, runs, start, stop, max_bytes)

@@ -1,4 +1,5 @@
-"""References to the files of a subtask: small immutable values that are stored with the subtask's state.
+"""References to the files of a subtask, small immutable values that are stored with the subtask's state, and which of
+the files may be deleted.
 
 The files of a subtask form *runs*. A run is a sequence of files with ascending, disjoint ranges of positions; a
 position is (hash, entry_hash). The **base** is the oldest run; each **delta** holds the changes of one epoch, or of
@@ -31,7 +32,7 @@ END: Position = (1 << 64, 0)
 
 _VERSION = 1
 
-#: The names that `retention.file_name` gives. The state of a subtask may refer to no other file.
+#: The names that `file_name` gives. The state of a subtask may refer to no other file.
 STATE_FILE = NameForm(r"[0-9]+-[0-9a-f]+\.arrow")
 
 
@@ -124,7 +125,7 @@ class FileSet:
         return self.rows - sum(file.tombstones for file in self.files)
 
     def encode(self) -> tuple[Any, ...]:
-        """The references as plain data that ``stored_pickle.dumps`` accepts; about 100 bytes per file."""
+        """The references as plain data that ``pickles.dumps`` accepts; about 100 bytes per file."""
         return (
             _VERSION,
             tuple(file.encode() for file in self.base),
@@ -158,13 +159,6 @@ class FileSet:
 def _run(files: Any) -> Run:
     return tuple(map(FileReference.decode, files))
 
-
-# HEAD: Decides which files of a subtask may be deleted.
-#
-# Rule: a file is kept as long as a retained epoch may refer to it. An attempt of a task that was retried, or that
-# went on
-# although its epoch had failed, may have left files that no epoch ever referred to. These are deleted by the epoch in
-# their name, once it is older than all retained epochs.
 
 _NAME = re.compile(r"(\d+)-[0-9a-f]+\.arrow(\.[0-9a-f]+\.part)?")
 
@@ -206,6 +200,10 @@ def deletable(
     retained_epochs: int,
 ) -> set[str]:
     """The names of the files that may be deleted.
+
+    Rule: a file is kept as long as a retained epoch may refer to it. An attempt of a task that was retried, or that
+    went on although its epoch had failed, may have left files that no epoch ever referred to. These are deleted by the
+    epoch in their name, once it is older than all retained epochs.
 
     Args:
         names: The files in the directory; other names are ignored.
@@ -263,8 +261,6 @@ def delete_unneeded(directory: StateDirectory, owners: Iterable[FileOwner], epoc
     for owner in owners:
         owner.dropped = still_dropped(owner.dropped, set(names) - gone)
 
-
-# HEAD: References to the files with the timers of a subtask.
 
 #: The name of the timer service, and the name of the time domain.
 TimerQueueName = tuple[str, str]

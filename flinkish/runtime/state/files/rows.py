@@ -1,4 +1,5 @@
-"""Rows of keyed state as columns, in which form they are written to files, read from files and merged.
+"""Rows of keyed state as columns, in which form they are written to files, read from files and merged, and the format
+of these files.
 
 A *group* is (state name, namespace, key). It consists of *entries*: a single one for value, reducing and aggregating
 state, one per user key for map state, one per appended chunk for list state. A row is a change of an entry or of a
@@ -267,17 +268,6 @@ def _binary(values: Any) -> Any:
     return values if isinstance(values, pa.Array) else pa.array(values, pa.large_binary())
 
 
-# HEAD: The format of a state file: one batch of rows as an Arrow IPC file.
-#
-# The columns are hash (uint64), state (uint16), id (binary), entry_hash (uint64), entry (binary), order (int64), op
-# (uint8), time (int64) and value (binary). A column is left out if all of its rows have its trivial value: 0, no time
-#  or
-# no bytes. The metadata of the schema hold the version of the format and the names of the states, which the numbers
-# in
-# the column state stand for.
-#
-# Rule: a file of another version is rejected with a clear error, and never read in part.
-
 #: Version of the format that `encode` writes.
 FORMAT_VERSION = 1
 
@@ -296,7 +286,14 @@ _BYTES = ("id", "entry", "value")
 
 
 def encode(rows: Rows) -> Any:
-    """The content of a file with these rows, which are sorted and at least one, as an Arrow buffer."""
+    """The content of a file with these rows, which are sorted and at least one, as an Arrow buffer: one batch of rows
+    as an Arrow IPC file.
+
+    The columns are hash (uint64), state (uint16), id (binary), entry_hash (uint64), entry (binary), order (int64), op
+    (uint8), time (int64) and value (binary). A column is left out if all of its rows have its trivial value: 0, no time
+    or no bytes. The metadata of the schema hold the version of the format and the names of the states, which the
+    numbers in the column state stand for.
+    """
     columns: dict[str, Any] = {}
     for name, (_, trivial) in _NUMBERS.items():
         column = getattr(rows, name)
@@ -320,6 +317,8 @@ def encode(rows: Rows) -> Any:
 
 def decode(buffer: Any, path: str) -> Rows:
     """The rows in the content of a file, without a copy of the buffer. ``path`` names the file in errors.
+
+    Rule: a file of another version is rejected with a clear error, and never read in part.
 
     Raises:
         IncompatibleJobError: another version of flinkish has written the file.

@@ -1,7 +1,8 @@
-"""Reads all entries of a subtask's stored keyed state as columns, for savepoints and checkpoints.
+"""Reads the stored state of a subtask for savepoints and checkpoints: all entries of its keyed state as columns, and
+with these its watermark and its operator state as rows of a savepoint.
 
-The entries come from two places: from the part that is stored with the task (`KeyedBody`), which is newer, and from the
-files, whose rows count only if the entry has not been changed since. So no entry comes twice.
+The entries of keyed state come from two places: from the part that is stored with the task (`KeyedBody`), which is
+newer, and from the files, whose rows count only if the entry has not been changed since. So no entry comes twice.
 """
 
 from __future__ import annotations
@@ -268,14 +269,12 @@ def stored_rows(
         yield from found.rows()
 
 
-# HEAD: The stored state of one subtask without its header: its keyed state and its operator states, each of them
-# encoded.
-
 _LENGTH = struct.Struct("<Q")
 
 
 class TaskBody(NamedTuple):
-    """The encoded keyed state and the encoded operator states of a subtask; None: there are none.
+    """The stored state of one subtask without its header: its encoded keyed state and its encoded operator states;
+    None: there are none.
 
     >>> TaskBody.decode(TaskBody(b"keyed", None).encode())
     TaskBody(keyed=b'keyed', operators=None)
@@ -301,15 +300,14 @@ class TaskBody(NamedTuple):
         return TaskBody(data[end:] or None, data[_LENGTH.size : end] or None)
 
 
-# HEAD: Reads the rows of a savepoint from a stored task: its watermark, keyed state and operator state.
-
 _BATCH_ROWS = 10_000
 
 
 def rows_of_task(
     data: bytes, body: bytes | None, state: str, classes: ProgramClasses = NO_CLASSES
 ) -> Iterator[SavepointColumns]:
-    """The rows of a task, in batches of one state each.
+    """The rows of a savepoint from a stored task, of its watermark, keyed state and operator state, in batches of one
+    state each.
 
     Args:
         data: the encoded header of the task.

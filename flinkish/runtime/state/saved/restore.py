@@ -1,6 +1,7 @@
-"""Restores the rows of a savepoint into a subtask before its first record.
+"""Distributes the rows of a savepoint to the subtasks of a job, encoded as buffers, and restores them in a subtask
+before its first record.
 
-The rows were distributed to subtasks by hashing their keys again, so parallelism and max parallelism may differ from
+The rows are distributed to subtasks by hashing their keys again, so parallelism and max parallelism may differ from
 those of the savepoint.
 """
 
@@ -192,8 +193,6 @@ def subtasks_of_row(kind: str, key: Any, namespace: Any, value: Any, parallelism
         return (((key or 0) + place) % parallelism,)
     return range(parallelism) if key is None else range(key, parallelism, namespace)
 
-
-# HEAD: Encodes the rows of a savepoint as buffers for the subtasks of a job, distributed by key for its parallelism.
 
 #: Version of the encoded form of rows.
 _FORMAT_VERSION = 3

@@ -1,8 +1,9 @@
-"""Conversion of columns of values to columns of texts, and back: `to_text` and `from_text` for many values at once.
+"""Conversion of state to rows that people can read and edit with SQL, and back: row by row, or in columns of texts,
+which is `to_text` and `from_text` for many values at once.
 
-Rule: each text, and each value, is the one that `to_text` or `from_text` returns for it alone. Plain values, and tuples
-or lists of them, are what most state consists of: such a column is encoded and decoded by a single call, which takes a
-tenth of the time. That the result can be split into rows again is checked and never assumed.
+Rule: each text of a column, and each value, is the one that `to_text` or `from_text` returns for it alone. Plain
+values, and tuples or lists of them, are what most state consists of: such a column is encoded and decoded by a single
+call, which takes a tenth of the time. That the result can be split into rows again is checked and never assumed.
 """
 
 from __future__ import annotations
@@ -30,15 +31,10 @@ from flinkish.runtime.stored.texts import (
     to_text,
 )
 
-# HEAD: Conversion of state to rows that people can read and edit with SQL, and back.
-#
-# There is one row per (operator uid, state name, key, namespace, value). ``key``, ``namespace`` and ``value`` hold
-# texts
-# that SQL can compare and change (`stored_texts`).
-
 
 class SavepointRow(NamedTuple):
-    """One row of a savepoint's table. Key, namespace and value are texts as of `to_text`."""
+    """One row of a savepoint's table; there is one per (operator uid, state name, key, namespace, value). Key,
+    namespace and value are texts as of `to_text`, which SQL can compare and change."""
 
     uid: str
     state: str
