@@ -393,7 +393,7 @@ def test_what_is_on_record_is_not_changed_by_functions_that_change_their_argumen
 
 def test_large_state_lies_in_files_if_it_is_asked_for(tmp_path: Path) -> None:
     env = program()
-    env._configuration.set_string("flinkish.state.inline-size", "0")
+    env.configure(Configuration().set_string("flinkish.state.inline-size", "0"))
     with ProgramTestHarness(env, state_directory=str(tmp_path)) as harness:
         harness.run_epoch()
         assert list(tmp_path.rglob("*.arrow"))
