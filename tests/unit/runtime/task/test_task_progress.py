@@ -383,7 +383,7 @@ def test_a_publication_that_fails_does_not_harm_the_job_and_is_not_tried_at_once
 
 def test_the_thread_of_a_reporter_looks_by_itself_and_ends_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flinkish.runtime.task.progress.LOOK_S", 0.02)
-    monkeypatch.setattr("flinkish.runtime.task.progress._IDLE_S", 0.05)
+    monkeypatch.setattr("flinkish.runtime.task.progress.IDLE_S", 0.05)
     published = threading.Event()
 
     def waits(value: Any) -> Any:
