@@ -28,7 +28,7 @@ from tests.support.programs import chains_of, configuration_of, new_environment,
 
 
 @pytest.fixture(autouse=True)
-def _default_local_parallelism() -> Iterator[None]:
+def no_default_of_the_process() -> Iterator[None]:
     yield
     EnvironmentSettings._default_local_parallelism = None
 
