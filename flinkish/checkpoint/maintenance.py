@@ -3,11 +3,12 @@ Spark jobs of the checkpoint thread run in a session of their own, and can be to
 
 Rule: every retained checkpoint stays readable. What is removed was replaced before the oldest of them was committed.
 
-The bound: changes are merged into the state when they come from `_APPENDS` checkpoints, or have half as many rows as
-the state. A table has the data files of its versions since the oldest retained checkpoint, and those that were replaced
-since the last clean-up. For the table of state these are `_OVERWRITES` full checkpoints, or `_MERGES` merges and
-changes of half as many rows as the state has; for the table of changes, those of twice as many checkpoints as are
-merged at once. Deletion vectors (a few bytes a change) stay for up to an hour more: VACUUM counts whole hours.
+The bound: changes are merged into the state when they come from `APPENDS_PER_MERGE` checkpoints, or have half as many
+rows as the state. A table has the data files of its versions since the oldest retained checkpoint, and those that were
+replaced since the last clean-up. For the table of state these are `OVERWRITES_PER_CLEAN_UP` full checkpoints, or
+`MERGES_PER_COMPACTION` merges and changes of half as many rows as the state has; for the table of changes, those of
+twice as many checkpoints as are merged at once. Deletion vectors (a few bytes a change) stay for up to an hour more:
+VACUUM counts whole hours.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as
 
 #: Full checkpoints between two clean-ups.
-_OVERWRITES = 3
+OVERWRITES_PER_CLEAN_UP = 3
 #: Incremental checkpoints between two merges of changes into the state.
-_APPENDS = 40
+APPENDS_PER_MERGE = 40
 #: Rows of changes since the last merge, as a share of the rows of the state: more are merged at once.
 _APPENDED_SHARE = 0.5
 #: Merges between two compactions.
-_MERGES = 20
+MERGES_PER_COMPACTION = 20
 #: Rows changed since the last compaction, as a share of all: more are compacted at once.
 _CHANGED_SHARE = 0.5
 #: Tolerated difference between the clocks of storage and driver, in milliseconds.
@@ -100,7 +101,9 @@ class Maintenance:
     def is_merge_due(self) -> bool:
         """Whether so many changes have been appended that they should be merged into the state."""
         counts = self._counts
-        return counts["appends"] >= _APPENDS or counts["appended"] > max(1_000, _APPENDED_SHARE * counts["rows"])
+        return counts["appends"] >= APPENDS_PER_MERGE or counts["appended"] > max(
+            1_000, _APPENDED_SHARE * counts["rows"]
+        )
 
     def merged(self, written: Written) -> None:
         """Count a merge of changes into the state."""
@@ -112,9 +115,9 @@ class Maintenance:
         """Compact the table of state if many merges have fragmented it. Called before a merge, not after it, so that
         the files which compaction replaces soon belong to no retained checkpoint."""
         counts = self._counts
-        if counts["merges"] >= _MERGES or counts["changed"] > max(1_000, _CHANGED_SHARE * counts["rows"]):
+        if counts["merges"] >= MERGES_PER_COMPACTION or counts["changed"] > max(1_000, _CHANGED_SHARE * counts["rows"]):
             self._table.compact()
-            counts.update(merges=0, changed=0, overwrites=_OVERWRITES)
+            counts.update(merges=0, changed=0, overwrites=OVERWRITES_PER_CLEAN_UP)
             self._save()
 
     def keep_readable(self, oldest: int | None) -> None:
@@ -141,7 +144,7 @@ class Maintenance:
         if oldest is not None:
             self._clean_changes(oldest_changes)
         committed_ms = None if oldest is None else self._table.committed_ms(oldest)
-        if oldest is None or committed_ms is None or self._counts["overwrites"] < _OVERWRITES:
+        if oldest is None or committed_ms is None or self._counts["overwrites"] < OVERWRITES_PER_CLEAN_UP:
             return
         age_ms = max(0, self._clock.now_ms() - committed_ms)
         self._table.delete_unneeded(oldest)

@@ -22,6 +22,11 @@ _LOG = logging.getLogger("flinkish.JobManager")
 _reported: set[str] = set()
 
 
+def forget_reports() -> None:
+    """Report each call and each name anew, as in a new process."""
+    _reported.clear()
+
+
 def warn_without_effect(call: str, why: str, level: int = logging.WARNING) -> None:
     """Log, once per process, that this call has no effect. ``level``: DEBUG if the results are those of Flink."""
     if call not in _reported:

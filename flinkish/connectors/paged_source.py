@@ -51,7 +51,7 @@ _WHERE = "PagedSource"
 #: The ids of splits.
 _PAGE = NameForm(r"[0-9]{1,18}")
 #: Number of pages that are deleted together, since a deletion lists the whole directory.
-_DELETED_AT_ONCE = 64
+DELETED_AT_ONCE = 64
 
 
 class Page(NamedTuple):
@@ -174,7 +174,7 @@ class _PageEnumerator(SplitEnumerator):
         while len(self._ended) > 1 and self._ended[1][0] + KEPT_EPOCHS <= epoch:
             self._ended.popleft()
         over = self._ended[0][1] if self._ended[0][0] + KEPT_EPOCHS <= epoch else 0
-        if over - self._deleted >= _DELETED_AT_ONCE:
+        if over - self._deleted >= DELETED_AT_ONCE:
             self._delete({self._order.popleft() for _ in range(over - self._deleted)})
             self._deleted = over
 

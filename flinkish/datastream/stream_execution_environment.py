@@ -224,13 +224,24 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         The program is not changed. Behind ``execute`` it is the plan of the job that was executed; PyFlink raises an
         error there."""
         self._program.is_explained = True
-        return plan_json(self._checked_graph(or_submitted=True), of_pyflink=True)
+        return plan_json(self.get_stream_graph(or_submitted=True), of_pyflink=True)
 
     def explain(self) -> str:
         """The plan of the program so far as a table for people; behind ``execute`` that of the job that was executed.
         The program is not changed. Not in PyFlink."""
         self._program.is_explained = True
-        return explain(self._checked_graph(or_submitted=True), chaining=self.is_chaining_enabled())
+        return explain(self.get_stream_graph(or_submitted=True), chaining=self.is_chaining_enabled())
+
+    def get_stream_graph(self, *, or_submitted: bool = False) -> StreamGraph:
+        """A checked copy of the program so far, as ``execute`` submits it; the program is not changed. Not in PyFlink,
+        but in Java's Flink. ``or_submitted``: behind ``execute``, that of the job that was executed.
+
+        Raises:
+            ProgramError: the program is wrong, or empty.
+        """
+        graph = self._program.stream_graph(self._configuration, self.get_parallelism(), or_submitted=or_submitted)
+        graph.check()
+        return graph
 
     def __repr__(self) -> str:
         settings = f"parallelism {self.get_parallelism()}, {self._configuration.get(execution.RUNTIME_MODE)}"
@@ -365,22 +376,12 @@ class StreamExecutionEnvironment(EnvironmentSettings):
 
     # --- the inside ---------------------------------------------------------------------------------------------
 
-    @property
-    def _graph(self) -> StreamGraph:
-        """The stream graph of the program so far."""
-        return self._program.stream_graph(self._configuration, self.get_parallelism())
-
-    def _checked_graph(self, *, or_submitted: bool = False) -> StreamGraph:
-        graph = self._program.stream_graph(self._configuration, self.get_parallelism(), or_submitted=or_submitted)
-        graph.check()
-        return graph
-
     def _submit(self, job_name: str | None) -> RunClient:
         from flinkish.jobmanager.submission import submit
 
         configure_loggers(self._configuration.to_dict())
         self._warn_of_settings_without_effect()
-        graph = self._checked_graph()
+        graph = self.get_stream_graph()
         self._program.clear(submitted=True)
         return submit(
             graph,

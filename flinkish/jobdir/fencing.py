@@ -174,7 +174,7 @@ def _cannot_claim(why: str, where: str, log: FencingLog, kind: type[OperationErr
 def _append_by_spark(spark: Any, log: FencingLog, mine: Claim, where: str) -> int:
     for attempt in range(_ATTEMPTS):
         try:
-            _append(spark, log.table, mine)
+            append_claim(spark, log.table, mine)
             break
         except Exception as error:
             if _NO_DELTA.search(str(error)):
@@ -189,7 +189,8 @@ def _append_by_spark(spark: Any, log: FencingLog, mine: Claim, where: str) -> in
     return _version_of(log, mine, where)
 
 
-def _append(spark: Any, table: str, mine: Claim) -> None:
+def append_claim(spark: Any, table: str, mine: Claim) -> None:
+    """Add a claim to the table by Spark, for storage on which `commit_claim` cannot."""
     if spark is None:
         raise OperationError("only Spark can write it, as it has no hard links, or asks more of writers")
     from pyspark.sql import functions as F

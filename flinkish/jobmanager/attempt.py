@@ -69,7 +69,7 @@ _POLL_S = 0.02
 #: The same under Spark Connect, where each check is a request to the server.
 _REMOTE_POLL_S = 0.1
 #: Seconds between two looks at the clock and at the executors.
-_LOOK_S = 1.0
+LOOK_S = 1.0
 
 
 class AttemptObserver(Protocol):
@@ -353,7 +353,7 @@ class QueryAttempt:
                 self._end(query)
             if self._may_have_committed():
                 self._look_for_commits(query)
-            if time.monotonic() - looked > _LOOK_S:
+            if time.monotonic() - looked > LOOK_S:
                 self._look_at_clock()
                 self._look_at_executors()
                 looked = time.monotonic()

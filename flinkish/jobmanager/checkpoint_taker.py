@@ -159,7 +159,7 @@ class CheckpointTaker(JobObserver):
                     return
                 target, asked = self._next(), self._asked
             if target is not None:
-                self._take(*target)
+                self.take(*target)
             with self._wake:
                 self._answered = asked
                 self._wake.notify_all()
@@ -180,7 +180,7 @@ class CheckpointTaker(JobObserver):
         due_ms = self.coordinator.due_in_ms()
         return _LOOK_MS if due_ms is None else max(1, min(due_ms, _LOOK_MS))
 
-    def _take(self, attempt: QueryAttempt, epoch: int) -> None:
+    def take(self, attempt: QueryAttempt, epoch: int) -> None:
         """Take one checkpoint, from its trigger to its completion or failure."""
         # before the trigger: from then on this checkpoint can be aborted
         self._give_up, self._tag = None, f"flinkish-checkpoint-{uuid.uuid4().hex}"

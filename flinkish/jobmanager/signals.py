@@ -90,6 +90,12 @@ def stopped_from_outside() -> bool:
     return _stopped
 
 
+def forget_stops() -> None:
+    """Begin as a new process does, of which nobody has stopped a job yet."""
+    global _stopped
+    _stopped = False
+
+
 _STDERR = 2
 
 _GOES_ON = "started again, the job goes on from its last committed epoch"

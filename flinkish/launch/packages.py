@@ -169,7 +169,7 @@ def resolve(packages: str, options: SparkOptions, cache: Path) -> list[str]:
     known = cache / f"packages-{key}.json"
     jars = _remembered(known)
     if jars is None:
-        jars = _left_by_ivy(packages, options) or _run(packages, command, cache, key)
+        jars = _left_by_ivy(packages, options) or resolved_by_spark(packages, command, cache, key)
         _check(jars)
         _say_what_is_unknown(jars)
         # drivers that start at once read it, whole or not at all
@@ -251,7 +251,8 @@ def path_of(jar: str) -> str:
     return unquote(parsed.path) if parsed.scheme else jar
 
 
-def _run(packages: str, command: str, cache: Path, key: str) -> list[str]:
+def resolved_by_spark(packages: str, command: str, cache: Path, key: str) -> list[str]:
+    """The jars that a session of Spark finds, begun with this command in a process of its own; see `resolve`."""
     print(f"flinkish: resolving {packages} (the first time only)", file=sys.stderr, flush=True)
     cache.mkdir(parents=True, exist_ok=True)
     log, found = cache / f"packages-{key}.log", cache / f"packages-{key}.{os.getpid()}.tmp"

@@ -53,7 +53,7 @@ _CHANGED_ARROW = pa.schema(
 CHANGES_COLUMNS: list[str] = _CHANGED_ARROW.names
 _BATCH_ROWS = 10_000
 #: How many times as long as it works the driver's process rests while it converts changes.
-_RESTS = 5
+RESTS_PER_WORK = 5
 
 _ChangedRow = tuple[int, str | None, str, str, str, str, str | None, str, bool]
 
@@ -193,18 +193,18 @@ def changed_file(changelog: str, epochs: list[int], deployed: DeployedClasses, t
     """`changed_files`, converted and written as one file by this process: for few changes, which take less time than a
     Spark job does. It takes a sixth of a core, as it would take the core and the interpreter from the running epoch."""
     paths = (path for epoch in epochs for path in read_parts(changelog, epoch))
-    parts = _with_rests(part for path in paths for part in read_changes(path))
+    parts = with_rests(part for path in paths for part in read_changes(path))
     files = RowsToFiles(ChangesToRows(deployed), _CHANGED_ARROW, table, deployed.secret)(parts)
     return [DataFile(**file) for batch in files for file in batch.to_pylist()]
 
 
-def _with_rests(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def with_rests(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The parts; after each of them this thread rests, in proportion to the processor time that the part took. Waiting
     does not count: a driver that was suspended meanwhile must not rest for a multiple of that."""
     for part in parts:
         began_s = time.thread_time()
         yield part
-        time.sleep(_RESTS * (time.thread_time() - began_s))
+        time.sleep(RESTS_PER_WORK * (time.thread_time() - began_s))
 
 
 def _converted(spark: Any, changelog: str, epochs: list[int], tasks: int, convert: Any, schema: str) -> Any:

@@ -224,7 +224,7 @@ def compatibility(env: StreamExecutionEnvironment, path: str, spark: Any = None)
         SavepointError: there is no such savepoint, or it is damaged.
     """
     return compatibility_report(
-        env._checked_graph(),
+        env.get_stream_graph(),
         env._configuration,
         snapshot_directory(path),
         env.is_chaining_enabled(),

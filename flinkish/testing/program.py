@@ -387,7 +387,7 @@ def _records(passed: Passed) -> list[StreamRecord]:
 
 
 def _submitted(env: StreamExecutionEnvironment) -> SubmittedProgram:
-    graph = env._checked_graph()
+    graph = env.get_stream_graph()
     env._program.clear()
     return SubmittedProgram(graph, Configuration(env._configuration), "program under test", env.is_chaining_enabled())
 

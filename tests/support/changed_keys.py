@@ -7,10 +7,10 @@ from typing import Any
 from flinkish.runtime.state.backend import KeyedStateBackend
 
 
-def changed_keys(backend: KeyedStateBackend) -> dict[str, set[tuple[Any, Any]]]:
+def changed_keys(backend: KeyedStateBackend, *services: str) -> dict[str, set[tuple[Any, Any]]]:
     """State name -> {(namespace, key)} changed since the last snapshot, for a backend that records changes; timers
-    under the name of their service."""
-    found = {name: table.changed_keys() for name, table in backend._tables.items()}
-    for service, queue in backend._timers.items():
-        found[service] = {(namespace, key) for _, _, namespace, key, _ in queue.changed_timers()}
+    of these services under the name of the service."""
+    found = {name: backend.table(name, kind).changed_keys() for name, (kind, _) in backend.declared.items()}
+    for service in services:
+        found[service] = {(namespace, key) for _, _, namespace, key, _ in backend.timers(service).changed_timers()}
     return {name: keys for name, keys in found.items() if keys}

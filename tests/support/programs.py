@@ -9,6 +9,7 @@ from flinkish.datastream import DataStream, StreamExecutionEnvironment
 from flinkish.datastream.streams.results import CloseableIterator
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.table import StreamTableEnvironment
 
 
 def new_environment(parallelism: int = 1, **settings: str) -> StreamExecutionEnvironment:
@@ -19,9 +20,16 @@ def new_environment(parallelism: int = 1, **settings: str) -> StreamExecutionEnv
     return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
 
 
+def configuration_of(env: StreamExecutionEnvironment) -> Configuration:
+    """The configuration of an environment, as programs get it through its table environment."""
+    return StreamTableEnvironment.create(env).get_config().get_configuration()
+
+
 def job_of(env: StreamExecutionEnvironment, **settings: Any) -> JobDescriptor:
     """The job graph of the program so far. ``settings``: as for `JobSettings`."""
-    return JobGraphGenerator(env._graph, JobSettings(**settings), env.is_chaining_enabled()).generate("job", "test")
+    return JobGraphGenerator(env.get_stream_graph(), JobSettings(**settings), env.is_chaining_enabled()).generate(
+        "job", "test"
+    )
 
 
 def chains_of(env: StreamExecutionEnvironment) -> list[str]:

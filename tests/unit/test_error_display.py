@@ -29,7 +29,7 @@ env.execute("job")
 def caught(error: FlinkishError) -> FlinkishError:
     """The error as it comes out of flinkish, after another one."""
     try:
-        StreamExecutionEnvironment._add_source(None, error, "", None)  # type: ignore[arg-type]
+        StreamExecutionEnvironment.from_collection(None, error)  # type: ignore[arg-type]
     except TypeError as cause:
         try:
             raise error from cause

@@ -32,7 +32,7 @@ BLOCK_BYTES = 2 * 1024 * 1024
 #: The size of the sample by which the length of a file's lines is estimated.
 SAMPLE_BYTES = 64 * 1024
 #: The beginning of a line is searched for in steps of this size.
-_SCAN_BYTES = 16 * 1024
+SCAN_BYTES = 16 * 1024
 #: An error names the line number up to this position; beyond it only for files of the local file system.
 _COUNTED_BYTES = 64 * 1024 * 1024
 #: The most bytes that the sample of a compressed file is decompressed to.
@@ -163,13 +163,13 @@ def line_start(file: NativeFile, position: int, end: int) -> int:
     while at < end:
         file.seek(at)
         # one byte more than is searched, since a \n after a \r belongs to the same line end
-        block = bytes(file.read(min(_SCAN_BYTES, end - at) + 1))
-        found = _LINE_END.search(block, 0, _SCAN_BYTES)
+        block = bytes(file.read(min(SCAN_BYTES, end - at) + 1))
+        found = _LINE_END.search(block, 0, SCAN_BYTES)
         if found is not None:
             return min(end, at + found.end() + (block[found.start() : found.start() + 2] == b"\r\n"))
         if not block:
             break
-        at += _SCAN_BYTES
+        at += SCAN_BYTES
     return end
 
 

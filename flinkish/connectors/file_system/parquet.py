@@ -34,7 +34,7 @@ DICTIONARY_SHARE = 1.0
 #: row group.
 _DICTIONARY_BYTES = 64 * 1024 * 1024
 #: The use of dictionaries is not judged by batches with fewer rows.
-_JUDGED_RECORDS = 10_000
+JUDGED_RECORDS = 10_000
 
 
 class ParquetFacts(NamedTuple):
@@ -179,7 +179,7 @@ class ParquetSplitReader(SplitReader):
 
     def _learn(self, batch: pyarrow.RecordBatch) -> None:
         """Judge the dictionaries of a batch: the next files are read without those that do not pay."""
-        if batch.num_rows >= _JUDGED_RECORDS:
+        if batch.num_rows >= JUDGED_RECORDS:
             most = DICTIONARY_SHARE * batch.num_rows
             self._encoded = [name for name in self._encoded if _dictionary_size(batch.column(name)) <= most]
 

@@ -193,7 +193,8 @@ CONNECTIONS_KEPT_MAX = 8
 
 T = TypeVar("T")
 
-_connections = KeptResources[Database](close, CONNECTIONS_KEPT_MAX)
+#: The connections of this process that are not in use.
+CONNECTIONS = KeptResources[Database](close, CONNECTIONS_KEPT_MAX)
 
 
 class JdbcCommitter(Committer):
@@ -270,7 +271,7 @@ class JdbcCommitter(Committer):
         return len(rows)
 
     def _connection(self) -> AbstractContextManager[Database]:
-        return _connections.use(self._location.key, partial(open_database, self._location))
+        return CONNECTIONS.use(self._location.key, partial(open_database, self._location))
 
     def _error(
         self, failure: Failure, error: Exception, rows: list[tuple[Any, ...]], context: CommitContext, attempts: int

@@ -161,7 +161,8 @@ class _Outdated(Exception):
     """A kept producer cannot be used any more; no record of the epoch has been written with it."""
 
 
-_producers = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEPT_MAX)
+#: The producers of this process that are not in use.
+PRODUCERS = KeptResources[Any](lambda producer: producer.close(), PRODUCERS_KEPT_MAX)
 
 
 class KafkaCommitter(Committer):
@@ -189,7 +190,7 @@ class KafkaCommitter(Committer):
             raise _classified(cause, self._where(context), context) from error
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
-        with _producers.use(self._key(), partial(self._open, context)) as producer:
+        with PRODUCERS.use(self._key(), partial(self._open, context)) as producer:
             return self._produce(producer.client, first, batches, context)
 
     def _open(self, context: CommitContext) -> _Producer:
@@ -284,7 +285,7 @@ class KafkaTransactionCommitter(KafkaCommitter):
 
     def _commit(self, first: list[Any], batches: Iterator[list[Any]], context: CommitContext) -> int:
         name = self._name(context)
-        use = partial(_producers.use, (*self._key(), name), partial(self._open_transactional, context, name))
+        use = partial(PRODUCERS.use, (*self._key(), name), partial(self._open_transactional, context, name))
         try:
             with use() as producer:
                 return self._transaction(producer, first, batches, context)

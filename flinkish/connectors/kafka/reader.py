@@ -350,7 +350,8 @@ def _close_unused() -> None:
 
 
 @atexit.register
-def _close_all() -> None:
+def close_idle() -> None:
+    """Close the idle consumers of this process."""
     for consumers in _idle.values():
         for consumer in consumers:
             consumer.close()

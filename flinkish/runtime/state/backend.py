@@ -191,7 +191,7 @@ class KeyedStateBackend:
 
     def _write_files(self) -> None:
         """Write the values and timers that lie in no file, and compact the files."""
-        self._write_tables()
+        self.spill()
         before, epoch = self.file_names(), self.epoch.epoch
         if self.stored:
             self.stored.compact(epoch, self.epoch.processing_time_ms, self._ttl_ms())
@@ -204,7 +204,7 @@ class KeyedStateBackend:
             self.stored.directory.release(dropped)
         _LOG.debug("%s: state lies in %d files, %d bytes", self._where(), len(self.file_names()), self.bytes_in_files)
 
-    def _write_tables(self) -> None:
+    def spill(self) -> None:
         """Write the values that lie in no file. Timers stay in memory, because `keyed_changes` still needs those of the
         running epoch."""
         epoch = self.epoch.epoch
@@ -399,7 +399,7 @@ class KeyedStateBackend:
             return
         self._keys_until_look = max(_KEYS_A_LOOK, sum(table.namespaces for table in self._tables.values()) // 2)
         if self.stored.directory is not None and self._unwritten_bytes() > self._memory.limit_bytes // SPILL_PART:
-            self._write_tables()
+            self.spill()
         if self.stored:
             self._memory.use(self)
             self._memory.reclaim()

@@ -29,11 +29,11 @@ TimerRun = tuple[int, Hashable, list[Any]]
 BEFORE_ALL = -(1 << 63) - 1
 
 #: A timestamp without its last ``_SLOT_BITS`` bits is the number of its slot. When a slot of which only a part is due
-#: has more than ``_CROWDED`` timers, slots become narrower by ``_NARROWER_BITS`` bits.
-_SLOT_BITS, _NARROWER_BITS, _CROWDED = 8, 2, 2_000
+#: has more than ``CROWDED_SLOT`` timers, slots become narrower by ``_NARROWER_BITS`` bits.
+_SLOT_BITS, _NARROWER_BITS, CROWDED_SLOT = 8, 2, 2_000
 
 #: A slot notes at most so many registrations, or as many as it has timers.
-_NOTED = 1_000
+NOTED_TIMES = 1_000
 
 #: A heap of at most so many slots is not rebuilt.
 _SMALL_HEAP = 64
@@ -53,14 +53,14 @@ class _Slot:
         self.noted_ms = array("q")
         self.noted_keys: list[Any] = []
         #: the number of registrations after which they are added to the dict, as they may all be of one timer
-        self.room = _NOTED
+        self.room = NOTED_TIMES
 
     def timers(self) -> dict[Timer, None]:
         """The live dict, with all registrations."""
         if self.noted_keys:
             self._known.update(zip(zip(self.noted_ms, self.noted_keys, repeat(None)), repeat(None)))
             self.noted_ms, self.noted_keys = array("q"), []
-            self.room = max(_NOTED, len(self._known))
+            self.room = max(NOTED_TIMES, len(self._known))
         return self._known
 
     def add_before(self, timers: Iterable[Timer]) -> None:
@@ -314,7 +314,7 @@ class DomainTimers:
             due = sorted(slot, key=_TIMESTAMP)
             del self.slots[number]
         else:
-            if len(slot) > _CROWDED and self.bits:
+            if len(slot) > CROWDED_SLOT and self.bits:
                 self._narrow_slots()
                 return self.pop_slot(upto_ms)
             end_ms = upto_ms

@@ -92,22 +92,22 @@ class TimerQueue:
 
     def registrar(self, domain: TimeDomain) -> Callable[[int, Any], None]:
         """`register` for one time domain, for hot paths: a function of timestamp (ms) and key."""
-        return self._domain(domain).register
+        return self.domain(domain).register
 
     def register(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Register a timer; does nothing if it is registered already."""
-        self._domain(domain).register(timestamp_ms, key, namespace)
+        self.domain(domain).register(timestamp_ms, key, namespace)
 
     def register_all(
         self, domain: TimeDomain, timestamp_ms: int, keys: Iterable[Any], namespace: Hashable = None
     ) -> None:
         """``register`` for many keys (which may repeat) of one timestamp and namespace."""
-        self._domain(domain).register_all(timestamp_ms, keys, namespace)
+        self.domain(domain).register_all(timestamp_ms, keys, namespace)
 
     def delete(self, domain: TimeDomain, timestamp_ms: int, key: Any, namespace: Hashable = None) -> None:
         """Delete a timer; does nothing if it is not registered."""
         timer = (timestamp_ms, key, namespace)
-        timers = self._domain(domain)
+        timers = self.domain(domain)
         in_files = timers.in_files(timestamp_ms)
         if not timers.remove(timer) and not in_files:
             return
@@ -124,7 +124,7 @@ class TimerQueue:
         """
         if not (self._event.next_known and self._processing.next_known):
             self._next_in_files(self._event), self._next_in_files(self._processing)
-        timers = self._domain(domain)
+        timers = self.domain(domain)
         number, stored_ms = timers.first_slot(), timers.next_in_files
         return (number is not None and timers.begin_ms(number) <= upto_ms) or (
             stored_ms is not None and stored_ms <= upto_ms
@@ -133,7 +133,7 @@ class TimerQueue:
     def first(self, domain: TimeDomain) -> int | None:
         """A timestamp that no timer is before; None if there are none. It may be earlier than the first timer, since
         single timers are not looked at."""
-        timers = self._domain(domain)
+        timers = self.domain(domain)
         number, stored_ms = timers.first_slot(), self._next_in_files(timers)
         found = [stored_ms] if number is None else [stored_ms, timers.begin_ms(number)]
         return min((one for one in found if one is not None), default=None)
@@ -141,7 +141,7 @@ class TimerQueue:
     def bring(self, domain: TimeDomain, upto_ms: int) -> None:
         """Bring the next timers up to a timestamp from files to memory, as many as `pop_due` brings at once: for
         callers that will let them fire in many small steps."""
-        timers = self._domain(domain)
+        timers = self.domain(domain)
         timers.end_firing()
         stored_ms = self._next_in_files(timers)
         if stored_ms is not None and stored_ms <= upto_ms:
@@ -164,7 +164,7 @@ class TimerQueue:
                 since the last call; returns whether the state of the batch must be fetched.
             fetch: called with the keys of these timers by namespace if it must.
         """
-        return chain.from_iterable(self._due_slots(self._domain(domain), upto_ms, prepare, fetch))
+        return chain.from_iterable(self._due_slots(self.domain(domain), upto_ms, prepare, fetch))
 
     def pop_due_runs(self, domain: TimeDomain, upto_ms: int) -> Iterator[tuple[int, Any, list[Any]]]:
         """`pop_due` for callers that neither register nor delete timers meanwhile: (timestamp, namespace, keys)."""
@@ -261,7 +261,7 @@ class TimerQueue:
 
     def taken_ms(self, domain: TimeDomain) -> int:
         """The timestamp up to which timers in files were taken out and do not count any more."""
-        return self._domain(domain).taken_ms
+        return self.domain(domain).taken_ms
 
     def __len__(self) -> int:
         """The number of timers in memory."""
@@ -308,5 +308,6 @@ class TimerQueue:
                 timers.has_files, timers.taken_ms, timers.next_known = True, stored.taken_ms[name], False
         self.forget_changes()
 
-    def _domain(self, domain: TimeDomain) -> DomainTimers:
+    def domain(self, domain: TimeDomain) -> DomainTimers:
+        """The timers of one time domain that lie in memory."""
         return self._event if domain is TimeDomain.EVENT_TIME else self._processing

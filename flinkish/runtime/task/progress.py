@@ -48,7 +48,7 @@ LOOK_S = 1.0
 #: Least time between two writes, and between two reads by the driver, on object stores and other remote storage.
 REMOTE_INTERVAL_S = 10.0
 #: A thread that has seen no task for so long ends; the next task starts another one.
-_IDLE_S = 10.0
+IDLE_S = 10.0
 #: Time without a further try after a file could not be written.
 _RETRY_S = 60.0
 
@@ -320,7 +320,7 @@ class ProgressReporter:
             self.look()
             with self._lock:
                 idle_s = 0.0 if self._running is not None else idle_s + wait_s
-                if idle_s >= _IDLE_S:
+                if idle_s >= IDLE_S:
                     self._thread = None
                     return
 

@@ -103,7 +103,8 @@ class TaskManager:
         #: whether tasks are being moved; nothing commits meanwhile
         self.rebalance_in_progress = False
         self._updating: threading.Thread | None = None
-        self._committed: dict[TaskId, Committed] = {}
+        #: what `commit` has made, until `run_task` returns it
+        self.committed: dict[TaskId, Committed] = {}
         self._sources: dict[TaskId, SourceTask] = {}
         self._progress = progress or (None if files is None else reporter_to_files(job, files.query))
         #: the epoch of the Spark task that has begun last, and all tasks that were placed here in that epoch
@@ -116,12 +117,12 @@ class TaskManager:
     ) -> tuple[TaskResult | None, list[Row]]:
         """Run one task through an epoch. The result is None if the task has ended before and nothing is written."""
         task_id, descriptor = (vertex, subtask), self.job.vertex(vertex)
-        header = self._header(vertex, subtask, stored.header)
+        header = self.header_of(vertex, subtask, stored.header)
         if header.finished:
             self._check_empty(header, buffers)
             return None, []
         try:
-            self._given(task_id, header, stored.load_body, stamp)
+            self.assign_epoch(task_id, header, stored.load_body, stamp)
             self.add_records_to_tasks({task_id: buffers})
             self._complete_restoration(task_id)
             with watched(self._progress, self.tasks.active[task_id], stamp):
@@ -134,7 +135,7 @@ class TaskManager:
                 asked = self.maybe_commit_active_tasks_per_user_requested()
                 if asked < 1 and self.commit([self.tasks.active[task_id]]) < 1:
                     raise InternalError(f"task '{descriptor.task_name(subtask)}' has not committed", hint=_REPORT)
-                return self._committed.pop(task_id)
+                return self.committed.pop(task_id)
         except failures_of_user_code() as error:
             if isinstance(error, CorruptStateError):
                 self.handle_corruption({task_id})
@@ -152,7 +153,8 @@ class TaskManager:
                 hint=_REPORT,
             )
 
-    def _header(self, vertex: int, subtask: int, data: bytes | None) -> TaskHeader:
+    def header_of(self, vertex: int, subtask: int, data: bytes | None) -> TaskHeader:
+        """What the stored state of a task says of it; ``data`` is None for a task that begins."""
         descriptor = self.job.vertex(vertex)
         if data is None:
             watermark_ms = self.job.restored_watermarks.get(vertex, MIN_TIMESTAMP_MS)
@@ -163,7 +165,7 @@ class TaskManager:
             self.job.classes,
         )
 
-    def _given(
+    def assign_epoch(
         self, task_id: TaskId, header: TaskHeader, load_body: Callable[[], bytes | None], stamp: EpochStamp
     ) -> None:
         """Assign an epoch to a task whose stored state Spark has loaded. If this worker does not hold the task at that
@@ -390,7 +392,7 @@ class TaskManager:
         for task, share, result in prepared:
             with self._output.of_run(share.stamp.epoch) as output:
                 rows = output.referenced(task.take_rows())
-            self._committed[task.task_id] = Committed(result, rows)
+            self.committed[task.task_id] = Committed(result, rows)
             task.clear_task_timeout()
             task.post_commit(result)
             if result.header.finished:

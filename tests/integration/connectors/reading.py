@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from flinkish.connectors.spark import SparkSource
 from flinkish.core.source import DataFrameSource, SourceLimits
 
 
@@ -37,7 +38,7 @@ def read(
 ) -> Reading:
     """Run until there is nothing more to read now."""
     reading = Reading()
-    source = pickle.loads(pickle.dumps(source)) if not hasattr(source, "_frame") else source
+    source = pickle.loads(pickle.dumps(source)) if not isinstance(source, SparkSource) else source
     decoder = source.decoder()
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

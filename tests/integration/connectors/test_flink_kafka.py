@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.plain_tables import positions_in
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
 from flinkish.errors import ConfigurationError, ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.sources.progress import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.processes import wait_until
 from tests.unit.minicluster.programs import environment, job_of
@@ -108,15 +109,13 @@ def test_a_consumer_without_a_group_reads_as_auto_offset_reset_says_and_commits_
 def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_told_otherwise(
     kafka: KafkaBroker, topic: str
 ) -> None:
-    from flinkish.runtime.sources.job_enumerator import JobEnumerator
-
     other = f"{topic}-other"
     kafka.create_topic(other)
     store, out = StateStore(), f"{topic}-out"
     kafka.create_topic(out)
     first = cluster_of(consumer(kafka, topic, other).set_start_from_latest(), producer(kafka, out), store)
     first.run(1)
-    text = encode_position(first._enumerator.progress(store.offset, "consumer"), store.segments)
+    text = positions_in(first.job, store)["consumer"]
     first.dispose()
     kafka.produce(topic, ["old"], partition=0)
     kafka.produce(other, ["new"])
@@ -127,9 +126,8 @@ def test_a_savepoint_of_a_topic_that_is_not_read_any_more_is_filtered_unless_tol
         if not filtered:
             source.disable_filter_restored_partitions_with_subscribed_topics()
         assert source.check_continuation(text, {})
+        restored.positions = {"consumer": decode_position(text, "consumer", restored.segments)}
         cluster = cluster_of(source, producer(kafka, name), restored)
-        progress = decode_position(text, "consumer", restored.segments)
-        cluster._enumerator = JobEnumerator(cluster.job, restored.segments, ManualClock(), {"consumer": progress})
         cluster.run(2)
         cluster.dispose()
         assert sorted(record.value.decode() for record in kafka.consume(name)) == expected

@@ -330,7 +330,7 @@ def test_an_error_of_the_program_in_the_middle_of_a_commit_leaves_nothing(
 
 def test_an_idle_connection_is_closed(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = KeptResources(close, 8, idle_limit_s=0.1)
-    monkeypatch.setattr("flinkish.connectors.jdbc.committer._connections", kept)
+    monkeypatch.setattr("flinkish.connectors.jdbc.committer.CONNECTIONS", kept)
     assert deliver(JdbcSink.sink(INSERT, ROW, database.options()), [("a", 1)], 0) == 1
     idle = database.connections.format(database.name)
     wait_until(lambda: database.query(idle) == [(0,)], 30, "the connection to be closed")

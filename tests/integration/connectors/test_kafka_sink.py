@@ -17,8 +17,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from flinkish.common.serialization import SimpleStringSchema
-from flinkish.connectors.kafka import committer
-from flinkish.connectors.kafka.client import Cluster
+from flinkish.connectors.kafka import client, committer
 from flinkish.connectors.kafka.properties import DeliveryGuarantee
 from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink, KafkaTopicSelector
 from flinkish.connectors.kept_resources import KeptResources
@@ -82,7 +81,7 @@ class Workers:
         kept = self._kept.get(worker)
         if kept is None:
             kept = self._kept[worker] = KeptResources[Any](lambda producer: producer.close(), 16, idle_limit_s)
-        self._monkeypatch.setattr(committer, "_producers", kept)
+        self._monkeypatch.setattr(committer, "PRODUCERS", kept)
         return kept
 
     def close(self) -> None:
@@ -369,11 +368,15 @@ class Loading:
         self.consumer.close()
 
 
-def test_a_coordinator_that_is_still_reading_its_groups_is_asked_again(kafka: KafkaBroker, topic: str) -> None:
-    with Cluster(kafka.bootstrap_servers, {}, f"group-{topic}", "a test") as cluster:
-        loading = cluster._consumer = Loading(cluster._consumer)
+def test_a_coordinator_that_is_still_reading_its_groups_is_asked_again(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Loading] = []
+    new_consumer = client.new_consumer
+    monkeypatch.setattr(client, "new_consumer", lambda *of: made.append(one := Loading(new_consumer(*of))) or one)
+    with client.Cluster(kafka.bootstrap_servers, {}, f"group-{topic}", "a test") as cluster:
         assert cluster.committed([(topic, 0)]) == {}
-    assert loading.asked == 2
+    assert [loading.asked for loading in made] == [2]
 
 
 def test_many_records_are_all_acknowledged(kafka: KafkaBroker, topic: str) -> None:

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from flinkish.common.serialization import ByteArraySchema, DeserializationSchema, SimpleStringSchema
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.kafka import reader as kept_consumer
+from flinkish.connectors.kafka.reader import KeptConsumer, PartitionBuffer
 from flinkish.connectors.kafka.settings import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -61,6 +62,19 @@ def builder(kafka: KafkaBroker, *topics: str, schema: DeserializationSchema | No
     made = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers)
     made = made.set_value_only_deserializer(schema or SimpleStringSchema())
     return made.set_topics(*topics) if topics else made
+
+
+#: The buffers of the partitions that a consumer has begun to read.
+Opened = dict[Partition, PartitionBuffer]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Opened]:
+    """What consumers have begun to read, in order."""
+    found: list[Opened] = []
+    open_ = KeptConsumer.open
+    monkeypatch.setattr(KeptConsumer, "open", lambda *of: found.append(one := open_(*of)) or one)
+    return found
 
 
 ALL = ["p0", "p1", "p2", "p3", "p4", "q0", "q1", "q2"]
@@ -202,21 +216,29 @@ def test_batches_depend_on_the_range_and_not_on_what_was_fetched_already(kafka: 
     assert sizes(0) == [10, 10, 10, 2] and sizes(10) == [10, 10, 2]
 
 
-def test_what_was_fetched_behind_a_range_is_kept_for_the_next_epoch(kafka: KafkaBroker, topic: str) -> None:
+def test_what_was_fetched_behind_a_range_is_kept_for_the_next_epoch(
+    kafka: KafkaBroker, topic: str, opened: list[Opened]
+) -> None:
     # other tests of this process keep consumers with settings of their own
-    kept_consumer._close_all()
+    kept_consumer.close_idle()
     planner = Planner(builder(kafka, topic).build())
     assert len(planner.epoch(limit=1)) == 2
-    ((consumer,),) = [entries for key, entries in kept_consumer._idle.items() if kafka.bootstrap_servers in key]
-    kept = {key: buffer for key, buffer in consumer._buffers.items() if key[0] == topic}
+    (kept,) = opened
     assert sum(len(buffer.messages) for buffer in kept.values()) == 6
     assert len(planner.epoch(limit=1)) == 2 and len(planner.epoch()) == 4
-    assert kept.items() <= consumer._buffers.items(), "the partitions have not been assigned again"
+    assert len(opened) == 3
+    again = (item for later in opened for item in later.items())
+    assert all(buffer is kept[partition] for partition, buffer in again), "the partitions have not been assigned again"
 
 
-def test_readers_of_one_process_take_turns_with_one_consumer(kafka: KafkaBroker, topic: str) -> None:
+def test_readers_of_one_process_take_turns_with_one_consumer(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lent: list[KeptConsumer] = []
+    lend = kept_consumer.lend
+    monkeypatch.setattr(kept_consumer, "lend", lambda *of: lent.append(one := lend(*of)) or one)
     # other tests of this process keep consumers with settings of their own
-    kept_consumer._close_all()
+    kept_consumer.close_idle()
     planner = Planner(builder(kafka, topic).build())
     first, second = planner.plan()
     readers = [planner.source.create_reader(), planner.source.create_reader()]
@@ -224,7 +246,7 @@ def test_readers_of_one_process_take_turns_with_one_consumer(kafka: KafkaBroker,
         for reader, wanted, expected in zip(readers, (first, second), (5, 3), strict=True):
             reader.open([wanted], 10)
             assert sum(len(batch.values) for batch in reader.read(wanted, 10)) == expected
-    ((_,),) = [entries for key, entries in kept_consumer._idle.items() if kafka.bootstrap_servers in key]
+    assert len(lent) == 4 and len(set(map(id, lent))) == 1
 
 
 def test_readers_that_are_advanced_in_turns_do_not_disturb_each_other(kafka: KafkaBroker, topic: str) -> None:
@@ -247,7 +269,7 @@ def test_what_an_epoch_left_half_read_is_read_again(kafka: KafkaBroker, topic: s
 
 
 def test_a_partition_that_is_far_ahead_waits_in_bounded_memory(
-    kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch
+    kafka: KafkaBroker, opened: list[Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_consumer, "BUFFER_BYTES", 1 << 20)
     monkeypatch.setattr(kept_consumer, "TAKE_BYTES", 1 << 18)
@@ -260,9 +282,7 @@ def test_a_partition_that_is_far_ahead_waits_in_bounded_memory(
     planner.reader.open([first, second], 100)
     waiting, ahead = planner.reader.read(first, 100), planner.reader.read(second, 100)
     values = [value for batch in ahead for value in batch.values]
-    ((consumer,),) = [[planner.reader._consumer]]  # type: ignore[attr-defined]
-    (buffer,) = [entry for key, entry in consumer._buffers.items() if key == (name, 0)]
-    assert buffer.bytes < 4 << 20
+    assert opened[-1][name, 0].bytes < 4 << 20
     values += [value for batch in waiting for value in batch.values]
     assert [value.strip() for value in values] == [f"{part}-{number}" for part in (1, 0) for number in range(1500)]
 

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from flinkish.common import WatermarkStrategy
+from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
 from tests.integration.engine.collecting import environment
 
@@ -26,7 +26,7 @@ def main(options: dict[str, Any]) -> None:
     folder = Path(options["folder"])
     env = environment(folder / "job", spark__master="local[2,3]", flinkish__epoch__interval="100 ms")
     for key, value in options.get("settings", {}).items():
-        env._configuration.set_string(key, value)
+        env.configure(Configuration().set_string(key, value))
     failed = str(folder / "failed")
 
     def number(index: int) -> int:

@@ -72,7 +72,7 @@ def run(files: Path, text: str, configuration: Configuration) -> None:
     env.add_python_archive(str(files / "data.zip"), "stuff")
     env.register_cached_file(str(files / "words.txt"), "words")
     env.register_cached_file((files / "shout.sh").as_uri(), "shout", executable=True)
-    env._configuration.set_string("python.pythonpath", "/on/each/node")
+    env.configure(Configuration().set_string("python.pythonpath", "/on/each/node"))
     with env.from_collection(range(8)).rebalance().map(Look(text)).execute_and_collect() as found:
         print("found", json.dumps([json.loads(one) for one in {json.dumps(one) for one in found}]), flush=True)
 

@@ -39,7 +39,7 @@ def test_an_incremental_checkpoint_holds_what_a_savepoint_of_the_same_epoch_hold
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
-    monkeypatch.setattr(maintenance, "_APPENDS", 2)
+    monkeypatch.setattr(maintenance, "APPENDS_PER_MERGE", 2)
     with collecting() as collected:
         client = start_changing(collected, tmp_path)
         wait_for_checkpoints(client, 4)
@@ -95,8 +95,8 @@ def test_retained_checkpoints_stay_readable_when_others_are_cleaned_up(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, only_changes: bool
 ) -> None:
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
-    monkeypatch.setattr(maintenance, "_APPENDS", 1)
-    monkeypatch.setattr(maintenance, "_MERGES", 2)
+    monkeypatch.setattr(maintenance, "APPENDS_PER_MERGE", 1)
+    monkeypatch.setattr(maintenance, "MERGES_PER_COMPACTION", 2)
     with collecting() as collected:
         client = start_counting(
             collected,
@@ -143,9 +143,9 @@ def needed_files(spark: SparkSession, directory: CheckpointDirectory, retained: 
 def sweep(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> None:
     """The next clean-up, at once."""
     table = CheckpointTable(spark.newSession(), directory.table, lambda: None)
-    cleaner = Maintenance(table, directory)
-    cleaner._counts["overwrites"] = maintenance._OVERWRITES
-    cleaner.clean(oldest_version(directory, retained), oldest_changes(directory, retained))
+    with pytest.MonkeyPatch.context() as at_once:
+        at_once.setattr(maintenance, "OVERWRITES_PER_CLEAN_UP", 0)
+        Maintenance(table, directory).clean(oldest_version(directory, retained), oldest_changes(directory, retained))
 
 
 @pytest.mark.nightly

@@ -94,7 +94,7 @@ def test_through_a_savepoint_each_of_more_subtasks_has_a_copy_of_the_broadcast_s
 ) -> None:
     # checkpoints are incremental although there is little state
     monkeypatch.setattr(incremental, "SMALL_STATE_ROWS", 0)
-    monkeypatch.setattr(maintenance, "_APPENDS", 2)
+    monkeypatch.setattr(maintenance, "APPENDS_PER_MERGE", 2)
     in_files = {"flinkish__state__inline_size": "0 b"}
     env = environment(
         tmp_path / "first",

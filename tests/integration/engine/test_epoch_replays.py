@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common import Types, WatermarkStrategy
+from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
@@ -59,16 +59,11 @@ def failed_job(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 
 def submitted(folder: Path, parallelism: int = 2) -> SubmittedProgram:
     env = program(str(folder / "job"), str(folder / "commits"))
+    found = captured(lambda: env.execute("replayed"))
     if parallelism != 2:
-        env = _with_parallelism(folder, parallelism)
-    return captured(lambda: env.execute("replayed"))
-
-
-def _with_parallelism(folder: Path, parallelism: int) -> Any:
-    env = program(str(folder / "job"), str(folder / "commits"))
-    for node in env._program._roots:
-        node.parallelism = parallelism
-    return env
+        for node in found.graph.sinks():
+            node.parallelism = parallelism
+    return found
 
 
 def replayed(folder: Path, spark: SparkSession, epoch: int, **more: Any) -> EpochReplay:
@@ -149,7 +144,7 @@ def test_what_cannot_be_replayed_is_told(failed_job: Path, spark: SparkSession, 
 def endless(folder: Path, backend: str) -> StreamExecutionEnvironment:
     """A job that goes on by the clock: its timers of processing time fire in epochs whose records are of other keys."""
     env = environment(folder / "job", state__backend__type=backend, flinkish__epoch__interval="20 ms")
-    env._configuration.set_string("flinkish.heartbeat.interval", "20 ms")
+    env.configure(Configuration().set_string("flinkish.heartbeat.interval", "20 ms"))
     source = DataGeneratorSource(lambda i: (f"k{i // 3 % 7}", 1), records_per_epoch=3, splits=2)
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").uid("s")
     stream.key_by(lambda value: value[0]).process(Later()).uid("later").sink_to(

@@ -20,6 +20,7 @@ from flinkish.runtime.stored.classes import ProgramPlaces
 from flinkish.spark.dependencies import ship
 from tests.integration.engine import shipping_job
 from tests.support.processes import start_driver
+from tests.support.programs import configuration_of
 
 TIMEOUT_S = 600
 
@@ -62,7 +63,7 @@ def test_what_spark_ships_as_python_files_is_the_programs_own(spark: SparkSessio
     spark.sparkContext.addPyFile(str(tmp_path / "shipped_by_spark.zip"))
     spark.sparkContext.addPyFile(str(tmp_path / "single_by_spark.py"))
     spark.sparkContext.addFile(str(tmp_path / "data_for_spark.zip"))
-    shipped = ship(spark, StreamExecutionEnvironment.get_execution_environment()._configuration).here
+    shipped = ship(spark, configuration_of(StreamExecutionEnvironment.get_execution_environment())).here
     places = ProgramPlaces.of_this_process(ModuleType("__main__"), shipped)
     for name in ("packed_by_spark", "single_by_spark"):
         assert places.has(os.path.realpath(str(importlib.import_module(name).__file__))), name
@@ -79,13 +80,13 @@ def test_jars_are_added_to_the_session_of_the_job(spark: SparkSession, tmp_path:
     env.add_jars(str(tmp_path / "given.jar"))
     env.add_classpaths((tmp_path / "by-url.jar").as_uri())
     env.add_jars("file:///nowhere/flink-sql-connector-kafka-3.1.0-1.18.jar")
-    ship(spark, env._configuration)
+    ship(spark, configuration_of(env))
     jars = "\n".join(row[0] for row in spark.sql("LIST JARS").collect())
     assert "given.jar" in jars
     assert "by-url.jar" in jars
     env.add_jars(str(tmp_path / "absent.jar"))
     with pytest.raises(ConfigurationError, match=r"the jar '.*absent.jar' is not there"):
-        ship(spark, env._configuration)
+        ship(spark, configuration_of(env))
 
 
 def test_what_cannot_be_shipped_is_refused_before_the_job_starts(spark: SparkSession, tmp_path: Path) -> None:
@@ -94,11 +95,11 @@ def test_what_cannot_be_shipped_is_refused_before_the_job_starts(spark: SparkSes
     (tmp_path / "wheels").mkdir()
     env.set_python_requirements(str(tmp_path / "requirements.txt"), str(tmp_path / "wheels"))
     with pytest.raises(ConfigurationError, match=r"(?s)cannot be installed.*no-such-package.*add what is missing"):
-        ship(spark, env._configuration)
+        ship(spark, configuration_of(env))
     env = StreamExecutionEnvironment.get_execution_environment()
     env.add_python_archive(str(tmp_path / "requirements.txt"))
     with pytest.raises(ConfigurationError, match="is no archive.*a zip or tar file"):
-        ship(spark, env._configuration)
+        ship(spark, configuration_of(env))
 
 
 def test_the_interpreter_cannot_be_chosen_when_spark_runs(spark: SparkSession) -> None:

@@ -21,7 +21,7 @@ from tests.support.programs import new_environment
 def graph(folder: Path, parallelism: int = 2, max_parallelism: int = 8) -> JobDescriptor:
     env = new_environment(parallelism, pipeline__max_parallelism=str(max_parallelism))
     Program(folder).build(env)
-    generator = JobGraphGenerator(env._graph, JobSettings(), env.is_chaining_enabled())
+    generator = JobGraphGenerator(env.get_stream_graph(), JobSettings(), env.is_chaining_enabled())
     return generator.generate("job", "exactness")
 
 

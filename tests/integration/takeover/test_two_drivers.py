@@ -41,7 +41,7 @@ def test_claims_of_this_process_and_of_spark_are_rows_of_one_delta_table(spark: 
     table = str(tmp_path / "fencing")
     claims = [Claim(owner, "shop", "here", number, "today") for number, owner in enumerate("abcd")]
     assert commit_claim(FencingLog(table), claims[0]) == 0
-    fencing._append(spark, table, claims[1])
+    fencing.append_claim(spark, table, claims[1])
     assert commit_claim(FencingLog(table), claims[2]) == 2
     spark.sql(f"OPTIMIZE delta.`{table}`").collect()
     assert commit_claim(FencingLog(table), claims[3]) == 4

@@ -124,12 +124,10 @@ def test_the_last_hundred_are_remembered() -> None:
 
 
 def test_a_checkpoint_ends_once() -> None:
-    c = Coordinated()
-    c.take()
-    machine = c.coordinator._pending.machine  # type: ignore[union-attr]
-    c.coordinator.complete()
-    from flinkish.jobmanager.job.lifecycle import CheckpointState
+    from flinkish.jobmanager.job.lifecycle import CHECKPOINT_TRANSITIONS, CheckpointState, StateMachine
 
+    machine = StateMachine(CHECKPOINT_TRANSITIONS, "checkpoint 1")
+    machine.to(CheckpointState.COMPLETED)
     with pytest.raises(IllegalTransitionError):
         machine.to(CheckpointState.FAILED)
 

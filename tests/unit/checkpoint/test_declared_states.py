@@ -69,7 +69,7 @@ def environment(function: Any = None, uid: str | None = "counter") -> StreamExec
 
 
 def job_of(env: StreamExecutionEnvironment) -> JobDescriptor:
-    return JobGraphGenerator(env._checked_graph(), JobSettings()).generate("ab" * 16, "job")
+    return JobGraphGenerator(env.get_stream_graph(), JobSettings()).generate("ab" * 16, "job")
 
 
 def test_tasks_tell_their_states_once_and_the_directory_keeps_them(tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def test_an_unknown_key_is_refused_with_the_most_similar_one():
 
 
 @pytest.mark.parametrize("key", ["my.company.key", "kafka.brokers", "debug"])
-def test_a_key_in_a_namespace_of_the_programs_own_is_warned_of_once(key, caplog, monkeypatch):
-    monkeypatch.setattr(no_effect, "_reported", set())
+def test_a_key_in_a_namespace_of_the_programs_own_is_warned_of_once(key, caplog):
+    no_effect.forget_reports()
     configuration = Configuration.from_dict({key: "1"})
     configuration.validate()
     configuration.validate()

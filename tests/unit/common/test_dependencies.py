@@ -15,7 +15,7 @@ from flinkish.common import Configuration, Types, no_effect
 from flinkish.common.dependencies import CachedFile, Dependencies, dependencies_of
 from flinkish.core.functions import MapFunction, RuntimeContext
 from flinkish.errors import ConfigurationError, ProgramError
-from tests.support.programs import new_environment, results_of
+from tests.support.programs import configuration_of, new_environment, results_of
 
 
 def test_the_environment_writes_pyflinks_keys_and_they_read_back() -> None:
@@ -29,7 +29,7 @@ def test_the_environment_writes_pyflinks_keys_and_they_read_back() -> None:
     env.register_cached_file("/bin/tool", "tool", True)
     env.add_jars("one.jar", "two.jar")
     env.add_classpaths("file:///three.jar")
-    assert dependencies_of(env._configuration) == Dependencies(
+    assert dependencies_of(configuration_of(env)) == Dependencies(
         python_files=("a.py",),
         archives=(("data.zip", "data.zip"), ("/archives/venv.tar.gz", "env")),
         requirements="requirements.txt",
@@ -49,10 +49,8 @@ def test_the_environment_writes_pyflinks_keys_and_they_read_back() -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["add_jars", "add_classpaths", "pipeline.jars"])
-def test_jars_of_flink_are_not_needed_and_need_not_exist(
-    jar: str, way: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+def test_jars_of_flink_are_not_needed_and_need_not_exist(jar: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
+    no_effect.forget_reports()
     env = new_environment()
     if way == "add_jars":
         env.add_jars(jar)
@@ -60,7 +58,7 @@ def test_jars_of_flink_are_not_needed_and_need_not_exist(
         env.add_classpaths(jar if "://" in jar else f"file://{jar}")
     else:
         env.configure(Configuration.from_dict({"pipeline.jars": f"{jar};/own.jar"}))
-    assert dependencies_of(env._configuration).jars == (("/own.jar",) if way == "pipeline.jars" else ())
+    assert dependencies_of(configuration_of(env)).jars == (("/own.jar",) if way == "pipeline.jars" else ())
     with caplog.at_level(logging.INFO, "flinkish.JobManager"):
         for _ in range(2):
             assert results_of(env.from_collection([1], Types.INT())) == [1]

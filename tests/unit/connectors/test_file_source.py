@@ -63,7 +63,7 @@ def test_every_cutting_of_a_file_gives_each_line_once_in_order(
         return
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "BLOCK_BYTES", block)
-        patch.setattr(lines, "_SCAN_BYTES", scan)
+        patch.setattr(lines, "SCAN_BYTES", scan)
         write(Path(folder) / "in", content)
         assert read_cut(FileSource(BYTES, [folder]), cuts, batch_size) == kept.splitlines()
 
@@ -664,7 +664,12 @@ def test_a_split_is_named_by_its_path_without_keys() -> None:
     assert SourceSplit("x").info is None
 
 
-def test_a_reader_keeps_one_file_open_and_only_while_it_is_wanted(tmp_path: Path) -> None:
+def test_a_reader_keeps_one_file_open_and_only_while_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handles = []
+    open_split = lines.open_split
+    monkeypatch.setattr(lines, "open_split", lambda *of: handles.append(one := open_split(*of)) or one)
     for name in "ab":
         write(tmp_path / name, "1\n2\n", 1)
     source = FileSource.text(str(tmp_path))
@@ -673,12 +678,13 @@ def test_a_reader_keeps_one_file_open_and_only_while_it_is_wanted(tmp_path: Path
     first = SplitRange(a, 0, 2)
     reader.open([first], 10)
     list(reader.read(first, 10))
-    handle = reader._open[1]
     second = SplitRange(a, 2, 4)
     reader.open([second], 10)
-    assert reader._open[1] is handle and not handle.closed
+    list(reader.read(second, 10))
+    (handle,) = handles
+    assert not handle.closed
     reader.open([SplitRange(b, 0, 4)], 10)
-    assert handle.closed and reader._open is None
+    assert handle.closed and handles == [handle]
 
 
 def test_the_suffix_gzip_is_a_compression_as_in_flink(tmp_path: Path) -> None:

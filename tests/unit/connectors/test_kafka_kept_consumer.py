@@ -12,7 +12,7 @@ import pytest
 
 from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka import reader as kept_consumer
-from flinkish.connectors.kafka.reader import KafkaSplitReader
+from flinkish.connectors.kafka.reader import KafkaSplitReader, KeptConsumer
 from flinkish.connectors.kafka.settings import KafkaSourceSettings
 from flinkish.core.source import SourceSplit, SplitRange
 from flinkish.errors import ConnectionFailedError
@@ -23,36 +23,45 @@ WANTED = SplitRange(SourceSplit("clicks-0", 0, None, {"topic": "clicks", "partit
 
 @pytest.fixture(autouse=True)
 def none_kept() -> Iterator[None]:
-    kept_consumer._close_all()
+    kept_consumer.close_idle()
     yield
-    kept_consumer._close_all()
+    kept_consumer.close_idle()
+
+
+@pytest.fixture
+def lent(monkeypatch: pytest.MonkeyPatch) -> list[KeptConsumer]:
+    """The consumers that readers were lent, in order."""
+    found: list[KeptConsumer] = []
+    lend = kept_consumer.lend
+    monkeypatch.setattr(kept_consumer, "lend", lambda *of: found.append(one := lend(*of)) or one)
+    return found
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_a_consumer_that_has_failed_is_not_used_again(goes_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_has_failed_is_not_used_again(
+    goes_on: bool, lent: list[KeptConsumer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_consumer, "STALLED_S", 0.1)
     monkeypatch.setattr(kept_consumer, "POLL_S", 0.1)
     reader = KafkaSplitReader(SETTINGS)
     reader.open([WANTED], 10)
-    failed = reader._consumer
     with pytest.raises(ConnectionFailedError, match="has not delivered partition clicks-0"):
         list(reader.read(WANTED, 10))
     if not goes_on:
         reader.close()
         reader = KafkaSplitReader(SETTINGS)
     reader.open([WANTED], 10)
-    assert reader._consumer is not failed
+    failed, *others = lent
+    assert failed not in others and len(others) == 1
     reader.close()
 
 
-def test_a_reader_that_is_closed_gives_its_consumer_to_the_next_one() -> None:
+def test_a_reader_that_is_closed_gives_its_consumer_to_the_next_one(lent: list[KeptConsumer]) -> None:
     readers = [KafkaSplitReader(SETTINGS) for _ in range(2)]
-    consumers = []
     for reader in readers:
         reader.open([WANTED], 10)
-        consumers.append(reader._consumer)
         reader.close()
-    assert consumers[0] is consumers[1] is not None
+    assert lent[0] is lent[1]
 
 
 def test_an_error_names_the_source_that_reads_whichever_other_one_was_read_before(
@@ -78,10 +87,11 @@ from flinkish.connectors.kafka.settings import KafkaSourceSettings
 settings = KafkaSourceSettings("localhost:1", SimpleStringSchema())
 consumer = kept_consumer.lend(settings, {})
 kept_consumer.give_back(settings, consumer)
+kept = id(consumer)
 del consumer
 child = os.fork()
 if child:
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(kept_consumer._idle))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), int(id(kept_consumer.lend(settings, {})) == kept))
 else:
     signal.alarm(60)
     kept_consumer.give_back(settings, kept_consumer.lend(settings, {}))

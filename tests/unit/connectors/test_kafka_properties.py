@@ -12,10 +12,11 @@ import pytest
 
 from flinkish.common import no_effect
 from flinkish.common.serialization import SimpleStringSchema
+from flinkish.connectors.kafka import source as source_module
 from flinkish.connectors.kafka.client import new_producer
 from flinkish.connectors.kafka.flink_kafka import FlinkKafkaConsumer, FlinkKafkaProducer
 from flinkish.connectors.kafka.properties import reading_settings, security_settings, writing_settings
-from flinkish.connectors.kafka.settings import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from flinkish.connectors.kafka.settings import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSourceSettings
 from flinkish.connectors.kafka.sink import KafkaRecordSerializationSchema, KafkaSink, KafkaSinkBuilder
 from flinkish.connectors.kafka.source import KafkaSource, KafkaSourceBuilder
 from flinkish.errors import ConfigurationError, EnvironmentVersionError, ProgramError
@@ -96,6 +97,15 @@ def builder(**properties: Any) -> KafkaSourceBuilder:
     return made.set_properties({key.replace("_", "."): value for key, value in properties.items()})
 
 
+def settings_of(source: KafkaSource) -> KafkaSourceSettings:
+    """What the reader of a source is given."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(source_module, "KafkaSplitReader", lambda settings: settings)
+        given: Any = source.create_reader()
+    assert isinstance(given, KafkaSourceSettings)
+    return given
+
+
 @pytest.mark.parametrize(
     ("properties", "message"),
     [
@@ -147,9 +157,9 @@ ONLY_IN_JAVA = {
 
 @pytest.mark.parametrize("kind", ["source", "sink", "former source", "former sink"])
 def test_properties_that_only_java_or_the_other_side_knows_are_taken_with_one_warning(
-    kind: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+    no_effect.forget_reports()
     properties = {**OF_BOTH, **ONLY_IN_JAVA}
     sink = sink_builder()
     for key, value in properties.items():
@@ -184,8 +194,8 @@ def test_the_former_consumer_begins_without_a_group_as_auto_offset_reset_says(
     properties: dict[str, str], start: KafkaOffsetsInitializer
 ) -> None:
     made = FlinkKafkaConsumer("t", SimpleStringSchema(), {"bootstrap.servers": "localhost:1", **properties})
-    assert made._settings.starting == start
-    assert made._settings.commits_offsets == ("group.id" in properties)
+    assert settings_of(made).starting == start
+    assert settings_of(made).commits_offsets == ("group.id" in properties)
 
 
 def test_the_former_consumer_needs_a_group_to_begin_only_at_its_offsets() -> None:
@@ -194,9 +204,9 @@ def test_the_former_consumer_needs_a_group_to_begin_only_at_its_offsets() -> Non
 
 
 def test_a_client_bears_the_prefix_that_was_given() -> None:
-    settings = builder(client_id_prefix="shop")._settings.consumer_settings("reader")
+    settings = settings_of(builder(client_id_prefix="shop").build()).consumer_settings("reader")
     assert settings["client.id"].startswith("shop-reader-")
-    assert "client.id" not in builder()._settings.consumer_settings("reader")
+    assert "client.id" not in settings_of(builder().build()).consumer_settings("reader")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +216,7 @@ def test_a_client_bears_the_prefix_that_was_given() -> None:
 def test_planner_and_readers_have_the_same_isolation_level_by_default_that_of_java(
     given: dict[str, str], level: str
 ) -> None:
-    settings = builder(**given)._settings
+    settings = settings_of(builder(**given).build())
     assert settings.consumer_settings("reader")["isolation.level"] == level
     assert settings.read_committed == (level == "read_committed")
 

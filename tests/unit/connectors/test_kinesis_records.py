@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flinkish.common import SimpleStringSchema, Types
 from flinkish.common.typeinfo import TypeInformation
+from flinkish.connectors.kinesis import source as source_module
 from flinkish.connectors.kinesis.client import KinesisRecord, decoded, user_records
 from flinkish.core.source import SourcePosition
 from flinkish.datastream.connectors.kinesis import (
@@ -201,9 +202,12 @@ def test_what_cannot_be_read_or_written_is_refused_when_it_is_made(make: Any, ki
         ("2026-11-26T11:00:00.250+01:00", 1795687200250),
     ],
 )
-def test_the_time_of_the_beginning_is_in_seconds_or_of_iso_8601(text: str, expected_ms: int) -> None:
-    made = consumer(flink__stream__initpos="AT_TIMESTAMP", flink__stream__initpos__timestamp=text)
-    assert made._settings.initial_ms == expected_ms
+def test_the_time_of_the_beginning_is_in_seconds_or_of_iso_8601(
+    text: str, expected_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "KinesisSplitReader", lambda settings: settings)
+    made: Any = consumer(flink__stream__initpos="AT_TIMESTAMP", flink__stream__initpos__timestamp=text)
+    assert made.create_reader().initial_ms == expected_ms
 
 
 def test_secrets_are_in_no_text_of_a_source_or_sink() -> None:

@@ -43,7 +43,7 @@ def test_every_cutting_of_a_parquet_file_gives_each_row_once_in_order(
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "READ_RECORDS", read_records)
         patch.setattr(parquet, "READ_BYTES", read_bytes)
-        patch.setattr(parquet, "_JUDGED_RECORDS", 1)
+        patch.setattr(parquet, "JUDGED_RECORDS", 1)
         values = write_parquet(Path(folder) / "in", rows, group)
         source = FileSource.parquet(
             folder, type_info=Types.TUPLE([Types.STRING(), Types.LONG()]), columns=["user", "n"]

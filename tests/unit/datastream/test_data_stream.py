@@ -24,8 +24,10 @@ from flinkish.datastream import (
 )
 from flinkish.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from flinkish.errors import ProgramError, TypeMismatchError
+from flinkish.jobmanager.client import JobManager
 from flinkish.minicluster import MiniCluster
 from flinkish.testing import TestingSink
+from tests.support.processes import wait_until
 from tests.support.programs import chains_of, job_of, new_environment, results_of
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -320,10 +322,12 @@ def test_the_iterator_is_at_its_end_after_close() -> None:
 
 def test_closing_the_iterator_ends_a_job_that_would_run_for_ever() -> None:
     env = new_environment()
+    before = set(JobManager.get().jobs())
     with env.add_source(DataGeneratorSource(lambda i: i, records_per_epoch=3)).execute_and_collect() as results:
+        assert len(set(JobManager.get().jobs()) - before) == 1
         assert not isinstance(results, list)
         assert list(islice(results, 1000)) == list(range(1000)), "more than the queue holds"
-    assert results._result.done()
+    wait_until(lambda: set(JobManager.get().jobs()) <= before, 30, "the end of the job")
     assert env.add_source(DataGeneratorSource(lambda i: i)).execute_and_collect(limit=2) == [0, 1]
 
 

@@ -33,7 +33,7 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
 )
 from flinkish.errors import ConfigurationError, ProgramError, TypeMismatchError
-from tests.support.programs import chains_of, job_of, new_environment, results_of
+from tests.support.programs import chains_of, configuration_of, job_of, new_environment, results_of
 
 
 class Seconds(TimestampAssigner):
@@ -99,7 +99,7 @@ def test_setters_give_the_environment_back_and_write_its_configuration() -> None
     assert env.get_default_savepoint_directory() == "/savepoints"
     assert not env.is_chaining_enabled()
     assert env.get_config().get_parallelism() == 2
-    assert env._configuration.to_dict()["execution.runtime-mode"] == "BATCH"
+    assert configuration_of(env).to_dict()["execution.runtime-mode"] == "BATCH"
 
 
 @pytest.mark.parametrize("way", ["environment", "config", "configuration"])
@@ -145,7 +145,7 @@ def test_checkpoint_settings_are_keys() -> None:
 def test_a_restart_strategy_is_keys() -> None:
     env = new_environment()
     assert env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 250)) is env
-    settings = env._configuration.to_dict()
+    settings = configuration_of(env).to_dict()
     assert settings["restart-strategy.type"] == "fixed-delay"
     assert settings["restart-strategy.fixed-delay.attempts"] == "3"
     with pytest.raises(TypeError, match="expected one of RestartStrategies"):
@@ -192,7 +192,9 @@ def test_the_former_names_of_the_retention_set_it() -> None:
 )
 def test_a_strategy_that_falls_back_restores_the_configured_one(configured: dict[str, str]) -> None:
     def strategy() -> dict[str, str]:
-        return {key: value for key, value in env._configuration.to_dict().items() if key.startswith("restart-strategy")}
+        return {
+            key: value for key, value in configuration_of(env).to_dict().items() if key.startswith("restart-strategy")
+        }
 
     env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(configured))
     env.set_restart_strategy(RestartStrategies.fall_back_restart())
@@ -207,7 +209,7 @@ def test_python_files_of_the_program_follow_those_of_the_configuration() -> None
     env = new_environment(python__files="a.py, b.zip")
     env.add_python_file("c.py")
     env.add_python_file("a.py")
-    assert dependencies_of(env._configuration).python_files == ("a.py", "b.zip", "c.py")
+    assert dependencies_of(configuration_of(env)).python_files == ("a.py", "b.zip", "c.py")
 
 
 # --- sources ------------------------------------------------------------------------------------------------------
@@ -397,7 +399,9 @@ def test_a_look_at_a_stream_changes_neither_the_program_nor_its_directory(
     numbers.show(1)
     said = "(a,1)\n(b,2)\n(a,4)\n" + "(a,1)\n(b,2)\nthe first 2 records; show(20) shows more\n"
     assert capsys.readouterr().out == said + "1\nthe first 1 records; show(10) shows more\n"
-    assert not (tmp_path / "job").exists() and env._configuration.to_dict()["flinkish.job.dir"] == str(tmp_path / "job")
+    assert not (tmp_path / "job").exists() and configuration_of(env).to_dict()["flinkish.job.dir"] == str(
+        tmp_path / "job"
+    )
     assert json.loads(env.get_execution_plan()) == json.loads(before)
 
 

@@ -45,15 +45,15 @@ from flinkish.datastream.connectors.jdbc import JdbcExecutionOptions
 from flinkish.datastream.formats.orc import OrcBulkWriters
 from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColumnarRowInputFormat
 from flinkish.errors import ProgramError
-from tests.support.programs import new_environment, results_of
+from tests.support.programs import configuration_of, new_environment, results_of
 
 Environment = StreamExecutionEnvironment
 ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 
 
 @pytest.fixture(autouse=True)
-def _nothing_is_reported_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+def _nothing_is_reported_yet() -> None:
+    no_effect.forget_reports()
 
 
 SETTINGS: dict[str, Callable[[Environment], Any]] = {
@@ -79,7 +79,9 @@ SETTINGS: dict[str, Callable[[Environment], Any]] = {
     "execution.checkpointing.snapshot-compression": lambda env: env.get_config().set_use_snapshot_compression(True),
     "metrics.latency.interval": lambda env: env.get_config().set_latency_tracking_interval(5),
     "task.cancellation.interval": lambda env: env.get_config().set_task_cancellation_interval(5),
-    "jobmanager.memory.process.size": lambda env: env._configuration.set_string("jobmanager.memory.process.size", "1g"),
+    "jobmanager.memory.process.size": lambda env: env.configure(
+        Configuration().set_string("jobmanager.memory.process.size", "1g")
+    ),
 }
 
 
@@ -179,8 +181,8 @@ def test_a_call_without_effect_is_reported_once(call: str, caplog: pytest.LogCap
         lambda: OutputTag("a").get_java_output_tag(),
         lambda: RowKind.INSERT.to_j_row_kind(),
         lambda: Types.ROW([Types.INT()]).get_java_type_info(),
-        lambda: utils.create_hadoop_configuration(new_environment()._configuration),
-        lambda: utils.create_java_properties(new_environment()._configuration),
+        lambda: utils.create_hadoop_configuration(configuration_of(new_environment())),
+        lambda: utils.create_java_properties(configuration_of(new_environment())),
         lambda: Configuration.parse_jars_value("a;b", None),
         lambda: utils.convert_to_python_obj(1, Types.INT()),
         lambda: utils.pickled_bytes_to_python_obj(b"", Types.INT()),

@@ -24,11 +24,11 @@ from flinkish.datastream import (
 from flinkish.datastream.environment_settings import EnvironmentSettings
 from flinkish.datastream.time_characteristic import TimeCharacteristic
 from flinkish.errors import ProgramError
-from tests.support.programs import chains_of, new_environment, results_of
+from tests.support.programs import chains_of, configuration_of, new_environment, results_of
 
 
 @pytest.fixture(autouse=True)
-def _default_local_parallelism() -> Iterator[None]:
+def no_default_of_the_process() -> Iterator[None]:
     yield
     EnvironmentSettings._default_local_parallelism = None
 
@@ -37,13 +37,13 @@ def test_a_state_backend_is_a_value_of_the_configuration() -> None:
     env = new_environment()
     assert isinstance(env.get_state_backend(), HashMapStateBackend)
     env.set_state_backend(EmbeddedRocksDBStateBackend(True))
-    assert env._configuration.get(state.BACKEND) == "rocksdb"
-    assert env._configuration.get(checkpointing.INCREMENTAL) is True
+    assert configuration_of(env).get(state.BACKEND) == "rocksdb"
+    assert configuration_of(env).get(checkpointing.INCREMENTAL) is True
     backend = env.get_state_backend()
     assert isinstance(backend, EmbeddedRocksDBStateBackend)
     assert backend.is_incremental_checkpoints_enabled()
     env.set_state_backend(HashMapStateBackend())
-    assert env._configuration.get(state.BACKEND) == "hashmap"
+    assert configuration_of(env).get(state.BACKEND) == "hashmap"
     with pytest.raises(TypeError, match="expected a StateBackend"):
         env.set_state_backend("rocksdb")  # type: ignore[arg-type]
 
@@ -68,9 +68,9 @@ def test_a_state_backend_of_1_x_says_where_checkpoints_are_stored(
 ) -> None:
     env = new_environment()
     env.set_state_backend(backend)
-    assert env._configuration.get(state.BACKEND) == kind
-    assert env._configuration.get(checkpointing.DIRECTORY) == directory
-    assert env._configuration.contains(checkpointing.INCREMENTAL) == (shown == "RocksDBStateBackend('/data/c')")
+    assert configuration_of(env).get(state.BACKEND) == kind
+    assert configuration_of(env).get(checkpointing.DIRECTORY) == directory
+    assert configuration_of(env).contains(checkpointing.INCREMENTAL) == (shown == "RocksDBStateBackend('/data/c')")
     assert repr(backend) == shown
 
 
@@ -122,7 +122,7 @@ def test_failed_checkpoints_are_tolerated_or_not() -> None:
 
 def test_the_default_local_parallelism_is_that_of_environments_which_set_none() -> None:
     env = new_environment()
-    env._configuration.remove_config("parallelism.default")
+    configuration_of(env).remove_config("parallelism.default")
     env.set_default_local_parallelism(7)
     assert (env.get_default_local_parallelism(), env.get_parallelism()) == (7, 7)
     assert new_environment(parallelism=2).get_parallelism() == 2

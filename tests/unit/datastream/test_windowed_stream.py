@@ -133,8 +133,9 @@ def test_reduce_keeps_the_inputs_type_and_others_do_not() -> None:
 
 def test_what_is_none_of_these_is_refused() -> None:
     stream: Any = windowed()
+    by_key: Any = timed().key_by(lambda pair: pair[0])
     with pytest.raises(TypeError, match="expected a WindowAssigner"):
-        stream._keyed_stream.window(TumblingEventTimeWindows)
+        by_key.window(TumblingEventTimeWindows)
     with pytest.raises(TypeError, match="expected a Trigger"):
         stream.trigger("now")
     with pytest.raises(TypeError, match="expected an OutputTag"):
@@ -151,7 +152,7 @@ def test_what_is_none_of_these_is_refused() -> None:
         stream.process(Applied())
     with pytest.raises(TypeError, match="expected an Evictor"):
         stream.evictor(len)
-    sessions: Any = stream._keyed_stream.window(EventTimeSessionWindows.with_gap(Time.seconds(1)))
+    sessions: Any = by_key.window(EventTimeSessionWindows.with_gap(Time.seconds(1)))
     with pytest.raises(ProgramError, match="trigger that does not support merging"):
         sessions.trigger(NeverTrigger())
     everything: Any = timed().window_all(GlobalWindows.create())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from flinkish.common import Configuration
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.core.functions import KeyedProcessFunction, MapFunction, RuntimeContext
-from flinkish.jobmanager.query_inputs import REQUEST_POLL_MS, QueryRun, _on_request
+from flinkish.jobmanager.job.settings import driver_settings
+from flinkish.jobmanager.query_inputs import REQUEST_POLL_MS, QueryRun, plan_runs
 from flinkish.runtime.epoch.files import EpochFiles
 from flinkish.runtime.epoch.planner import EpochRequest
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
@@ -17,7 +21,8 @@ from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.spark import split_source
 from flinkish.spark.plan import PlanOptions
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
-from flinkish.spark.worker import Deployment
+from flinkish.spark.worker import deploy
+from tests.unit.minicluster.programs import environment, job_of
 
 
 def test_the_newest_request_counts_and_none_is_minus_one(tmp_path: Path) -> None:
@@ -51,7 +56,10 @@ def not_asking(value: Any) -> Any:
 def run_with(function: Any, interval_ms: int) -> QueryRun:
     factory: Any = KeyedProcessFactory(function) if isinstance(function, Asking) else MapFactory(function)
     vertex = VertexDescriptor(0, "a", 0, (OperatorDescriptor("uid", "a", factory),), 1, 1)
-    return _on_request(QueryRun(PlanOptions(), False, interval_ms), JobDescriptor("job", "job", (vertex,), ()))
+    job = JobDescriptor("job", "job", (vertex,), ())
+    settings = driver_settings(Configuration().set_string("flinkish.epoch.interval", f"{interval_ms} ms"))
+    (run,) = plan_runs(job, {0: DataGeneratorSource(str)}, settings, PlanOptions(), False)
+    return run
 
 
 @pytest.mark.parametrize("function", [Asking(), AskingOfItsContext()])
@@ -72,14 +80,23 @@ def test_an_epoch_is_due_at_first_then_after_the_interval_or_on_request(
     now = [100.0]
     monkeypatch.setattr(split_source.time, "monotonic", lambda: now[0])
     files = EpochFiles(str(tmp_path / "prepared"), "")
-    query = SourceQuery(Deployment("job", 0, 1, b"", files=files), str(tmp_path), interval_ms=60_000)
+    env = environment(1)
+    env.from_collection([1]).print()
+    deployment = replace(deploy(job_of(env), 1), files=files)
+    query = SourceQuery(deployment, str(tmp_path), interval_ms=60_000, heartbeat=True)
     EpochRequest(files.query).ask(3)
     reader = SourceStreamReader(query)
-    assert reader._is_due(), "whatever was asked before"
-    assert not reader._is_due()
+    offsets = [reader.initialOffset()]
+
+    def is_due() -> bool:
+        offsets.append(reader.latestOffset(offsets[-1]))
+        return offsets[-1] != offsets[-2]
+
+    assert is_due(), "whatever was asked before"
+    assert not is_due()
     now[0] += 60
-    assert reader._is_due()
-    assert not reader._is_due()
+    assert is_due()
+    assert not is_due()
     EpochRequest(files.query).ask(5)
-    assert reader._is_due()
-    assert not reader._is_due(), "a request counts once"
+    assert is_due()
+    assert not is_due(), "a request counts once"

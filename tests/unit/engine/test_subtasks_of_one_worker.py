@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, Time, WatermarkStrategy
+from flinkish.common import Configuration, RestartStrategies, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import DataGeneratorSource
@@ -188,9 +188,7 @@ def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> 
 
 def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
     env = environment(1)
-    env._configuration.set_string("restart-strategy.type", "fixed-delay")
-    env._configuration.set_string("restart-strategy.fixed-delay.attempts", "2")
-    env._configuration.set_string("restart-strategy.fixed-delay.delay", "1 ms")
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 1))
     left = [1]
 
     def fails_once(value: int) -> int:
@@ -214,7 +212,7 @@ def test_functions_are_those_of_the_program_if_it_is_asked_for() -> None:
         return value
 
     env = environment()
-    env._configuration.set_string("flinkish.minicluster.share-functions", "true")
+    env.configure(Configuration().set_string("flinkish.minicluster.share-functions", "true"))
     env.from_collection([1, 2]).map(see).print()
     env.execute()
     assert seen == [1, 2]

@@ -50,6 +50,7 @@ SCHEMA_JSON = {
     ],
 }
 SCHEMA = AvroSchema.parse_string(json.dumps(SCHEMA_JSON))
+PARSED = fastavro.parse_schema(SCHEMA_JSON)
 
 places = st.fixed_dictionaries({"city": st.text(max_size=5)})
 records = st.fixed_dictionaries(
@@ -81,9 +82,9 @@ def written(values: list[Any]) -> bytes:
 
 def as_avro_gives_it(record: Any) -> Any:
     stream = io.BytesIO()
-    fastavro.schemaless_writer(stream, SCHEMA._schema, record)
+    fastavro.schemaless_writer(stream, PARSED, record)
     stream.seek(0)
-    return fastavro.schemaless_reader(stream, SCHEMA._schema, None)
+    return fastavro.schemaless_reader(stream, PARSED, None)
 
 
 @given(st.lists(records, max_size=12), st.integers(1, 5), st.integers(1, 7))

@@ -205,8 +205,8 @@ def test_the_first_data_row_can_be_skipped_after_the_header_or_without_one(tmp_p
     assert read_csv(tmp_path / "one", skipping, "x,y\n1,a\n2,b\n", "3,c\n") == [(1, "a"), (2, "b")]
     both = two_columns(set_skip_first_data_row=True, set_use_header=True, set_strict_headers=True)
     assert read_csv(tmp_path / "two", both, "id,name\nx,y\n1,a\n") == [(1, "a")]
-    ranges = two_columns(set_skip_first_data_row=True, set_use_header=True)
-    ranges._settings["quote"] = ""
+    builder = CsvSchema.builder().add_number_column("id").add_string_column("name")
+    ranges = builder.set_skip_first_data_row(True).set_use_header().disable_quote_char().build()
     assert read_csv(tmp_path / "ranges", ranges, "id,name\nx,y\n1,a\n2,b\n") == [(1, "a"), (2, "b")]
 
 

@@ -180,7 +180,7 @@ def program_of(steps: list[tuple[str, int, int, int]], env: StreamExecutionEnvir
 
 
 def check_structure(job: JobDescriptor, env: StreamExecutionEnvironment) -> None:
-    graph = env._graph
+    graph = env.get_stream_graph()
     placed = Counter(operator.uid for vertex in job.vertices for operator in vertex.operators)
     assert placed == Counter(node.effective_uid for node in graph.nodes), "every operator in exactly one vertex"
     in_chains = sum(operator.parent >= 0 for vertex in job.vertices for operator in vertex.operators)
@@ -219,7 +219,7 @@ def test_chaining_changes_nothing_of_the_results(steps: list[tuple[str, int, int
     program_of(steps, env)
     counts = []
     for chaining in (True, False):
-        job = JobGraphGenerator(env._graph, JobSettings(), chaining).generate("job", "test")
+        job = JobGraphGenerator(env.get_stream_graph(), JobSettings(), chaining).generate("job", "test")
         counts.append([report.sink_records for report in MiniCluster(job).run()])
     assert counts[0] == counts[1]
 

@@ -42,7 +42,7 @@ def by_spark(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         version = max(log.versions(), default=-1) + 1
         Path(log.file(version)).write_text(json.dumps(info) + "\n")
 
-    monkeypatch.setattr(fencing, "_append", append)
+    monkeypatch.setattr(fencing, "append_claim", append)
     return owners
 
 

@@ -228,7 +228,7 @@ def test_two_that_create_the_table_at_once_both_get_a_version(table: Table, monk
             raise RuntimeError("[DELTA_CONCURRENT_WRITE] io.delta.exceptions.ConcurrentWriteException")
         table.commit(mine)
 
-    monkeypatch.setattr(fencing, "_append", append)
+    monkeypatch.setattr(fencing, "append_claim", append)
     fence = fencing.claim(None, str(table.path.parent), claim_of("mine"))
     assert (fence.token, tried) == (1, ["mine", "mine"])
 

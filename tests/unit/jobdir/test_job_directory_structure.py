@@ -48,7 +48,7 @@ def job(
     counts.print()
     for sink_uid in sinks:
         counts.sink_to(PrintSink()).uid(sink_uid)
-    graph = env._graph
+    graph = env.get_stream_graph()
     return JobGraphGenerator(graph, job_settings(configuration), True).generate("00" * 16, "shop")
 
 
@@ -169,7 +169,7 @@ def chained(*operators: str, ignore: bool = False, apart: tuple[str, ...] = (), 
                 stream = stream.uid(uid)
         for _ in range(sinks):
             stream.print()
-    return JobGraphGenerator(env._graph, job_settings(configuration), True).generate("00" * 16, "shop")
+    return JobGraphGenerator(env.get_stream_graph(), job_settings(configuration), True).generate("00" * 16, "shop")
 
 
 GONE = r"operator '{}' \(Map\), which has state, is gone from the task of 'head'"

@@ -142,8 +142,10 @@ def test_a_driver_that_has_lost_renews_nothing(tmp_path: Path) -> None:
     first = take(tmp_path)
     second = take(tmp_path, NEWEST)
     owner = second.read("owner.json")
-    thread = Renewal(first, "shop", 0.01)
-    thread._run()
+    Renewal(first, "a job that was lost", 0.01).start()
+    for thread in [one for one in threading.enumerate() if one.name.endswith("a job that was lost")]:
+        thread.join(30)
+        assert not thread.is_alive()
     assert second.read("owner.json") == owner
     second.release()
 

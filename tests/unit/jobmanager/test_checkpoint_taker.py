@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from flinkish.checkpoint.manifest import CheckpointDirectory
-from flinkish.errors import FlinkishError
+from flinkish.errors import FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription
@@ -37,7 +39,7 @@ class Taken:
         self.taker = CheckpointTaker(run, settings, directory, ManualClock(1_000_000))
 
     def take(self) -> None:
-        self.taker._take(self.attempt, 7)
+        self.taker.take(self.attempt, 7)
 
 
 def test_checkpoints_that_cannot_be_begun_fail_the_job_like_others(tmp_path: Path) -> None:
@@ -77,10 +79,22 @@ def test_a_checkpoint_that_is_begun_when_the_job_ends_is_aborted(
 def test_the_jobs_of_a_checkpoint_that_has_just_been_begun_are_cancelled_by_its_own_tag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = Taken(tmp_path)
+    def writer(*of: Any) -> NoReturn:
+        raise OperationError("the disk is full")
+
+    def tagged(session: Any, tag: str, description: str) -> AbstractContextManager[None]:
+        tags.append(tag)
+        return nullcontext()
+
+    taken = Taken(tmp_path, tolerable_failures=1)
     taker, trigger = taken.taker, taken.taker.coordinator.trigger
-    cancelled: list[str] = []
-    taker._session, taker._tag = SimpleNamespace(interruptTag=cancelled.append), "that of the one before"
+    tags, cancelled = list[str](), list[str]()
+    session = SimpleNamespace(interruptTag=cancelled.append)
+    monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: session)
+    monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: SimpleNamespace(write=writer))
+    monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
+    taken.take()
     monkeypatch.setattr(taker.coordinator, "trigger", lambda *of: after(trigger, taker.close, *of))
     taken.take()
-    assert cancelled == [taker._tag] != ["that of the one before"]
+    before_it, its_own = tags
+    assert cancelled == [its_own] and before_it != its_own

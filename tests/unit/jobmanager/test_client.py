@@ -138,7 +138,7 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
 
     answered = threading.Event()
     monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     run = Run(tmp_path)
     run.watched_directory.watch(CompletableFuture.completed(""))
     run.history = SlowHistory()
@@ -192,10 +192,10 @@ def test_a_job_that_was_ended_by_request_ends_at_once_when_it_is_started_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     end_by_request(tmp_path, action, monkeypatch)
     # a new process does not know of a stop yet
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     for _ in range(2):
         run = started_again(tmp_path)
         run.wait(TIMEOUT_S)
@@ -208,7 +208,7 @@ def test_a_job_that_was_ended_by_request_ends_at_once_when_it_is_started_again(
 
 
 def test_a_job_that_was_cancelled_goes_on_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     end_by_request(tmp_path, "cancel", monkeypatch)
     run = started_again(tmp_path, restart=True)
     wait_until(lambda: run.has_run, TIMEOUT_S, "the job to run")
@@ -266,8 +266,8 @@ def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(t
     assert end is not None and (end.status, end.done) == ("CANCELED", False)
 
 
-def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path) -> None:
+    live_jobs.forget_stops()
     run = Run(tmp_path, OperationError("the source is gone"))
     run.watched_directory.watch(CompletableFuture.completed(""))
     desk_of(run)
@@ -327,7 +327,7 @@ def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
 ) -> None:
     # a drain fails before that: its epoch is not a committed one
     failures = [] if how == "drain" else [OperationError("the disk is full")]
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     monkeypatch.setattr(spark_run_module, "take_savepoint", failing(*failures))
     run = Run(tmp_path, restarts=Restarts(FixedDelay(0, 0)))
     run.watched_directory.watch(CompletableFuture.completed(""))
@@ -367,8 +367,8 @@ def test_where_no_savepoint_can_be_written_nothing_is_stopped_or_begun(tmp_path:
         ):
             with pytest.raises(SavepointError, match=f"cannot write a savepoint to .*({why})"):
                 ask(str(bad)).result(TIMEOUT_S)
-    assert not run._stop.is_set()
     wait_until(lambda: run.status is JobStatus.RUNNING, TIMEOUT_S, "the job to run")
+    assert not run.result.done()
     client.cancel().result(TIMEOUT_S)
     assert run.attempts == 0
 

@@ -110,7 +110,7 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     machine, queries, stop = Machine(), list[Query](), threading.Event()
     jumped = machine.watch
     machine.clock.advance(-HOUR_MS)
-    monkeypatch.setattr(query_attempt, "_LOOK_S", 0.0)
+    monkeypatch.setattr(query_attempt, "LOOK_S", 0.0)
     monkeypatch.setattr(epoch_listeners, "connection_of_this_thread", lambda spark: None)
     monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
     monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))

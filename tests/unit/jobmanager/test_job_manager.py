@@ -37,7 +37,7 @@ TIMEOUT_S = 30
 def manager(monkeypatch: pytest.MonkeyPatch) -> JobManager:
     """One that knows no jobs of other tests."""
     fresh = JobManager()
-    monkeypatch.setattr(JobManager, "_instance", fresh)
+    monkeypatch.setattr(JobManager, "get", lambda: fresh)
     return fresh
 
 

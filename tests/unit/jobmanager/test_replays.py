@@ -28,6 +28,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.rows import RowsBuilder, group_hashes
 from flinkish.spark.place import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from flinkish.testing.program import restore_savepoint, take_savepoint
@@ -259,5 +260,7 @@ def test_files_of_state_that_are_only_read_stay(tmp_path: Path) -> None:
     directory = StateDirectory(str(tmp_path), read_only=True)
     directory.delete(["kept"])
     assert (tmp_path / "kept").exists()
+    builder = RowsBuilder()
+    builder.put("count", group_hashes("count", None, ["a"]), [b"a"], [b"1"])
     with pytest.raises(InternalError, match="only read"):
-        directory._write(b"", directory.path_of("new"))
+        directory.write(builder.build(), 1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import JobStatus, RestartStrategies
+from flinkish.common import Configuration, JobStatus, RestartStrategies
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.errors import InvalidKeyError, OperationError, UserCodeError
 from flinkish.jobmanager import signals as live_jobs
@@ -41,7 +41,7 @@ def environment(**settings: str) -> StreamExecutionEnvironment:
     env = new_environment()
     env.set_parallelism(1)
     for key, value in {"flinkish.epoch.max-records-per-source": "2", **settings}.items():
-        env._configuration.set_string(key.replace("__", "."), value)
+        env.configure(Configuration().set_string(key.replace("__", "."), value))
     return env
 
 
@@ -114,9 +114,9 @@ def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
     assert len(OPENED) == 1
 
 
-def test_a_stop_during_the_delay_ends_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_during_the_delay_ends_the_job(tmp_path: Path) -> None:
     # of the whole process, in which other tests may have asked from outside
-    monkeypatch.setattr(live_jobs, "_stopped", False)
+    live_jobs.forget_stops()
     FAILURES[:] = [4]
     env = environment()
     env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 600_000))

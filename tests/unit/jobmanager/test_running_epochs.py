@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import WatermarkStrategy
+from flinkish.common import Configuration, WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job.description import JobDescription
@@ -49,7 +49,7 @@ def test_a_job_in_this_process_shows_its_running_epoch_and_names_a_call_that_doe
         return value
 
     env = new_environment(flinkish__task__slow_call_warning="200 ms", flinkish__progress="always")
-    env._configuration.set_string("flinkish.minicluster.share-functions", "true")
+    env.configure(Configuration().set_string("flinkish.minicluster.share-functions", "true"))
     numbers = env.from_source(DataGeneratorSource(lambda n: n, 200), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.map(slow).name("slow").uid("slow").print()
     client = env.execute_async("a slow job")

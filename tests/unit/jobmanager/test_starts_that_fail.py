@@ -57,7 +57,8 @@ def test_on_one_machine_a_job_without_a_directory_has_a_temporary_one(master: st
 
 def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FLINKISH_PROGRESS", "sometimes")
-    monkeypatch.setattr(JobManager, "_instance", JobManager())
+    manager = JobManager()
+    monkeypatch.setattr(JobManager, "get", lambda: manager)
     configuration = Configuration()
     configuration.set_string("flinkish.job.dir", str(tmp_path / "job"))
     configuration.set_string("flinkish.progress", "auto")

@@ -121,14 +121,18 @@ print(archive.own_archive(pathlib.Path({str(tmp_path / "other")!r})).name)"""
 
 
 @pytest.mark.parametrize("as_uri", [False, True])
-def test_jars_below_a_folder_with_a_space_are_remembered_and_on_the_class_path(as_uri: bool, tmp_path: Path) -> None:
+def test_jars_below_a_folder_with_a_space_are_remembered_and_on_the_class_path(
+    as_uri: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jar = tmp_path / "my jars" / "a.jar"
     jar.parent.mkdir()
     jar.touch()
-    known = tmp_path / "packages.json"
-    known.write_text(json.dumps([jar.as_uri() if as_uri else str(jar)]))
-    remembered = packages._remembered(known)
-    assert remembered is not None and [packages.path_of(found) for found in remembered] == [str(jar)]
+    found = jar.as_uri() if as_uri else str(jar)
+    monkeypatch.setattr(packages, "resolved_by_spark", lambda *_: [found])
+    assert packages.resolve("io.delta:delta", SparkOptions(()), tmp_path) == [found]
+    monkeypatch.setattr(packages, "resolved_by_spark", lambda *_: pytest.fail("it is resolved again"))
+    remembered = packages.resolve("io.delta:delta", SparkOptions(()), tmp_path)
+    assert [packages.path_of(path) for path in remembered] == [str(jar)]
 
 
 def test_what_a_resolution_has_found_is_remembered_whole_or_not_at_all(
@@ -144,7 +148,7 @@ def test_what_a_resolution_has_found_is_remembered_whole_or_not_at_all(
         write(path, text[:3])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(packages, "_run", lambda *_: [str(jar)])
+    monkeypatch.setattr(packages, "resolved_by_spark", lambda *_: [str(jar)])
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", killed)
         with pytest.raises(KeyboardInterrupt):

@@ -45,7 +45,7 @@ def environment(parallelism: int = 2, max_parallelism: int | None = None) -> Str
 
 def job_of(env: StreamExecutionEnvironment, chaining: bool = True, **settings: Any) -> JobDescriptor:
     settings = {"auto_watermark_interval_ms": 1, **settings}
-    return JobGraphGenerator(env._graph, JobSettings(**settings), chaining).generate("job", "a job")
+    return JobGraphGenerator(env.get_stream_graph(), JobSettings(**settings), chaining).generate("job", "a job")
 
 
 def run(

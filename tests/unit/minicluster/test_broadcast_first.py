@@ -91,9 +91,9 @@ def test_a_chain_of_operators_waits_for_all_of_their_broadcast_sides() -> None:
 
 @pytest.mark.parametrize("per_epoch", [2, 100])
 def test_where_sources_cannot_wait_nothing_is_lost_and_it_is_said(
-    per_epoch: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    per_epoch: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+    no_effect.forget_reports()
     env, sinks = environment(2), [TestingSink() for _ in range(3)]
     both = source(env, "both", list(range(9)))
     one, other = source(env, "one", [1, 2]), source(env, "other", [1, 2, 3])

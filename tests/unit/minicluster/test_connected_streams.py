@@ -245,7 +245,7 @@ def test_all_subtasks_see_the_broadcast_elements_in_one_order(
         if kind == "rule":
             seen[subtask].append(rest[0])
     assert len({tuple(order) for order in seen.values()}) == 1
-    assert Counter(seen[0]) == Counter(record for split in source._splits for record in split.positions)
+    assert Counter(seen[0]) == Counter((k, n, s, at, time) for events in rules for k, n, time, s, at in events)
     final: dict[int, int] = {}
     for kind, subtask, *rest in sink.values:
         if kind == "record":

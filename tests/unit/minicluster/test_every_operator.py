@@ -38,7 +38,7 @@ def program(batch: bool = False) -> tuple[JobDescriptor, dict[str, TestingSink]]
     env = environment(PARALLELISM, 8)
     sinks: dict[str, TestingSink] = {}
     build(env, lambda name: sinks.setdefault(name, TestingSink()))
-    graph = env._graph
+    graph = env.get_stream_graph()
     apply_runtime_mode(graph, "BATCH" if batch else "STREAMING")
     return JobGraphGenerator(graph, JobSettings(), True).generate("job", "every operator"), sinks
 

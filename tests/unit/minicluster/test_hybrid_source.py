@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.plain_tables import positions_in
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.spark import DeltaSource
@@ -21,8 +21,7 @@ from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.progress import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position
 from flinkish.testing import TestingSink, TestingSource
 from tests.support.lettered_source import LetteredSource
 from tests.support.profiles import examples
@@ -125,16 +124,13 @@ def test_files_and_then_a_stream_without_end_from_a_savepoint_in_each(tmp_path: 
     for _ in range(10):
         # each epoch in a new job, which begins with the position of the last one
         store = StateStore()
+        store.positions = {} if text is None else {uid: decode_position(text, uid, store.segments)}
         cluster = MiniCluster(job, ManualClock(), store, 2)
-        restored = {} if text is None else {uid: decode_position(text, uid, store.segments)}
-        directory = store.source_directories()
-        limited = dataclasses.replace(job, settings=dataclasses.replace(job.settings, max_records_per_epoch=2))
-        cluster._enumerator = JobEnumerator(limited, store.segments, ManualClock(), restored, directory)
         before = dict(sink.commits)
         sink.commits.clear()
         cluster.run_epoch()
         sink.commits = {**before, (0, len(before)): sink.values}
-        text = encode_position(cluster._enumerator.progress(store.offset, uid), store.segments)
+        text = positions_in(job, store)[uid]
     assert sink.values[:5] == ["1", "2", "3", "4", "5"]
     assert sorted(sink.values[5:]) == ["6", "7", "8"]
 

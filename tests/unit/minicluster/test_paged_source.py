@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkish.checkpoint.plain_tables import positions_in
 from flinkish.common import Row
 from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors import paged_source
@@ -18,8 +19,7 @@ from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
-from flinkish.runtime.sources.job_enumerator import JobEnumerator
-from flinkish.runtime.sources.progress import decode_position, encode_position
+from flinkish.runtime.sources.progress import decode_position
 from flinkish.testing import TestingSink
 from tests.support.documented import documented
 from tests.support.http_orders import OrderServer, order_server
@@ -118,7 +118,7 @@ def test_all_values_of_all_pages_come_in_order_within_their_page(
 
 def test_pages_are_deleted_long_after_they_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paged_source, "KEPT_EPOCHS", 5)
-    monkeypatch.setattr(paged_source, "_DELETED_AT_ONCE", 4)
+    monkeypatch.setattr(paged_source, "DELETED_AT_ONCE", 4)
     source, env, sink, store = Pages(*([n] for n in range(60))), environment(1), TestingSink(), StateStore()
     env.add_source(source).sink_to(sink)
     cluster, most = MiniCluster(job_of(env), ManualClock(), store, 1), 0
@@ -140,20 +140,12 @@ def test_a_savepoint_goes_on_behind_the_last_page_and_in_the_middle_of_one() -> 
     cluster.run(3)
     assert sink.values == [1, 2, 3, 4, 5]
     (uid,) = store.offset["sources"]
-    progress = cluster._enumerator.progress(store.offset, uid)
-    text = encode_position(progress, store.segments)
+    text = positions_in(cluster.job, store)[uid]
 
     restored = StateStore()
-    going_on = MiniCluster(job_of(env), ManualClock(), restored, 2)
-    going_on._enumerator = JobEnumerator(
-        job_of(env, max_records_per_epoch=2),
-        restored.segments,
-        ManualClock(),
-        {uid: decode_position(text, uid, restored.segments)},
-        restored.source_directories(),
-    )
+    restored.positions = {uid: decode_position(text, uid, restored.segments)}
     sink.commits.clear()
-    going_on.run()
+    MiniCluster(job_of(env), ManualClock(), restored, 2).run()
     assert sink.values == [6, 7, 8]
 
 

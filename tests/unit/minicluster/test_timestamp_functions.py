@@ -82,9 +82,9 @@ class WithoutTimestamp(TimestampAssigner):
     ids=["one argument", "generator", "generating method", "method of one argument"],
 )
 def test_another_function_has_no_effect_at_a_source_and_says_so_once(
-    assigner: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    assigner: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+    no_effect.forget_reports()
     with caplog.at_level(logging.WARNING, "flinkish.JobManager"):
         assert stamped(assigner, True) == stamped(assigner, True) == [("a", MIN_TIMESTAMP_MS), ("b", MIN_TIMESTAMP_MS)]
     (said,) = [record.getMessage() for record in caplog.records if "timestamp assigner" in record.getMessage()]

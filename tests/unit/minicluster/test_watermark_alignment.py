@@ -252,7 +252,7 @@ def test_what_is_there_now_is_read_to_its_end_by_a_run_that_waits_for_nothing_ne
     cluster = MiniCluster(job_of(env, source_batch_size=BATCH), ManualClock(), store)
     cluster.run(10)
     assert read_so_far(store) == [BATCH, 0]
-    cluster._enumerator.freeze()
+    cluster.freeze()
     cluster.run(10)
     assert read_so_far(store) == [30, 0]
 

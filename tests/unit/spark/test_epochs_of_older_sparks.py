@@ -25,7 +25,7 @@ def query(tmp_path: Path, **options: Any) -> SourceQuery:
     env.set_parallelism(1)
     env.from_collection(list(range(7))).print()
     settings = JobSettings(max_records_per_epoch=2)
-    job = JobGraphGenerator(env._checked_graph(), settings).generate("ab" * 16, "job")
+    job = JobGraphGenerator(env.get_stream_graph(), settings).generate("ab" * 16, "job")
     return SourceQuery(deploy(job, 1), str(tmp_path), **options)
 
 

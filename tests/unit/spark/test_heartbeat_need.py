@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.spark import split_source
 from flinkish.spark.split_source import SourceQuery, SourceStreamReader
-from flinkish.spark.worker import Deployment
+from flinkish.spark.worker import deploy
 from flinkish.testing import TestingSink, TestingSource
 from tests.unit.minicluster.programs import environment, job_of
 
@@ -104,11 +105,16 @@ def test_an_epoch_without_data_is_planned_at_first_and_when_a_timer_is_due(
     monkeypatch.setattr(split_source, "SystemClock", lambda: ManualClock(int(now_s[0] * 1000)))
     files = EpochFiles(str(tmp_path / "prepared"), "")
     timers = PendingTimers(files.planner)
-    reader = SourceStreamReader(SourceQuery(Deployment("job", 0, 1, b"", files=files), str(tmp_path), timers_ms=1_000))
+    env = environment(1)
+    env.add_source(TestingSource()).sink_to(TestingSink())
+    deployment = replace(deploy(job_of(env), 1), files=files)
+    reader = SourceStreamReader(SourceQuery(deployment, str(tmp_path), timers_ms=1_000))
+    offsets = [reader.initialOffset()]
 
     def due_after(seconds: float) -> bool:
         now_s[0] += seconds
-        return reader._timer_is_due()
+        offsets.append(reader.latestOffset(offsets[-1]))
+        return offsets[-1] != offsets[-2]
 
     assert due_after(0), "nothing is known yet"
     assert not due_after(2), "no file: no task has timers"

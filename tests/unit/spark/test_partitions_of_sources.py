@@ -23,7 +23,7 @@ def reader(tmp_path: Path, most: int | None, **options: Any) -> SourceStreamRead
         source = DataGeneratorSource(lambda i: i, 20, splits=parallelism)
         stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
         stream.set_parallelism(parallelism).map(lambda n: n).set_parallelism(parallelism).print()
-    job = JobGraphGenerator(env._checked_graph(), JobSettings(spark_partitions=most)).generate("ab" * 16, "job")
+    job = JobGraphGenerator(env.get_stream_graph(), JobSettings(spark_partitions=most)).generate("ab" * 16, "job")
     return SourceStreamReader(SourceQuery(deploy(job, 1), str(tmp_path), **options))
 
 

@@ -33,7 +33,7 @@ def work() -> None:
 
 def consume(process: Callable[[], None]) -> list[Any]:
     parts = []
-    for part in changelog._with_rests(iter(["a", "b", "c"])):
+    for part in changelog.with_rests(iter(["a", "b", "c"])):
         parts.append(part)
         process()
     return parts
@@ -42,7 +42,7 @@ def consume(process: Callable[[], None]) -> list[Any]:
 def test_after_each_part_it_rests_several_times_as_long_as_the_part_took(rests_s: list[float]) -> None:
     assert consume(work) == ["a", "b", "c"]
     assert len(rests_s) == 3
-    assert min(rests_s) >= changelog._RESTS * WORK_S
+    assert min(rests_s) >= changelog.RESTS_PER_WORK * WORK_S
 
 
 def test_waiting_is_no_work(rests_s: list[float]) -> None:
@@ -52,4 +52,4 @@ def test_waiting_is_no_work(rests_s: list[float]) -> None:
         never.wait(10 * WORK_S)
 
     consume(wait)
-    assert max(rests_s) < WORK_S * changelog._RESTS
+    assert max(rests_s) < WORK_S * changelog.RESTS_PER_WORK

@@ -24,6 +24,7 @@ from flinkish.errors import (
     TypeMismatchError,
 )
 from flinkish.table import EnvironmentSettings, Schema, StreamTableEnvironment
+from tests.support.programs import new_environment
 
 PAIR = Types.ROW_NAMED(["word", "n"], [Types.STRING(), Types.LONG()])
 NOON = datetime.datetime(2026, 1, 31, 12)
@@ -31,14 +32,17 @@ NOON_MS = 1_769_860_800_000
 
 
 @pytest.fixture
-def t_env() -> StreamTableEnvironment:
-    configuration = Configuration().set_string("execution.target", "minicluster")
-    env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
+def env() -> StreamExecutionEnvironment:
+    return new_environment()
+
+
+@pytest.fixture
+def t_env(env: StreamExecutionEnvironment) -> StreamTableEnvironment:
     return StreamTableEnvironment.create(env, EnvironmentSettings.new_instance().in_streaming_mode().build())
 
 
-def pairs(t_env: StreamTableEnvironment, *rows: Row, type_info: TypeInformation = PAIR) -> DataStream:
-    return t_env._env.from_collection(list(rows), type_info)
+def pairs(env: StreamExecutionEnvironment, *rows: Row, type_info: TypeInformation = PAIR) -> DataStream:
+    return env.from_collection(list(rows), type_info)
 
 
 def rows_of(t_env: StreamTableEnvironment, table: str) -> list[Row]:
@@ -214,18 +218,18 @@ def test_a_generated_sequence_ends_the_table(t_env: StreamTableEnvironment) -> N
 
 
 def test_an_inserted_stream_is_printed_as_flink_prints_tables(
-    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(t_env, "p", "a STRING, b DOUBLE", connector="print", print_identifier="out")
-    t_env.from_data_stream(pairs(t_env, Row("a", 1), Row(None, 2))).execute_insert("p").wait()
+    t_env.from_data_stream(pairs(env, Row("a", 1), Row(None, 2))).execute_insert("p").wait()
     assert capsys.readouterr().out.splitlines() == ["out> +I[a, 1.0]", "out> +I[null, 2.0]"]
 
 
 def test_a_blackhole_takes_rows_and_shows_nothing(
-    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(t_env, "b", "a STRING, b BIGINT", connector="blackhole")
-    t_env.from_data_stream(pairs(t_env, Row("a", 1))).execute_insert("b").wait()
+    t_env.from_data_stream(pairs(env, Row("a", 1))).execute_insert("b").wait()
     assert "+I" not in capsys.readouterr().out
 
 
@@ -243,20 +247,25 @@ def test_a_blackhole_takes_rows_and_shows_nothing(
     ],
 )  # fmt: skip
 def test_the_columns_of_a_stream_are_written_in_their_order(
-    t_env: StreamTableEnvironment, tmp_path: Path, rows: list[Any], type_info: TypeInformation, schema: Schema | None
+    env: StreamExecutionEnvironment,
+    t_env: StreamTableEnvironment,
+    tmp_path: Path,
+    rows: list[Any],
+    type_info: TypeInformation,
+    schema: Schema | None,
 ) -> None:
     declare(t_env, "s", "n STRING, other DOUBLE", connector="filesystem", path=str(tmp_path / "out"), format="json")
-    t_env.create_temporary_view("v", pairs(t_env, *rows, type_info=type_info), schema)
+    t_env.create_temporary_view("v", pairs(env, *rows, type_info=type_info), schema)
     t_env.execute_sql("INSERT INTO s SELECT * FROM v").wait()
     assert written(tmp_path / "out") == ['{"n":"a","other":1.0}']
 
 
 def test_a_number_is_written_into_a_wider_column_and_a_decimal_into_any_other(
-    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(t_env, "p", "a BIGINT, b DOUBLE, c DECIMAL(5, 2)", connector="print")
     types = Types.TUPLE([Types.BYTE(), Types.FLOAT(), Types.BIG_DEC()])
-    t_env.from_data_stream(pairs(t_env, (1, 0.5, Decimal("1.25")), type_info=types)).execute_insert("p").wait()
+    t_env.from_data_stream(pairs(env, (1, 0.5, Decimal("1.25")), type_info=types)).execute_insert("p").wait()
     assert "+I[1, 0.5, 1.25]" in capsys.readouterr().out
 
 
@@ -271,15 +280,21 @@ def test_a_number_is_written_into_a_wider_column_and_a_decimal_into_any_other(
     ],
 )
 def test_a_stream_with_other_columns_is_refused_before_the_job_runs(
-    t_env: StreamTableEnvironment, type_info: TypeInformation, schema: Schema | None, said: str
+    env: StreamExecutionEnvironment,
+    t_env: StreamTableEnvironment,
+    type_info: TypeInformation,
+    schema: Schema | None,
+    said: str,
 ) -> None:
     declare(t_env, "s", "word STRING, n BIGINT", connector="print")
-    stream = t_env._env.from_collection([], type_info)
+    stream = env.from_collection([], type_info)
     with pytest.raises(ProgramError, match=said):
         t_env.from_data_stream(stream, schema).execute_insert("s")
 
 
-def test_a_database_table_with_a_primary_key_is_kept_up_to_date(t_env: StreamTableEnvironment, tmp_path: Path) -> None:
+def test_a_database_table_with_a_primary_key_is_kept_up_to_date(
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, tmp_path: Path
+) -> None:
     with sqlite3.connect(tmp_path / "shop.db") as database:
         database.execute("CREATE TABLE counts (word TEXT PRIMARY KEY, n INTEGER)")
         database.execute("CREATE TABLE log (word TEXT, n INTEGER)")
@@ -287,9 +302,9 @@ def test_a_database_table_with_a_primary_key_is_kept_up_to_date(t_env: StreamTab
     columns = "word STRING, n BIGINT"
     declare(t_env, "counts", f"{columns}, PRIMARY KEY (word) NOT ENFORCED", table_name="counts", **url)
     declare(t_env, "log", columns, table_name="log", sink__max_retries="1", **url)
-    stream = pairs(t_env, Row("a", 1), Row("b", 1), Row("a", 2))
+    stream = pairs(env, Row("a", 1), Row("b", 1), Row("a", 2))
     deleted = Row.of_kind(RowKind.DELETE, "b", 1)
-    t_env.from_changelog_stream(pairs(t_env, Row("a", 1), Row("b", 1), Row("a", 2), deleted)).execute_insert(
+    t_env.from_changelog_stream(pairs(env, Row("a", 1), Row("b", 1), Row("a", 2), deleted)).execute_insert(
         "counts"
     ).wait()
     t_env.from_data_stream(stream).execute_insert("log").wait()
@@ -299,37 +314,37 @@ def test_a_database_table_with_a_primary_key_is_kept_up_to_date(t_env: StreamTab
 
 
 def test_inserts_run_alone_and_the_rest_of_the_program_runs_with_execute(
-    t_env: StreamTableEnvironment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(t_env, "p", "word STRING, n BIGINT", connector="print", print_identifier="table")
-    stream = pairs(t_env, Row("a", 1)).map(lambda row: row, output_type=PAIR)
+    stream = pairs(env, Row("a", 1)).map(lambda row: row, output_type=PAIR)
     stream.print("stream")
     t_env.from_data_stream(stream).execute_insert("p").wait()
     assert [line for line in capsys.readouterr().out.splitlines() if "+I" in line] == ["table> +I[a, 1]"]
-    t_env._env.execute()
+    env.execute()
     assert [line for line in capsys.readouterr().out.splitlines() if "+I" in line] == ["stream> +I[a,1]"]
 
 
 def test_execute_waits_for_the_inserts_where_nothing_else_is_left(
-    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     declare(t_env, "g", "n BIGINT", connector="datagen", number_of_rows="3", rows_per_second="10")
     declare(t_env, "p", "n BIGINT", connector="print")
     stream = t_env.to_data_stream(t_env.from_path("g")).map(lambda row: Row(n=1), output_type=Types.ROW_NAMED(
         ["n"], [Types.LONG()]))  # fmt: skip
     t_env.from_data_stream(stream).execute_insert("p")
-    t_env._env.execute("the program")
+    env.execute("the program")
     assert capsys.readouterr().out.splitlines().count("+I[1]") == 3
     with pytest.raises(ProgramError, match="No operators"):
-        t_env._env.execute()
+        env.execute()
 
 
 def test_a_statement_set_is_one_job_or_a_part_of_the_program(
-    t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("p", "q"):
         declare(t_env, name, "word STRING, n BIGINT", connector="print", print_identifier=name)
-    t_env.create_temporary_view("v", pairs(t_env, Row("a", 1)))
+    t_env.create_temporary_view("v", pairs(env, Row("a", 1)))
     both = t_env.create_statement_set().add_insert("p", t_env.from_path("v")).add_insert_sql("INSERT INTO q TABLE v")
     result = both.execute()
     result.wait(60_000)
@@ -340,7 +355,7 @@ def test_a_statement_set_is_one_job_or_a_part_of_the_program(
     ]
     t_env.create_statement_set().add_insert("p", t_env.sql_query("SELECT * FROM v")).attach_as_datastream()
     assert "+I" not in capsys.readouterr().out
-    t_env._env.execute()
+    env.execute()
     assert "p> +I[a, 1]" in capsys.readouterr().out
 
 
@@ -392,9 +407,9 @@ def test_options_that_a_source_does_not_have_are_refused_with_those_that_it_has(
 
 
 def test_an_option_without_effect_is_reported_once(
-    t_env: StreamTableEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    t_env: StreamTableEnvironment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(no_effect, "_reported", set())
+    no_effect.forget_reports()
     interval = {"sink__rolling_policy__rollover_interval": "1 min", "sink__rolling_policy__file_size": "1MB"}
     file_table(t_env, tmp_path / "in", "word STRING, n BIGINT", '{"word": "a"}', format="json", **interval)
     assert [rows_of(t_env, "t") for _ in range(2)] == [[Row(word="a", n=None)]] * 2
@@ -442,11 +457,12 @@ def test_the_settings_of_a_table_environment_are_those_of_a_configuration_too() 
     settings = EnvironmentSettings.new_instance().with_configuration(given).build()
     assert not settings.is_streaming_mode() and EnvironmentSettings.in_streaming_mode().is_streaming_mode()
     assert settings.get_configuration().get_string("parallelism.default", "") == "3"
-    t_env = StreamTableEnvironment.create(environment_settings=settings)
-    assert t_env._env.get_parallelism() == 3
+    env = new_environment()
+    t_env = StreamTableEnvironment.create(env, settings)
+    assert env.get_parallelism() == 3
     assert t_env.get_config().get("execution.runtime-mode", "") == "BATCH"
     t_env.get_config().add_configuration(Configuration().set_integer("parallelism.default", 4))
-    assert t_env._env.get_parallelism() == 4
+    assert env.get_parallelism() == 4
     with pytest.raises(ArgumentTypeError, match=r"the configuration is .*from_dict"):
         EnvironmentSettings.new_instance().with_configuration({"parallelism.default": "3"})  # type: ignore[arg-type]
 
@@ -471,9 +487,11 @@ def test_the_row_of_the_tables_is_that_of_the_streams() -> None:
     assert OfTypes is OfTables is Row
 
 
-def test_the_configuration_of_a_table_environment_is_that_of_the_program(t_env: StreamTableEnvironment) -> None:
+def test_the_configuration_of_a_table_environment_is_that_of_the_program(
+    env: StreamExecutionEnvironment, t_env: StreamTableEnvironment
+) -> None:
     t_env.get_config().set("parallelism.default", "3").set("table.exec.mini-batch.enabled", "true")
-    assert t_env._env.get_parallelism() == 3
+    assert env.get_parallelism() == 3
     assert t_env.get_config().get_configuration().get_string("parallelism.default", "") == "3"
     with pytest.raises(ConfigurationError, match="unknown configuration key"):
         t_env.get_config().set("parallelism.defualt", "3")

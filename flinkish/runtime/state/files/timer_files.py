@@ -41,7 +41,7 @@ NONE_FIRED = -(1 << 63)
 _BIAS = 1 << 63
 _STATE = "timers"
 #: About how many bytes of files the first batch of a search for the next timers has.
-_FIRST_SCAN_BYTES = 64 * 1024
+FIRST_SCAN_BYTES = 64 * 1024
 
 
 class TimerChanges:
@@ -130,7 +130,7 @@ class TimerFiles:
         present = next(present for first, present in firsts if first == position)
         if present:
             return _timestamp_ms(position)
-        live = scan(self.directory, runs, self._equality, start=(position, 0), first_bytes=_FIRST_SCAN_BYTES)
+        live = scan(self.directory, runs, self._equality, start=(position, 0), first_bytes=FIRST_SCAN_BYTES)
         return next((_timestamp_ms(int(rows.hash[0])) for rows in live), None)
 
     def _first(self, run: Run, start: Position) -> tuple[int, bool] | None:
@@ -182,7 +182,7 @@ class TimerFiles:
         stop = (upto_ms + 1 + _BIAS, 0)
         rest: Rows | None = None
         for rows in scan(
-            self.directory, runs, self._equality, start=_after(fired_ms), stop=stop, first_bytes=_FIRST_SCAN_BYTES
+            self.directory, runs, self._equality, start=_after(fired_ms), stop=stop, first_bytes=FIRST_SCAN_BYTES
         ):
             rows = rows if rest is None else concat([rest, rows])
             last = int(np.searchsorted(rows.hash, rows.hash[-1]))

@@ -78,7 +78,7 @@ def test_changes_of_timers_are_reported_by_service_if_they_are_asked_for() -> No
     backend.timers("t").register(TimeDomain.EVENT_TIME, 5, "k")
     backend.timers("u").register(TimeDomain.EVENT_TIME, 5, "l", "w")
     assert backend.changed()
-    assert changed_keys(backend) == {"t": {(None, "k")}, "u": {("w", "l")}}
+    assert changed_keys(backend, "t", "u") == {"t": {(None, "k")}, "u": {("w", "l")}}
     backend.snapshot()
     assert not backend.changed()
 
@@ -217,7 +217,7 @@ def test_beside_files_changes_of_a_quarter_of_what_may_be_inline_go_to_a_file(tm
 
 
 def test_a_worker_lets_go_of_the_files_that_another_one_has_replaced_meanwhile(tmp_path: Path) -> None:
-    open_files = [OpenFiles(), OpenFiles()]
+    open_files, seen = [OpenFiles(), OpenFiles()], set[str]()
     body = None
     for epoch in range(1, 40):
         of_worker = open_files[epoch // 6 % 2]
@@ -232,7 +232,9 @@ def test_a_worker_lets_go_of_the_files_that_another_one_has_replaced_meanwhile(t
         table.namespace(None).update(dict.fromkeys(keys, epoch))
         table.mark_all(None, keys)
         body = backend.snapshot()
-        here = {os.path.basename(path) for path in [*of_worker._files, *of_worker.verified]}
+        seen |= backend.file_names()
+        here = {name for name in seen if of_worker.get(directory.path_of(name)) is not None}
+        here |= {os.path.basename(path) for path in of_worker.verified}
         assert here and here <= backend.file_names()
 
 
@@ -274,7 +276,7 @@ def test_namespaces_that_end_are_gone_whatever_lies_in_files(
             table.remove_all(step[1], keys)
             model[step[1]].clear()
         elif step[0] == "room":
-            backend._write_tables()
+            backend.spill()
         else:
             backend.epoch.epoch += 1
             if backend.changed():

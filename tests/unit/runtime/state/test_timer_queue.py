@@ -71,7 +71,7 @@ class Model:
 def test_timers_fire_like_those_of_a_searched_list_whatever_happens_while_they_fire(
     actions: list[Any], crowded: int, noted: int, recording: bool, data: st.DataObject
 ) -> None:
-    with patch.object(domain_timers, "_CROWDED", crowded), patch.object(domain_timers, "_NOTED", noted):
+    with patch.object(domain_timers, "CROWDED_SLOT", crowded), patch.object(domain_timers, "NOTED_TIMES", noted):
         check_against_the_model(TimerQueue(recording=recording), actions, data)
 
 
@@ -116,13 +116,13 @@ def check_against_the_model(queue: TimerQueue, actions: list[Any], data: st.Data
 
 def assert_as_large_as_its_timers(queue: TimerQueue) -> None:
     for domain in TimeDomain:
-        timers = queue._domain(domain)
+        timers = queue.domain(domain)
         assert all(slot.at_most() for slot in timers.slots.values())
         assert len(timers.heap) <= max(65, 2 * len(timers.slots) + 1)
 
 
 def reloaded(queue: TimerQueue) -> TimerQueue:
-    again, stored = TimerQueue(recording=queue._event.changed is not None), queue.stored()
+    again, stored = TimerQueue(recording=queue.domain(TimeDomain.EVENT_TIME).changed is not None), queue.stored()
     if stored is not None:
         again.load(stored)
     assert not again.changed

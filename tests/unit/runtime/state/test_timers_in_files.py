@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from flinkish.core.time import TimeDomain
 from flinkish.runtime.state import timers_in_files
 from flinkish.runtime.state.files import timer_files
 from flinkish.runtime.state.files.directory import StateDirectory
+from flinkish.runtime.state.files.timer_files import Timers
 from flinkish.runtime.state.timer_queue import TimerQueue
 from flinkish.runtime.state.timers_in_files import ServiceTimers, TimersInFiles
 from tests.support.profiles import examples
@@ -86,7 +88,7 @@ def run(work: list[Any], folder: str) -> None:
 @settings(max_examples=examples(150), deadline=None)
 def test_timers_fire_as_those_of_a_dict(work: list[Any], scan_bytes: int, due_timers: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(timer_files, "_FIRST_SCAN_BYTES", scan_bytes)
+        patch.setattr(timer_files, "FIRST_SCAN_BYTES", scan_bytes)
         patch.setattr(timers_in_files, "DUE_TIMERS", due_timers)
         run(work, folder)
 
@@ -111,8 +113,14 @@ def test_a_single_step_reads_no_more_timers_than_are_due(tmp_path: Path, monkeyp
     for ms in range(5_000):
         subtask.queue.register(EVENT_TIME, ms, "a")
     subtask.barrier()
-    read = []
-    timers = TimersInFiles._timers
-    monkeypatch.setattr(TimersInFiles, "_timers", lambda *args: read.append(found := timers(*args)) or found)
+    read: list[int] = []
+    due = timer_files.TimerFiles.due
+
+    def told(*args: Any) -> Iterator[Timers]:
+        for timers in due(*args):
+            read.append(len(timers.timestamps_ms))
+            yield timers
+
+    monkeypatch.setattr(timer_files.TimerFiles, "due", told)
     assert len(subtask.fired(9)) == 10
-    assert sum(map(len, read)) == 10
+    assert sum(read) == 10

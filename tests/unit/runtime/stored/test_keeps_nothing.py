@@ -598,7 +598,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, np.random.Generator):
         return str(value.bit_generator.state["state"])
     if type(value) is Row:
-        return _shown(value._values)
+        return _shown(list(value))
     attributes = {name: part for name, part in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
     return (
         f"{type(value).__name__}({_shown(attributes)})"

@@ -6,7 +6,7 @@ import logging
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -19,6 +19,7 @@ from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSet
 from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.backend import KeyedStateBackend
+from flinkish.runtime.state.files import directory
 from flinkish.runtime.state.files.directory import OpenFiles, StateDirectory
 from flinkish.runtime.task import task_manager as module
 from flinkish.runtime.task.stateful_task import StatefulTask
@@ -122,8 +123,8 @@ class Executor:
         """The stored state and the input of an epoch, and nothing more."""
         header, body = self.stored.get(subtask, (None, None))
         stamp = EpochStamp(self.epoch, 0)
-        decoded = self.manager._header(VERTEX, subtask, header)
-        self.manager._given((VERTEX, subtask), decoded, lambda: body, stamp)
+        decoded = self.manager.header_of(VERTEX, subtask, header)
+        self.manager.assign_epoch((VERTEX, subtask), decoded, lambda: body, stamp)
         self.manager.add_records_to_tasks({(VERTEX, subtask): [data(subtask, *elements, sequence=self.epoch)]})
         return self.manager.tasks.active[VERTEX, subtask]
 
@@ -286,11 +287,11 @@ def test_a_task_waits_for_storage_that_cannot_be_reached_up_to_its_timeout(
     executor.worker("another-disk")
     task = executor.give(0, 1)
 
-    def unreachable(self: StateDirectory, name: str) -> bytes:
+    def unreachable(path: str) -> NoReturn:
         raise OperationError("the storage is away")
 
     with monkeypatch.context() as away:
-        away.setattr(StateDirectory, "_download", unreachable)
+        away.setattr(directory, "storage_of", unreachable)
         assert not executor.manager.try_to_complete_restoration(0)
         assert task.is_waiting and task.task_state is TaskState.RESTORING
         with pytest.raises(OperationError, match="is away"):
@@ -361,7 +362,7 @@ def test_handle_corruption_wipes_revives_and_commits_the_healthy_first(
     corrupted = executor.give(0, 1)
     executor.manager.handle_rebalance_complete()
     executor.manager.handle_corruption(ids(0))
-    assert (VERTEX, 1) in executor.manager._committed and not healthy.commit_needed
+    assert (VERTEX, 1) in executor.manager.committed and not healthy.commit_needed
     assert corrupted.task_state is TaskState.CLOSED and not executor.copied(0) and executor.names(0)
     revived = executor.manager.tasks.active[VERTEX, 0]
     assert revived is not corrupted and revived.task_state is TaskState.CREATED
@@ -559,7 +560,7 @@ def test_punctuate_says_how_many_timers_of_stream_and_system_time_have_fired(
     assert executor.manager.punctuate() == 2, "those of stream time"
     executor.manager.handle_rebalance_complete()
     executor.manager.commit([task])
-    result, _ = executor.manager._committed.pop((VERTEX, 0))
+    result, _ = executor.manager.committed.pop((VERTEX, 0))
     executor.stored[0] = result.header.encode(), result.body
     task = executor.give(0, 3)
     task.share.stamp = EpochStamp(1, 10)
@@ -573,7 +574,7 @@ def test_commit_takes_those_that_need_it_and_says_how_many(executor: Executor) -
     working.maybe_init_task_timeout_or_throw(0, OSError())
     assert executor.manager.commit([working, idle]) == 1
     assert not working.is_waiting and not working.commit_needed
-    assert set(executor.manager._committed) == ids(0)
+    assert set(executor.manager.committed) == ids(0)
     assert executor.manager.commit([working]) == 0
 
 
@@ -584,7 +585,7 @@ def test_maybe_commit_active_tasks_per_user_requested_commits_those_that_have_as
     assert executor.manager.maybe_commit_active_tasks_per_user_requested() == 0, "its input is not consumed"
     executor.manager.process(100, 0)
     assert executor.manager.maybe_commit_active_tasks_per_user_requested() == 1
-    _, rows = executor.manager._committed[VERTEX, 0]
+    _, rows = executor.manager.committed[VERTEX, 0]
     assert [TaskReport.decode(row[2]).commit_requested for row in rows if row[0] == REPORT_VERTEX] == [True]
     assert other.commit_needed
 

@@ -90,7 +90,7 @@ def watch() -> Watch:
 def run(stream: DataStream, watch: Watch, every_s: float = 0.0, sink: bool = True) -> JobDescriptor:
     if sink:
         stream.sink_to(TestingSink()).uid("sink")
-    job = job_of(stream._env, share_functions=True)
+    job = job_of(stream.get_execution_environment(), share_functions=True)
     MiniCluster(job, ManualClock(), progress=watch.reporter(job, every_s)).run()
     return job
 
@@ -262,7 +262,7 @@ def test_a_call_is_warned_of_again_each_time_that_it_has_taken_twice_as_long(wat
 def test_slow_calls_are_not_looked_for_if_the_limit_is_0(watch: Watch) -> None:
     stream = numbers().map(plain)
     stream.sink_to(TestingSink())
-    job = job_of(stream._env, share_functions=True, slow_call_warning_ms=0)
+    job = job_of(stream.get_execution_environment(), share_functions=True, slow_call_warning_ms=0)
     MiniCluster(job, ManualClock(), progress=watch.reporter(job)).run()
     assert watch.published
     assert watch.slow_calls() == []
@@ -308,7 +308,7 @@ def test_records_and_watermark_of_the_running_epoch_grow_within_a_batch(watch: W
 
     stream = numbers(1_000).filter(lambda value: value[1] % 2 == 0).map(looked_at)
     stream.sink_to(TestingSink())
-    job = job_of(stream._env, share_functions=True, source_batch_size=500)
+    job = job_of(stream.get_execution_environment(), share_functions=True, source_batch_size=500)
     MiniCluster(job, ManualClock(), progress=watch.reporter(job)).run()
     assert [progress.epoch for progress in seen] == [0] * 500
     records = [progress.records_in for progress in seen]
@@ -375,7 +375,7 @@ def test_a_publication_that_fails_does_not_harm_the_job_and_is_not_tried_at_once
     clock = [0.0]
     stream = numbers(20).map(looked_at)
     stream.sink_to(TestingSink())
-    job = job_of(stream._env, share_functions=True)
+    job = job_of(stream.get_execution_environment(), share_functions=True)
     reporter = ProgressReporter(job, refuse, 1.0, lambda: clock[0])
     MiniCluster(job, ManualClock(), progress=reporter).run()
     assert tries == [10_000, 70_000, 130_000, 190_000]
@@ -383,7 +383,7 @@ def test_a_publication_that_fails_does_not_harm_the_job_and_is_not_tried_at_once
 
 def test_the_thread_of_a_reporter_looks_by_itself_and_ends_when_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flinkish.runtime.task.progress.LOOK_S", 0.02)
-    monkeypatch.setattr("flinkish.runtime.task.progress._IDLE_S", 0.05)
+    monkeypatch.setattr("flinkish.runtime.task.progress.IDLE_S", 0.05)
     published = threading.Event()
 
     def waits(value: Any) -> Any:
@@ -392,7 +392,7 @@ def test_the_thread_of_a_reporter_looks_by_itself_and_ends_when_nothing_runs(mon
 
     stream = numbers().map(waits)
     stream.sink_to(TestingSink())
-    job = job_of(stream._env, share_functions=True)
+    job = job_of(stream.get_execution_environment(), share_functions=True)
     MiniCluster(job, ManualClock(), progress=ProgressReporter(job, lambda worker: published.set(), 0.05)).run()
     deadline = time.monotonic() + 30
     while any(thread.name == "flinkish-progress" for thread in threading.enumerate()):
@@ -415,7 +415,7 @@ def worker(*tasks: TaskProgress, epoch: int = 4, running_ms: int = 1_000, attemp
 def job() -> JobDescriptor:
     stream = numbers().key_by(key_of).map(Mapped())
     stream.sink_to(TestingSink())
-    return job_of(stream._env, share_functions=True)
+    return job_of(stream.get_execution_environment(), share_functions=True)
 
 
 def test_workers_are_summed_up_and_the_last_try_of_a_task_counts(job: JobDescriptor) -> None:
