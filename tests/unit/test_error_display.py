@@ -114,7 +114,7 @@ def test_on_request_and_for_faults_of_flinkish_all_is_shown(monkeypatch: pytest.
         error = caught(kind("wrong"))
         error.story = "RUNNING -> FAILED"
         text = "\n".join(error._render_traceback_())
-        assert "in _add_source" in text and "direct cause" in text
+        assert "in from_collection" in text and "direct cause" in text
         assert text.endswith("What had happened:\nRUNNING -> FAILED")
 
 

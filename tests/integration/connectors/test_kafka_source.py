@@ -73,7 +73,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Opened]:
     """What consumers have begun to read, in order."""
     found: list[Opened] = []
     open_ = KeptConsumer.open
-    monkeypatch.setattr(KeptConsumer, "open", lambda *of: found.append(one := open_(*of)) or one)
+    monkeypatch.setattr(KeptConsumer, "open", lambda *of: found.append(dict(one := open_(*of))) or one)
     return found
 
 

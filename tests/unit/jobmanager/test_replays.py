@@ -24,11 +24,12 @@ from flinkish.jobmanager.replay.replay import EpochReplay, Records, end_with_rep
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.driver import VARIABLE, ReplayRequest, requested_replay
 from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.exchange.hashes import group_hashes
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.runtime.state.files.directory import StateDirectory
-from flinkish.runtime.state.files.rows import RowsBuilder, group_hashes
+from flinkish.runtime.state.files.rows import RowsBuilder
 from flinkish.spark.place import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from flinkish.testing.program import restore_savepoint, take_savepoint
