@@ -182,8 +182,9 @@ def test_two_jobs_in_one_driver_cancel_one_and_the_other_goes_on(spark: SparkSes
         first.cancel().result(TIMEOUT_S)
         seen = epochs(second)
         eventually(lambda: epochs(second) >= seen + 3)
-        statuses = {job.name: job.status for job in JobManager.get().describe().jobs}
-        assert (statuses["first"], statuses["second"]) == ("CANCELED", "RUNNING")
+        # by their ids: another test of this process may have run a job of such a name
+        statuses = {job.id: job.status for job in JobManager.get().describe().jobs}
+        assert [statuses[client.describe().id] for client in (first, second)] == ["CANCELED", "RUNNING"]
         assert JobManager.get().job(first.get_job_id()) is None
         second.cancel().result(TIMEOUT_S)
         assert first.describe().vertices[0].subtasks[0].current.state == "CANCELED"
