@@ -195,19 +195,22 @@ class FailedTasks:
         failed themselves, and what Spark says of it."""
         if self._context is None:
             return []
-        jobs, self._open = self._open, []
-        jobs += range(self._next, total := int(self._context.dagScheduler().numTotalJobs()))
-        seen, self._seen, self._next = self._seen, {}, total
+        first, self._next = self._next, int(self._context.dagScheduler().numTotalJobs())
+        jobs, self._open = [*self._open, *range(first, self._next)], []
+        seen, self._seen = self._seen, {}
         found = list[tuple[int, str]]()
         for number in jobs:
-            with suppress(Exception):
-                # Spark forgets old jobs, and knows a new one a little later
+            try:
                 job = self._context.statusStore().job(number)
                 status = str(job.status())
-                if status == "RUNNING":
-                    self._open.append(number)
                 if job.numFailedTasks() and status != "FAILED" and job.jobGroup().getOrElse(None) == group:
                     found += self._failed(job, seen)
+                again = status == "RUNNING"
+            except Exception:
+                # Spark's store knows a new job a little later, and forgets old ones
+                again = number >= first
+            if again:
+                self._open.append(number)
         return found
 
     def _failed(self, job: Any, seen: dict[tuple[int, int], int]) -> list[tuple[int, str]]:

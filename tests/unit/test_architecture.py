@@ -130,7 +130,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "runtime/task": (8, 2_914),
     "graph": (5, 1_072),
     "minicluster": (3, 633),
-    "spark": (18, 4_995),
+    "spark": (18, 4_998),
     "jobdir": (8, 2_277),
     "jobmanager/job": (4, 946),
     "checkpoint": (12, 3_517),
