@@ -12,10 +12,8 @@ from flinkish.spark.settings import note_on_results
 
 
 def note(job_dir: str, interval: str, **settings: str) -> str | None:
-    configuration = Configuration()
-    for key, value in {"flinkish.job.dir": job_dir, "flinkish.epoch.interval": interval, **settings}.items():
-        configuration.set_string(key, value)
-    return driver_settings(configuration).note_on_requests
+    given = {"flinkish.job.dir": job_dir, "flinkish.epoch.interval": interval, **settings}
+    return driver_settings(Configuration.from_dict(given)).note_on_requests
 
 
 @pytest.fixture(autouse=True)
@@ -32,16 +30,11 @@ def test_frequent_epochs_on_an_object_store_are_noted_with_their_cost(interval: 
     assert "s3a://bucket/jobs/a" in text and "\n" not in text
 
 
-@pytest.mark.parametrize("interval", ["5 s", "10 s"])
-def test_an_interval_of_seconds_is_nothing_to_speak_of(interval: str) -> None:
-    assert note("s3://bucket/jobs/a", interval) is None
-
-
-def test_frequent_epochs_on_a_disk_are_nothing_to_speak_of(tmp_path: Path) -> None:
+def test_there_is_nothing_to_say_of_long_intervals_of_disks_and_of_runs_that_end_with_what_is_there(
+    tmp_path: Path,
+) -> None:
+    assert note("s3://bucket/jobs/a", "5 s") is note("s3://bucket/jobs/a", "10 s") is None
     assert note(str(tmp_path), "0 ms") is None
-
-
-def test_a_run_that_ends_with_what_is_there_is_nothing_to_speak_of() -> None:
     assert note("s3://bucket/jobs/a", "0 ms", **{"execution.trigger": "available-now"}) is None
 
 

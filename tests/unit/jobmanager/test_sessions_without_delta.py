@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,10 +21,7 @@ WHY = "the Spark session has no Delta Lake (Delta Lake has no package for Spark 
 
 
 def configuration(**settings: str) -> Configuration:
-    result = Configuration()
-    for key, value in {"flinkish.job.dir": "/jobs/shop", **settings}.items():
-        result.set_string(key, value)
-    return result
+    return Configuration.from_dict({"flinkish.job.dir": "/jobs/shop", **settings})
 
 
 @pytest.mark.parametrize("settings", [{}, {"execution.checkpointing.interval": "0 s"}])
@@ -72,8 +70,5 @@ def session(stopped: bool) -> Any:
 def test_a_query_ends_by_itself_only_where_a_run_may(
     run: QueryRun, stopped: bool, error: type[Exception] | None
 ) -> None:
-    if error is None:
-        check_end(session(stopped), run, "job 'shop'")
-        return
-    with pytest.raises(error, match=r"job 'shop'"):
+    with pytest.raises(error, match=r"job 'shop'") if error else nullcontext():
         check_end(session(stopped), run, "job 'shop'")
