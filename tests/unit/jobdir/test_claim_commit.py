@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,8 @@ def test_of_many_that_claim_at_once_each_has_a_version_of_its_own_and_the_last_o
         together.wait()
         tokens[owner] = commit_claim(log_of(tmp_path), claim_of(owner))
 
-    threads = [threading.Thread(target=claim, args=(str(number),)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(claim, map(str, range(8))))
     assert sorted(tokens.values(), key=str) == list(range(8))
     for owner, token in tokens.items():
         assert token is not None and log_of(tmp_path).claim(token) == claim_of(owner)

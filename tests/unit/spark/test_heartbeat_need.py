@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flinkish.common import WatermarkStrategy
 from flinkish.core.functions import KeyedProcessFunction
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.files import EpochFiles
@@ -65,7 +66,7 @@ def test_a_processing_time_timer_fires_without_data_whoever_has_registered_it(
     arm: Any, restart_every_epoch: bool
 ) -> None:
     env, sink, clock, store = environment(2), TestingSink(), ManualClock(1_000), StateStore()
-    records = env.from_source(TestingSource.of_splits([1]), no_watermarks(), "s")
+    records = env.from_source(TestingSource.of_splits([1]), WatermarkStrategy.no_watermarks(), "s")
     # the second function is called by the first one's task
     records.key_by(lambda v: v).process(Unseen(arm)).key_by(lambda v: v).process(Unseen(arm)).sink_to(sink)
     cluster, seen = MiniCluster(job_of(env), clock, store), []
@@ -82,12 +83,6 @@ def test_a_processing_time_timer_fires_without_data_whoever_has_registered_it(
     assert values[-1] == [1, 1_500, 1_500, 2_100], "the record, its timers in both functions, and that of a result"
     assert seen[0][1] is not None
     assert seen[0][1] <= 1_500
-
-
-def no_watermarks() -> Any:
-    from flinkish.common import WatermarkStrategy
-
-    return WatermarkStrategy.no_watermarks()
 
 
 @pytest.mark.parametrize(("function", "expected"), [(NoTimers(), False), (EventTimers(), True)])

@@ -7,33 +7,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import flinkish
 
-_ASK = "import os; from flinkish.spark.place import executor_id; print(executor_id(os.getpid()))"
+_ASK = """
+import os
+from flinkish.spark.place import executor_id
+print(executor_id(os.getpid()))
+os.environ["SPARK_EXECUTOR_ID"] = "4"
+executor_id.cache_clear()
+print(executor_id(os.getpid()))
+"""
 _PASS_ON = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_ASK!r}], check=True)"
 
 
-def answer(code: str, *arguments: str, **environment: str) -> str:
-    """What a process says that is started so."""
+@pytest.mark.parametrize(
+    ("code", "arguments", "executor"),
+    [(_ASK, [], "driver"), (_PASS_ON, ["--cores", "1", "--executor-id", "17", "--hostname", "h"], "17")],
+    ids=["no executor", "the command line of the process above"],
+)
+def test_the_environment_names_the_executor_and_else_the_process_above(
+    code: str, arguments: list[str], executor: str
+) -> None:
     clean = {key: value for key, value in os.environ.items() if key != "SPARK_EXECUTOR_ID"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(flinkish.__file__).parent.parent,
-        env={**clean, **environment},
-    )
-    return done.stdout.strip()
-
-
-def test_the_executor_is_named_by_the_command_line_of_the_process_above() -> None:
-    assert answer(_PASS_ON, "--cores", "1", "--executor-id", "17", "--hostname", "h") == "17"
-
-
-def test_the_environment_comes_first() -> None:
-    assert answer(_ASK, SPARK_EXECUTOR_ID="4") == "4"
-
-
-def test_without_an_executor_it_is_the_driver() -> None:
-    assert answer(_ASK) == "driver"
+    home = Path(flinkish.__file__).parent.parent
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=home, env=clean)
+    assert done.stdout.split() == [executor, "4"]
