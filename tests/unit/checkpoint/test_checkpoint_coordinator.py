@@ -11,7 +11,7 @@ import pytest
 from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
 from flinkish.common import Configuration
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import CheckpointError, IllegalTransitionError
+from flinkish.errors import CheckpointError
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_settings
 from flinkish.runtime.phases import ManualClock
@@ -40,6 +40,7 @@ class Coordinated:
 
 
 def test_a_checkpoint_is_due_an_interval_after_the_last_trigger() -> None:
+    assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
     c = Coordinated()
     assert c.coordinator.due_in_ms() == 1_000
     c.clock.advance(1_500)
@@ -67,10 +68,6 @@ def test_a_clock_that_is_put_back_does_not_put_checkpoints_off() -> None:
     assert c.coordinator.complete().duration_ms == 0
 
 
-def test_without_an_interval_none_is_ever_due() -> None:
-    assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
-
-
 def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> None:
     c = Coordinated(tolerable_failures=2)
     assert c.fail() is None and c.fail() is None
@@ -82,6 +79,10 @@ def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> Non
     assert "3 checkpoints in a row failed, the last one with: the disk is full [job 'a']" in str(error)
     # the job is restarted, and counting begins anew
     assert c.fail() is None
+    # what is given up because the job ends does not count
+    strict = Coordinated()
+    assert strict.fail("the job has ended", counts=False) is None
+    assert strict.ended[-1].status == "FAILED"
 
 
 def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_interval_later() -> None:
@@ -92,12 +93,6 @@ def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_
     error = c.coordinator.fail("the storage is away")
     assert error is not None and "2 checkpoints in a row failed" in str(error)
     assert c.coordinator.describe() == (), "it has got no number"
-
-
-def test_what_is_given_up_because_the_job_ends_does_not_count() -> None:
-    c = Coordinated()
-    assert c.fail("the job has ended", counts=False) is None
-    assert c.ended[-1].status == "FAILED"
 
 
 def test_each_checkpoint_is_told_once_with_its_number_times_and_reason() -> None:
@@ -123,17 +118,7 @@ def test_the_last_hundred_are_remembered() -> None:
     assert [d.epoch for d in c.coordinator.describe()] == list(range(5, MAX_DESCRIPTIONS + 5))
 
 
-def test_a_checkpoint_ends_once() -> None:
-    from flinkish.jobmanager.job.lifecycle import CHECKPOINT_TRANSITIONS, CheckpointState, StateMachine
-
-    machine = StateMachine(CHECKPOINT_TRANSITIONS, "checkpoint 1")
-    machine.to(CheckpointState.COMPLETED)
-    with pytest.raises(IllegalTransitionError):
-        machine.to(CheckpointState.FAILED)
-
-
 def test_every_setting_of_checkpoints_is_read() -> None:
-    configuration = Configuration()
     values = {
         "interval": "10 s",
         "timeout": "1 min",
@@ -145,18 +130,11 @@ def test_every_setting_of_checkpoints_is_read() -> None:
         "incremental": "false",
         "externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     }
-    for key, value in values.items():
-        configuration.set_string(f"execution.checkpointing.{key}", value)
-    assert checkpoint_settings(configuration) == CheckpointSettings(
-        10_000, 60_000, 2_000, 3, 4, 5, "/checkpoints", False, True
+    found = checkpoint_settings(
+        Configuration.from_dict({f"execution.checkpointing.{key}": value for key, value in values.items()})
     )
-    assert not checkpoint_settings(configuration).changelog
-
-
-def test_checkpoints_are_incremental_unless_that_is_not_wanted() -> None:
-    configuration = Configuration().set_string("execution.checkpointing.interval", "1 s")
-    assert checkpoint_settings(configuration).changelog
-    assert not checkpoint_settings(Configuration()).changelog
+    assert found == CheckpointSettings(10_000, 60_000, 2_000, 3, 4, 5, "/checkpoints", False, True)
+    assert not found.changelog
 
 
 @pytest.mark.parametrize(
@@ -173,7 +151,8 @@ def test_a_job_with_a_directory_has_a_checkpoint_each_minute_unless_it_is_told_o
     settings: dict[str, str], interval_ms: int | None
 ) -> None:
     configuration = Configuration.from_dict(settings)
-    assert checkpoint_settings(configuration).interval_ms == interval_ms
+    found = checkpoint_settings(configuration)
+    assert (found.interval_ms, found.changelog) == (interval_ms, interval_ms is not None), "incremental by itself"
     config = StreamExecutionEnvironment.get_execution_environment(configuration).get_checkpoint_config()
     assert config.get_checkpoint_interval() == (interval_ms or -1)
     assert config.is_checkpointing_enabled() == (interval_ms is not None)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.compatibility import StateCatalog, read_states
-from flinkish.common import Configuration
 from flinkish.common.typeinfo import Types
 from flinkish.datastream import (
     BroadcastProcessFunction,
@@ -20,13 +19,13 @@ from flinkish.datastream import (
     StreamExecutionEnvironment,
 )
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.graph.job_graph import JobGraphGenerator, stateful_without_uid, warn_of_missing_uids
+from flinkish.graph.job_graph import stateful_without_uid, warn_of_missing_uids
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.state.saved.values import ProgramState
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.task.tasks import states_of_program
 from tests.support.epoch_reports import execute_observed, reports_of
+from tests.support.programs import job_of, new_environment
 
 
 class Counter(KeyedProcessFunction):
@@ -54,22 +53,11 @@ EXPECTED = [
 
 
 def environment(function: Any = None, uid: str | None = "counter") -> StreamExecutionEnvironment:
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "minicluster",
-        "parallelism.default": "2",
-        "flinkish.progress": "never",
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = new_environment(2, flinkish__progress="never")
     numbers = env.from_collection([1, 2, 3, 4], Types.LONG())
     counted = numbers.key_by(lambda n: n, Types.LONG()).process(function or Counter())
     (counted if uid is None else counted.uid(uid)).print()
     return env
-
-
-def job_of(env: StreamExecutionEnvironment) -> JobDescriptor:
-    return JobGraphGenerator(env.get_stream_graph(), JobSettings()).generate("ab" * 16, "job")
 
 
 def test_tasks_tell_their_states_once_and_the_directory_keeps_them(tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ def test_a_path_without_a_colon_is_local_whatever_it_contains(path: str) -> None
 @pytest.mark.parametrize("path", ["C:/data", "./a:b/c", "/data/s3://x", "a/b:c", "2024:x"])
 def test_a_colon_alone_makes_no_scheme(path: str) -> None:
     assert local_path(path) == path
+    assert [local_path(one) for one in ("file:/a", "file:///a", "s3://bucket/a")] == ["/a", "/a", None]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +87,12 @@ def test_the_spark_of_databricks_gets_its_own_names(path: str, spark: str, monke
     assert for_spark(path) == spark
 
 
-def test_relative_paths_keep_the_scheme() -> None:
-    assert joined("s3a://bucket/job/chk-3", "../state") == "s3a://bucket/job/state"
-    assert joined("/job/chk-3", "../state") == "/job/state"
-
-
-def test_paths_with_and_without_a_scheme_are_the_same_local_storage(tmp_path: Path) -> None:
+def test_paths_with_and_without_a_scheme_are_the_same_local_storage_and_relative_ones_keep_it(tmp_path: Path) -> None:
     assert storage_of(f"file://{tmp_path}") is storage_of(str(tmp_path))
     storage_of(f"file:{tmp_path}/x").write(f"file:{tmp_path}/a b%20", b"1")
     assert storage_of(str(tmp_path)).read(f"{tmp_path}/a b%20") == b"1"
+    assert joined("s3a://bucket/job/chk-3", "../state") == "s3a://bucket/job/state"
+    assert joined("/job/chk-3", "../state") == "/job/state"
 
 
 @pytest.mark.parametrize(
