@@ -49,10 +49,6 @@ class AskingOfItsContext(MapFunction):
         return value
 
 
-def not_asking(value: Any) -> Any:
-    return value
-
-
 def run_with(function: Any, interval_ms: int) -> QueryRun:
     factory: Any = KeyedProcessFactory(function) if isinstance(function, Asking) else MapFactory(function)
     vertex = VertexDescriptor(0, "a", 0, (OperatorDescriptor("uid", "a", factory),), 1, 1)
@@ -62,16 +58,21 @@ def run_with(function: Any, interval_ms: int) -> QueryRun:
     return run
 
 
-@pytest.mark.parametrize("function", [Asking(), AskingOfItsContext()])
-def test_who_plans_epochs_keeps_the_interval_of_jobs_that_may_ask(function: Any) -> None:
-    run = run_with(function, 60_000)
-    assert (run.interval_ms, run.options.interval_ms) == (REQUEST_POLL_MS, 60_000)
-
-
-def test_spark_keeps_the_interval_of_other_jobs_and_intervals_that_are_short() -> None:
-    assert (run_with(not_asking, 60_000).interval_ms, run_with(not_asking, 60_000).options.interval_ms) == (60_000, 0)
-    assert run_with(Asking(), REQUEST_POLL_MS).options.interval_ms == 0
-    assert run_with(Asking(), 0).options.interval_ms == 0
+@pytest.mark.parametrize(
+    ("function", "interval_ms", "spark_ms", "planner_ms"),
+    [
+        (Asking(), 60_000, REQUEST_POLL_MS, 60_000),
+        (AskingOfItsContext(), 60_000, REQUEST_POLL_MS, 60_000),
+        (abs, 60_000, 60_000, 0),
+        (Asking(), REQUEST_POLL_MS, REQUEST_POLL_MS, 0),
+        (Asking(), 0, 0, 0),
+    ],
+)
+def test_who_plans_epochs_keeps_the_interval_of_jobs_that_may_ask_and_spark_all_others(
+    function: Any, interval_ms: int, spark_ms: int, planner_ms: int
+) -> None:
+    run = run_with(function, interval_ms)
+    assert (run.interval_ms, run.options.interval_ms) == (spark_ms, planner_ms)
 
 
 def test_an_epoch_is_due_at_first_then_after_the_interval_or_on_request(

@@ -21,18 +21,11 @@ from flinkish.datastream import DataStream, FilterFunction, MapFunction, Runtime
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UnserializableFunctionError, UserCodeError
+from tests.support.programs import new_environment
 
 
 def environment(parallelism: int = 2) -> StreamExecutionEnvironment:
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "minicluster",
-        "flinkish.progress": "never",
-        "parallelism.default": str(parallelism),
-        "flinkish.epoch.max-records-per-source": "10",
-    }.items():
-        configuration.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(configuration)
+    return new_environment(parallelism, flinkish__progress="never", flinkish__epoch__max_records_per_source="10")
 
 
 class Counting(MapFunction):
@@ -167,6 +160,13 @@ def test_subtasks_that_are_given_one_function_share_no_memory(make: Any) -> None
     assert list(make()(stream).execute_and_collect()) == [7, 7]
 
 
+def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> None:
+    factor = [10]
+    with environment().from_collection([1, 2]).map(lambda value: value * factor[0]).execute_and_collect() as results:
+        factor[0] = 0
+        assert list(results) == [10, 20]
+
+
 def test_sources_that_are_given_one_function_share_no_memory() -> None:
     check, env = first_time(), environment()
     streams = [
@@ -176,14 +176,6 @@ def test_sources_that_are_given_one_function_share_no_memory() -> None:
         for number in range(2)
     ]
     assert list(streams[0].union(streams[1]).execute_and_collect()) == [True] * 4
-
-
-def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> None:
-    factor = [10]
-    env = environment()
-    with env.from_collection([1, 2]).map(lambda value: value * factor[0]).execute_and_collect() as results:
-        factor[0] = 0
-        assert list(results) == [10, 20]
 
 
 def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
@@ -204,16 +196,10 @@ def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
 
 
 def test_functions_are_those_of_the_program_if_it_is_asked_for() -> None:
-    seen, lock = list[int](), threading.Lock()
-
-    def see(value: int) -> int:
-        with lock:
-            seen.append(value)
-        return value
-
+    seen = list[int]()
     env = environment()
     env.configure(Configuration().set_string("flinkish.minicluster.share-functions", "true"))
-    env.from_collection([1, 2]).map(see).print()
+    env.from_collection([1, 2]).map(seen.append).print()
     env.execute()
     assert seen == [1, 2]
 

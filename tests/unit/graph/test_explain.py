@@ -32,13 +32,10 @@ def test_the_table_leads_from_operator_to_vertex_level_and_subtasks() -> None:
     ]
 
 
-def test_source_tasks_are_counted_over_all_sources() -> None:
+def test_source_tasks_are_counted_over_all_sources_and_many_subtasks_are_shown_by_their_ends() -> None:
     env = new_environment()
     env.from_collection([1]).union(env.from_collection([2])).map(lambda n: n)
     assert [cells[6] for cells in columns(env)] == ["Source Task 0", "Source Task 1", "Task 2.0"]
-
-
-def test_many_subtasks_are_shown_by_their_ends() -> None:
     env = new_environment(parallelism=10)
     env.from_collection([1]).map(lambda n: n)
     assert columns(env)[1][6] == "Task 1.0, Task 1.1, ..., Task 1.9"

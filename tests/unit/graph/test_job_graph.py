@@ -98,9 +98,8 @@ def test_chaining_can_be_cut_by_hand() -> None:
     env = new_environment()
     numbers = env.from_collection([1])
     first = numbers.map(lambda n: n).name("a")
-    first.map(lambda n: n).name("b").start_new_chain().map(lambda n: n).name("c").disable_chaining().map(
-        lambda n: n
-    ).name("d").slot_sharing_group("other").map(lambda n: n).name("e")
+    third = first.map(lambda n: n).name("b").start_new_chain().map(lambda n: n).name("c").disable_chaining()
+    third.map(lambda n: n).name("d").slot_sharing_group("other").map(lambda n: n).name("e")
     assert chains_of(env) == ["Source: Collection Source -> a", "b", "c", "d -> e"]
     env.disable_operator_chaining()
     assert len(chains_of(env)) == 6
@@ -114,8 +113,12 @@ def test_keyed_operators_in_a_row_are_one_level_each() -> None:
     job = job_of(env)
     assert [vertex.level for vertex in job.vertices] == [0, 1, 2, 3]
     assert all(vertex.keyed and len(vertex.key_selectors) == 1 for vertex in job.vertices[1:])
-    edge = job.vertices[0].operators[0].edges[0]
-    assert edge.target_parallelism == 2
+    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
+    env = new_environment(parallelism=2)
+    env.from_collection([1]).key_by(lambda n: n).map(lambda n: n)
+    job = job_of(env)
+    assert not job.vertices[1].keyed, "operators without state have no state backend"
+    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
 
 
 def test_a_max_parallelism_set_after_key_by_reaches_the_sender() -> None:
@@ -126,14 +129,6 @@ def test_a_max_parallelism_set_after_key_by_reaches_the_sender() -> None:
     env.from_collection([1]).key_by(lambda n: n).sum()
     job = job_of(env)
     assert sorted(vertex.max_parallelism for vertex in job.vertices if vertex.keyed) == [5, 7]
-
-
-def test_operators_without_state_behind_key_by_have_no_state_backend() -> None:
-    env = new_environment(parallelism=2)
-    env.from_collection([1]).key_by(lambda n: n).map(lambda n: n)
-    job = job_of(env)
-    assert not job.vertices[1].keyed
-    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
 
 
 # --- any program --------------------------------------------------------------------------------------------------

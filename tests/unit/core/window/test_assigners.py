@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -39,30 +40,21 @@ class AtTime(WindowAssigner.WindowAssignerContext):
         raise AssertionError("tumbling windows need no runtime context")
 
 
-def test_event_time_windows_go_by_the_timestamp() -> None:
-    assigner = TumblingEventTimeWindows.of(Time.seconds(5))
-    assert assigner.assign_windows("x", 4_999, AtTime(77)) == [TimeWindow(0, 5_000)]
-    assert assigner.assign_windows("x", 5_000, AtTime(77)) == [TimeWindow(5_000, 10_000)]
-    assert assigner.assign_windows("x", -1, AtTime(77)) == [TimeWindow(-5_000, 0)]
-
-
-def test_processing_time_windows_go_by_the_clock_and_ignore_the_timestamp() -> None:
-    assigner = TumblingProcessingTimeWindows.of(Time.seconds(5))
-    assert assigner.assign_windows("x", MIN_TIMESTAMP_MS, AtTime(7_000)) == [TimeWindow(5_000, 10_000)]
-
-
-def test_an_offset_shifts_the_windows() -> None:
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(3))
-    assert assigner.assign_windows("x", 2, AtTime(0)) == [TimeWindow(-7, 3)]
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(-3))
-    assert assigner.assign_windows("x", 7, AtTime(0)) == [TimeWindow(7, 17)]
-
-
-@pytest.mark.parametrize("kind", [TumblingEventTimeWindows, TumblingProcessingTimeWindows])
-@pytest.mark.parametrize(("size", "offset"), [(0, 0), (-1, 0), (10, 10), (10, -10)])
-def test_an_impossible_size_or_offset_is_refused_when_the_assigner_is_made(kind: Any, size: int, offset: int) -> None:
-    with pytest.raises(ProgramError, match=r"expected size > 0 and abs\(offset\) < size"):
-        kind.of(Time.milliseconds(size), Time.milliseconds(offset))
+@pytest.mark.parametrize(
+    ("assigner", "timestamp", "now_ms", "window"),
+    [
+        (TumblingEventTimeWindows.of(Time.seconds(5)), 4_999, 77, (0, 5_000)),
+        (TumblingEventTimeWindows.of(Time.seconds(5)), 5_000, 77, (5_000, 10_000)),
+        (TumblingEventTimeWindows.of(Time.seconds(5)), -1, 77, (-5_000, 0)),
+        (TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(3)), 2, 0, (-7, 3)),
+        (TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(-3)), 7, 0, (7, 17)),
+        (TumblingProcessingTimeWindows.of(Time.seconds(5)), MIN_TIMESTAMP_MS, 7_000, (5_000, 10_000)),
+    ],
+)
+def test_event_time_windows_go_by_the_timestamp_others_by_the_clock_and_an_offset_shifts_them(
+    assigner: WindowAssigner[Any, Any], timestamp: int, now_ms: int, window: tuple[int, int]
+) -> None:
+    assert assigner.assign_windows("x", timestamp, AtTime(now_ms)) == [TimeWindow(*window)]
 
 
 def test_sliding_windows_come_the_last_one_first_and_hold_the_element() -> None:
@@ -80,13 +72,23 @@ def test_between_sliding_windows_with_gaps_an_element_belongs_to_none() -> None:
     assert assigner.assign_windows("x", 7, AtTime(0)) == []
 
 
-@pytest.mark.parametrize("kind", [SlidingEventTimeWindows, SlidingProcessingTimeWindows])
-@pytest.mark.parametrize(("size", "slide", "offset"), [(0, 1, 0), (10, 0, 0), (10, 5, 5), (10, 5, -5)])
-def test_an_impossible_slide_is_refused_when_the_assigner_is_made(
-    kind: Any, size: int, slide: int, offset: int
+TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "impossible", "below"),
+    [
+        (TUMBLING, [(0, 0), (-1, 0), (10, 10), (10, -10)], "size"),
+        (SLIDING, [(0, 1, 0), (10, 0, 0), (10, 5, 5), (10, 5, -5)], "slide"),
+    ],
+)
+def test_an_impossible_size_slide_or_offset_is_refused_when_the_assigner_is_made(
+    kinds: Any, impossible: list[tuple[int, ...]], below: str
 ) -> None:
-    with pytest.raises(ProgramError, match=r"expected size > 0 and abs\(offset\) < slide"):
-        kind.of(Time.milliseconds(size), Time.milliseconds(slide), Time.milliseconds(offset))
+    for kind, times in itertools.product(kinds, impossible):
+        with pytest.raises(ProgramError, match=rf"expected size > 0 and abs\(offset\) < {below}"):
+            kind.of(*map(Time.milliseconds, times))
 
 
 class Gap(SessionWindowTimeGapExtractor):
