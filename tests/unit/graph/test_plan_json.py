@@ -28,18 +28,11 @@ def test_a_small_program_has_the_plan_that_flink_gives_it() -> None:
         (4, "Reduce", "Operator", "the sums", 2, "HASH"),
         (5, "Sink: Print to Std. Out", "Data Sink", "Sink: Print to Std. Out", 2, "FORWARD"),
     ]
-    plan = []
+    plan: list[dict[str, Any]] = []
     for number, kind, pact, contents, parallelism, way in rows:
-        node: dict[str, Any] = {
-            "id": number,
-            "type": kind,
-            "pact": pact,
-            "contents": contents,
-            "parallelism": parallelism,
-        }
+        plan.append({"id": number, "type": kind, "pact": pact, "contents": contents, "parallelism": parallelism})
         if way is not None:
-            node["predecessors"] = [{"id": number - 1, "ship_strategy": way, "side": "second"}]
-        plan.append(node)
+            plan[-1]["predecessors"] = [{"id": number - 1, "ship_strategy": way, "side": "second"}]
     assert plan_of(env) == plan
 
 
