@@ -73,8 +73,8 @@ def test_the_damaged_file_is_named(text: str, file: str) -> None:
 def test_damage_without_the_name_of_the_file_tells_the_cause() -> None:
     assert damage_in("Job aborted due to stage failure: Task 0 lost") is None
     error = damage_in(
-        "org.apache.spark.SparkException: Exception thrown in awaitResult:\nCaused by: org.apache.spark.SparkException: "
-        f"{NO_STATE}java.io.EOFException\n\tat java.base/java.io.DataInputStream"
+        "org.apache.spark.SparkException: Exception thrown in awaitResult:\nCaused by: "
+        f"org.apache.spark.SparkException: {NO_STATE}java.io.EOFException\n\tat java.base/java.io.DataInputStream"
     )
     assert error is not None and error.file == "" and "java.io.EOFException" in str(error)
 

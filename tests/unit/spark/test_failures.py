@@ -113,7 +113,7 @@ def test_the_traceback_of_user_code_stays_first() -> None:
         (
             "[KAFKA_DATA_LOSS.START_OFFSET_RESET] offsets 3 to 7 are lost",
             FinalOperationError,
-            "Kafka no longer has rec",
+            "Kafka no longer has records",
         ),
         ("[CONCURRENT_STREAM_LOG_UPDATE] at batch 4", FencedError, "another query writes to this job directory"),
         ("Python worker exited unexpectedly (crashed)", RetryableError, "a Python worker or an executor was lost"),
@@ -129,7 +129,7 @@ def test_the_traceback_of_user_code_stays_first() -> None:
             "an executor was lost with output of the epoch",
         ),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
-        ("ModuleNotFoundError: No module named 'pyarrow'", EnvironmentVersionError, "a package that flinkish needs"),
+        ("ModuleNotFoundError: No module named 'pyarrow'", EnvironmentVersionError, "lacks a package that flinkish"),
         ("ModuleNotFoundError: No module named 'pricing'", ProgramError, "lacks a module of the program"),
         (
             'java.io.IOException: Cannot run program "/opt/.venv/bin/python": error=2, No such file or directory',
