@@ -1,7 +1,9 @@
-"""The rule for paths: which file system a path is on, and how Spark names it."""
+"""The rule for paths: which file system a path is on, and how Spark names it. The checksum files of Hadoop's own."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.errors import ConfigurationError
 from flinkish.storage.paths import absolute, for_spark, is_local, joined, local_path, location_of, scheme_of
+from flinkish.storage.sealed import checksum_path, write_checksums
 from flinkish.storage.stores import s3_options, storage_of
 
 
@@ -118,3 +121,17 @@ def test_without_keys_none_are_given_to_pyarrow() -> None:
     options = s3_options("bucket", {"": {"endpoint.region": "eu-west-1", "access.key": "half of a pair"}})
     assert options["region"] == "eu-west-1"
     assert not options.keys() & {"access_key", "secret_key", "session_token", "anonymous"}
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(0, 0), (1, 1), (512, 1), (513, 2), (5_000, 10)])
+def test_there_is_a_checksum_for_each_block_of_512_bytes(tmp_path: Path, length: int, blocks: int) -> None:
+    data = bytes(number % 251 for number in range(length))
+    file = tmp_path / "part-0.parquet"
+    file.write_bytes(data)
+    write_checksums(str(file))
+    written = (tmp_path / ".part-0.parquet.crc").read_bytes()
+    assert checksum_path(str(file)) == str(tmp_path / ".part-0.parquet.crc")
+    assert written[:8] == b"crc\0" + struct.pack(">i", 512)
+    assert struct.unpack(f">{blocks}I", written[8:]) == tuple(
+        zlib.crc32(data[begin : begin + 512]) for begin in range(0, length, 512)
+    )
