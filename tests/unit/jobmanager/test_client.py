@@ -275,14 +275,12 @@ def test_only_the_process_that_has_cancelled_its_own_job_starts_it_again(tmp_pat
 
 
 def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> None:
-    run = started_again(tmp_path)
-    run.stop_from_outside("SIGTERM")
-    run.wait(TIMEOUT_S)
-    assert (run.status, run.directory.end()) == (JobStatus.SUSPENDED, None)
-    run = started_again(tmp_path, failure=OperationError("the source is gone"))
-    run.request_stop()
-    run.wait(TIMEOUT_S)
-    assert (run.status, run.directory.end()) == (JobStatus.FAILED, None)
+    gone = OperationError("the source is gone")
+    for failure, status in ((None, JobStatus.SUSPENDED), (gone, JobStatus.FAILED)):
+        run = started_again(tmp_path, failure=failure)
+        run.stop_from_outside("SIGTERM") if failure is None else run.request_stop()
+        run.wait(TIMEOUT_S)
+        assert (run.status, run.directory.end()) == (status, None)
 
 
 def test_a_job_that_is_stopped_with_a_savepoint_is_over_although_a_signal_comes_as_well(
@@ -490,22 +488,18 @@ def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, savepoints: Savepoint
     assert first.result(TIMEOUT_S) == savepoint_of(run)
 
 
-def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path) -> None:
+def test_a_savepoint_that_fails_is_told_by_its_future_and_a_job_that_has_ended_cannot_be_stopped(
+    tmp_path: Path,
+) -> None:
     run = Run(tmp_path, committed=None)
     client = begun(run)
-    future = client.trigger_savepoint(target(run))
     with pytest.raises(SavepointError, match="no epoch has been committed yet"):
-        future.result(TIMEOUT_S)
+        client.trigger_savepoint(target(run)).result(TIMEOUT_S)
     assert not run.has_ended
     client.cancel().result(TIMEOUT_S)
-
-
-def test_a_job_that_has_ended_cannot_be_stopped(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    begun(run).cancel().result(TIMEOUT_S)
     with pytest.raises(OperationError, match=r"the job has ended \(CANCELED\): it cannot be stopped"):
-        RunClient(run).stop_with_savepoint(False, target(run)).result(TIMEOUT_S)
-    assert not (tmp_path / "savepoints").exists()
+        client.stop_with_savepoint(False, f"{target(run)}/others").result(TIMEOUT_S)
+    assert not Path(f"{target(run)}/others").exists()
 
 
 @pytest.mark.usefixtures("savepoints")

@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from flinkish.common import JobStatus, RestartStrategies
+from flinkish.common import RestartStrategies
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from flinkish.errors import InvalidKeyError, OperationError, UserCodeError
-from flinkish.jobmanager import signals as live_jobs
-from tests.support.processes import wait_until
+from flinkish.errors import InvalidKeyError, UserCodeError
 from tests.support.programs import new_environment
 
 OPENED: list[int] = []
@@ -66,15 +64,6 @@ def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.Ca
     assert lines[0].endswith("; restarting in 0.001 s (restart 1 of 3, restart-strategy fixed-delay)")
 
 
-def test_after_the_last_restart_the_failure_is_the_programs() -> None:
-    FAILURES[:] = [4, 4, 4]
-    env = environment(restarts=2)
-    sums(env).print()
-    with pytest.raises(UserCodeError, match="not started again, after 2 restarts: the restart strategy allows no more"):
-        env.execute()
-    assert len(OPENED) == 3
-
-
 def test_without_checkpoints_a_job_is_not_restarted() -> None:
     FAILURES[:] = [4]
     env = environment()
@@ -100,24 +89,6 @@ def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
     with pytest.raises(InvalidKeyError, match="not started again, after 0 restarts: InvalidKeyError does not go away"):
         env.execute()
     assert len(OPENED) == 1
-
-
-def test_a_stop_during_the_delay_ends_the_job(tmp_path: Path) -> None:
-    # of the whole process, in which other tests may have asked from outside
-    live_jobs.forget_stops()
-    FAILURES[:] = [4]
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 600_000))
-    sums(env).print()
-    client = env.execute_async()
-    wait_until(lambda: client.get_job_status().result() is JobStatus.RESTARTING, 30, "the failure")
-    with pytest.raises(OperationError, match="waits for its restart"):
-        client.stop_with_savepoint(False, str(tmp_path)).result()
-    assert client.get_job_status().result() is JobStatus.RESTARTING
-    client.cancel().result()
-    client.get_job_execution_result().result()
-    assert client.get_job_status().result() is JobStatus.CANCELED
-    assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
 
 
 def test_a_repeated_failure_is_one_line_with_a_count_and_one_that_has_passed_is_followed_by_so(
