@@ -1,5 +1,5 @@
-"""When checkpoints are taken and what follows from those that fail, by a clock that moves when it is told to; savepoints
-stand among them, described and told to the job's history, whatever becomes of them."""
+"""When checkpoints are taken and what follows from those that fail, by a clock that moves when it is told to; and
+savepoints, which stand among them, described and told to the history of the job, whatever becomes of them."""
 
 from __future__ import annotations
 
