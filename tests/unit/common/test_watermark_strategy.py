@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import pickle
+from operator import itemgetter
 
 from flinkish.common import Duration, WatermarkStrategy
-from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper, TimestampAssigner
+from flinkish.common.watermark_strategy import AssignerWithPeriodicWatermarksWrapper
+from tests.support.functions import TimeOf
 from tests.support.rows import hold, refuses
 
 
-class FirstField(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return value[0]
-
-
 def test_no_call_drops_what_an_earlier_one_said_in_any_order():
-    assigner, idle, drift = FirstField(), Duration.of_seconds(9), Duration.of_seconds(1)
+    assigner, idle, drift = TimeOf(itemgetter(0)), Duration.of_seconds(9), Duration.of_seconds(1)
     base = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
     first = base.with_timestamp_assigner(assigner).with_idleness(idle).with_watermark_alignment("g", drift)
     second = base.with_watermark_alignment("g", drift).with_idleness(idle).with_timestamp_assigner(assigner)
@@ -38,13 +35,15 @@ def test_durations_out_of_range_and_other_objects_are_refused():
         (lambda: aligned(7, Duration(1)), TypeError, "expected a str"),
         (lambda: none.with_idleness(Duration.of_millis(0)), ValueError, "more than 0"),
         (lambda: bounded(5), TypeError, "a Duration"),
-        (lambda: none.with_timestamp_assigner(FirstField), TypeError, "TimestampAssigner"),
+        (lambda: none.with_timestamp_assigner(TimeOf), TypeError, "TimestampAssigner"),
     ]
     hold(refuses, rows)
 
 
 def test_a_strategy_is_picklable_and_the_old_wrapper_turns_into_one():
-    strategy = AssignerWithPeriodicWatermarksWrapper(FirstField(), Duration.of_seconds(1)).to_watermark_strategy()
+    strategy = AssignerWithPeriodicWatermarksWrapper(
+        TimeOf(itemgetter(0)), Duration.of_seconds(1)
+    ).to_watermark_strategy()
     copied = pickle.loads(pickle.dumps(strategy))
     assert copied.max_out_of_orderness_ms == 1_000
     assert copied.timestamp_assigner.extract_timestamp((42,), -1) == 42

@@ -15,12 +15,12 @@ import pytest
 
 from flinkish.common import Configuration, RestartStrategies, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import DataStream, FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UnserializableFunctionError, UserCodeError
+from tests.support.functions import TimeOf
 from tests.support.programs import new_environment
 
 
@@ -362,15 +362,10 @@ def test_what_spark_would_refuse_is_refused_before_the_job_runs(
         stream.get_execution_environment().execute_async()
 
 
-class _Itself(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value) * 1000
-
-
 @pytest.mark.parametrize("splits", [(1, 1), (2, 1), (5, 2)])
 def test_windows_behind_a_union_fire_whatever_the_numbers_of_splits_and_subtasks_are(splits: tuple[int, int]) -> None:
     env = environment(3)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Itself())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda n: n * 1000))
     first, second = (
         env.from_source(DataGeneratorSource(lambda i: i, 25, splits=count), strategy, "numbers") for count in splits
     )

@@ -19,6 +19,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.testing import TestingSink
+from tests.support.functions import PassOn
 from tests.support.profiles import examples
 from tests.support.programs import chains_of, job_of, new_environment
 
@@ -224,18 +225,13 @@ LINKS: dict[str, Callable[[DataStream], DataStream]] = {
     "map": lambda stream: stream.map(lambda value: value),
     "flat_map": lambda stream: stream.flat_map(lambda value: [value]),
     "filter": lambda stream: stream.filter(lambda value: True),
-    "process": lambda stream: stream.process(Same()),
+    "process": lambda stream: stream.process(PassOn()),
     "watermarks": lambda stream: stream.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks()),
     "on_error": lambda stream: stream.map(lambda value: value).on_error(OnError.skip()),
 }
 
 #: More than twice as many operators as could be chained under Python's limit of recursion.
 LONG = 500
-
-
-class Same(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        yield value
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 
 from flinkish.common import Types, WatermarkStrategy
 from flinkish.connectors.generated import NumberSequenceSource
-from flinkish.datastream import OutputTag, ProcessFunction, StreamExecutionEnvironment
+from flinkish.datastream import OutputTag, StreamExecutionEnvironment
 from flinkish.testing.doubles import TestingSink
+from tests.support.functions import PassOn
 from tests.support.programs import new_environment
 
 
@@ -99,11 +100,6 @@ def test_every_way_has_flinks_name() -> None:
     assert env.get_execution_plan() == env.get_execution_plan(), "it leaves the program as it is"
 
 
-class Pass(ProcessFunction):
-    def process_element(self, value: int, ctx: ProcessFunction.Context) -> list[int]:
-        return [value]
-
-
 def columns(env: StreamExecutionEnvironment) -> list[list[str]]:
     """The cells of the table, without the lines above."""
     lines = env.explain().splitlines()
@@ -134,5 +130,5 @@ def test_source_tasks_are_counted_over_all_sources_and_many_subtasks_are_shown_b
 
 def test_side_outputs_are_shown_with_their_tags() -> None:
     env = new_environment(parallelism=2)
-    env.from_collection([1]).process(Pass()).get_side_output(OutputTag("late")).set_parallelism(1)
+    env.from_collection([1]).process(PassOn()).get_side_output(OutputTag("late")).set_parallelism(1)
     assert columns(env)[1][7] == "REBALANCE -> 2 [late]"
