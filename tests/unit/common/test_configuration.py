@@ -34,6 +34,8 @@ def test_values_set_by_one_type_are_read_by_pyflinks_getters():
 OWN = ConfigOptions.key("k").int_type().default_value(3)
 UNREADABLE = "the value of the configuration key 'flinkish.spark.partitions' cannot be read"
 
+FROM_1 = "a number from 1 on"
+
 REFUSED = {
     "a value of another type": (
         lambda: Configuration().set_string("b", "abc").get_integer("b", 0),
@@ -52,7 +54,7 @@ REFUSED = {
             {"flinkish.spark.partitions": value},
             f"{UNREADABLE}.*{said}.*Most Spark tasks",
         )
-        for value, said in {"0": "a number from 1 on", "-1": "a number from 1 on", "2.5": "", "many": ""}.items()
+        for value, said in {"0": FROM_1, "-1": FROM_1, "2.5": "a whole number", "many": "a whole number"}.items()
     },
     # also where Flink has many that nothing reads
     **{

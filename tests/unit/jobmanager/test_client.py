@@ -437,6 +437,7 @@ def test_a_stop_that_comes_while_a_restart_is_awaited_is_refused_and_the_wait_go
     assert (run.status, run.has_run, (tmp_path / "savepoints").exists()) == (JobStatus.RESTARTING, False, False)
     client.cancel().result(TIMEOUT_S)
     assert (run.status, run.has_run) == (JobStatus.CANCELED, False)
+    assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
 
 
 @pytest.mark.usefixtures("savepoints")
