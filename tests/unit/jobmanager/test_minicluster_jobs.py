@@ -355,11 +355,13 @@ def test_a_directory_accepts_only_the_program_that_has_state_in_it(tmp_path: Pat
         JobDirectory(str(tmp_path / "job")).check_compatible(job_of(kept(tmp_path)), partitions=2)
 
 
-def test_a_directory_of_spark_is_refused(tmp_path: Path) -> None:
+def test_a_directory_of_spark_and_one_that_is_not_local_are_refused(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path / "job"))
     directory.remember_structure(job_of(kept(tmp_path)), partitions=2)
     with pytest.raises(IncompatibleJobError, match="has run on Spark, so the minicluster cannot go on with it here"):
         kept(tmp_path).execute("totals")
+    with pytest.raises(ConfigurationError, match="the minicluster keeps a job on a local file system only"):
+        environment(tmp_path, flinkish__job__dir="s3://bucket/job").execute("totals")
 
 
 def test_a_job_has_one_process_per_directory_which_answers_requests(tmp_path: Path) -> None:
@@ -383,11 +385,6 @@ def test_a_process_that_another_one_has_taken_the_job_from_commits_nothing_more(
     with pytest.raises(FencedError, match="has taken over this job directory"):
         first.get_job_execution_result().result()
     assert written(tmp_path) == PLAIN
-
-
-def test_a_directory_that_is_not_local_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="the minicluster keeps a job on a local file system only"):
-        environment(tmp_path, flinkish__job__dir="s3://bucket/job").execute("totals")
 
 
 def test_a_damaged_file_of_an_epoch_is_named(tmp_path: Path) -> None:

@@ -44,15 +44,18 @@ def job_of(described: list[tuple[int, int]], partitions: int | None = None) -> J
 
 @settings(max_examples=examples(50), deadline=None)
 @given(vertices, st.integers(0, 3))
-def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[int, int]], more: int) -> None:
+def test_subtasks_land_on_the_partition_of_their_number_and_two_processes_find_the_same_addresses(
+    described: list[tuple[int, int]], more: int
+) -> None:
     job = job_of(described)
     partitions = partitions_of(job) + more
-    book = AddressBook(job, partitions)
+    book, of_another_process = (AddressBook(job, partitions) for _ in range(2))
     for level in range(1, job.levels + 1):
         seen: set[int] = set()
         for vertex in (v for v in job.vertices if v.level == level):
             for subtask in range(vertex.parallelism):
                 address = book.address(level, vertex.id, subtask)
+                assert of_another_process.address(level, vertex.id, subtask) == address
                 assert address not in seen
                 seen.add(address)
                 assert 0 < address < 2**31
@@ -117,16 +120,6 @@ def test_addresses_stay_what_they_were() -> None:
     addresses = [book.address(1, vertex, subtask) for vertex, count in ((1, 3), (2, 5)) for subtask in range(count)]
     assert addresses == [22, 29, 31, 32, 34, 43, 51, 52]
     assert [book.address(1, sink_vertex(0), subtask) for subtask in range(5)] == [53, 54, 55, 57, 63]
-
-
-@settings(max_examples=examples(50), deadline=None)
-@given(vertices)
-def test_two_processes_find_the_same_addresses(described: list[tuple[int, int]]) -> None:
-    job = job_of(described)
-    books = [AddressBook(job, partitions_of(job)) for _ in range(2)]
-    for vertex in job.vertices[1:]:
-        for subtask in range(vertex.parallelism):
-            assert len({book.address(vertex.level, vertex.id, subtask) for book in books}) == 1
 
 
 _ASK = """
