@@ -113,16 +113,8 @@ def test_an_exponential_delay_never_leaves_its_bounds(
     initial_ms: int, above_ms: int, multiplier: float, jitter_factor: float, seed: int, failures: int
 ) -> None:
     clock = ManualClock()
-    strategy = ExponentialDelay(
-        clock,
-        Random(seed),
-        initial_ms=initial_ms,
-        max_ms=initial_ms + above_ms,
-        multiplier=multiplier,
-        reset_threshold_ms=10**9,
-        jitter_factor=jitter_factor,
-        attempts_before_reset=None,
-    )
+    bounds = {"initial_ms": initial_ms, "max_ms": initial_ms + above_ms, "reset_threshold_ms": 10**9}
+    strategy = exponential(clock, seed, **bounds, multiplier=multiplier, jitter_factor=jitter_factor)
     for delay_ms in delays(strategy, clock, [1] * failures):
         assert delay_ms is not None and initial_ms <= delay_ms <= initial_ms + above_ms
 
