@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,11 +61,13 @@ Connected.__module__ = "pyspark.sql.connect.session"
 OWN = "its archive"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of this flinkish's archive, which is made in a folder of the test."""
-    monkeypatch.setenv("FLINKISH_HOME", str(tmp_path))
-    return own_archive(tmp_path / "other").name
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of this flinkish's archive, which is made once, in a folder of these tests."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as within:
+        within.setenv("FLINKISH_HOME", str(folder))
+        yield own_archive(folder / "other").name
 
 
 @pytest.mark.parametrize(
