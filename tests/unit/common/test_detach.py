@@ -272,7 +272,7 @@ def test_an_object_that_holds_itself_is_copied_what_cannot_be_is_passed_on_and_a
             st.builds(Frozen, st.text(), part),
             st.builds(Pair, st.text(), part),
         ),
-        max_leaves=20,
+        max_leaves=8,
     )
 )
 def test_copies_are_those_of_deepcopy(value: Any) -> None:
