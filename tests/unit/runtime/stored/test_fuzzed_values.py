@@ -11,7 +11,7 @@ import pytest
 from tests.support.processes import python_path
 
 
-@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)])
 def test_random_values_find_nothing_that_reading_changes(seconds: int) -> None:
     """In a process of its own, which a wrong value may end."""
     done = subprocess.run(

@@ -354,8 +354,8 @@ BILLION = pickle.LONG1 + b"\x05" + (10**11).to_bytes(5, "little")
 RANGE = called("builtins:range", BILLION)
 #: Texts of a few bytes up to 200 KB that took gigabytes or ended the process.
 BOMBS = {
-    "a deeply nested key": pickle.EMPTY_DICT + nested(200_000) + pickle.NONE + pickle.SETITEM,
-    "a deeply nested member of a set": pickle.EMPTY_SET + pickle.MARK + nested(200_000) + pickle.ADDITEMS,
+    "a deeply nested key": pickle.EMPTY_DICT + nested(100_000) + pickle.NONE + pickle.SETITEM,
+    "a deeply nested member of a set": pickle.EMPTY_SET + pickle.MARK + nested(100_000) + pickle.ADDITEMS,
     "a place in the memo": pickle.NONE + pickle.LONG_BINPUT + b"\xff\xff\xff\x7f",
     "lists in lists": doubled(200),
     "zeros": called("builtins:bytearray", BILLION),
