@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flinkish.common.watermark_strategy import TimestampAssigner
+from flinkish.core.functions import AggregateFunction
 from flinkish.datastream import ProcessFunction
 
 
@@ -24,3 +25,38 @@ class TimeOf(TimestampAssigner):
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return self._time_ms(value)
+
+
+class Aggregate(AggregateFunction):
+    """Made of functions: of no arguments, (accumulator, value), (accumulator, accumulator) and (accumulator)."""
+
+    def __init__(
+        self,
+        create: Callable[[], Any],
+        add: Callable[[Any, Any], Any],
+        merge: Callable[[Any, Any], Any],
+        result: Callable[[Any], Any] = lambda accumulator: accumulator,
+    ) -> None:
+        self._create, self._add, self._merge, self._result = create, add, merge, result
+
+    def create_accumulator(self) -> Any:
+        return self._create()
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return self._add(accumulator, value)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return self._result(accumulator)
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return self._merge(acc_a, acc_b)
+
+
+def average() -> Aggregate:
+    """The mean of numbers, of accumulators (sum, count)."""
+    return Aggregate(lambda: (0, 0), lambda a, value: (a[0] + value, a[1] + 1), summed_pairs, lambda a: a[0] / a[1])
+
+
+def summed_pairs(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Both fields summed."""
+    return a[0] + b[0], a[1] + b[1]
