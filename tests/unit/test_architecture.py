@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-import flinkish
 from flinkish.common.options import known_keys
 from flinkish.runtime.stored.names import NOW_IN
 from flinkish.runtime.stored.opcodes import FORMER
-
-ROOT = Path(flinkish.__file__).parent
+from tests.support.sources import MODULES, name_of, nodes_of, trees
+from tests.support.sources import PACKAGE as ROOT
 
 #: Room -> the rooms that it may import besides itself and `errors`, from the lowest floor to the highest. A room is a
 #: folder without its folders, or a module beside the packages.
@@ -196,8 +195,6 @@ PURE_PARTS = (
 #: Mostly below 300; never above this.
 MAX_LINES = 560
 
-MODULES = sorted(ROOT.rglob("*.py"))
-
 
 def floor_of(path: Path) -> str:
     return path.relative_to(ROOT).with_suffix("").parts[0]
@@ -219,15 +216,10 @@ def rooms_below(path: Path) -> set[str]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
 def imports(path: Path) -> frozenset[str]:
     """Full names of all modules that a module imports, also inside of functions."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -242,7 +234,7 @@ def imports(path: Path) -> frozenset[str]:
 def imported_modules(path: Path) -> frozenset[str]:
     """The modules of flinkish that a module imports, or imports from, below its root."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "flinkish":
             there = ROOT.joinpath(*str(node.module).split(".")[1:])
             for alias in node.names:
@@ -252,10 +244,6 @@ def imported_modules(path: Path) -> frozenset[str]:
                 )
                 found.add(name_of(module))
     return frozenset(found)
-
-
-def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
 
 
 def faults(found: Iterable[tuple[Path, Collection[str]]]) -> dict[str, list[str]]:
@@ -347,8 +335,7 @@ def test_a_module_is_of_a_size_that_can_be_read() -> None:
 
 
 def test_a_module_begins_with_what_it_is_for() -> None:
-    trees = {name_of(path): tree_of(path) for path in MODULES}
-    assert [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
+    assert [name_of(path) for path, tree in trees().items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
@@ -395,7 +382,7 @@ _KEYS = frozenset(known_keys()) | {"flinkish.spark.log"}
 def test_a_text_that_is_the_path_of_a_module_names_one_that_is_there() -> None:
     texts: dict[Path, set[str]] = {}
     for path in MODULES:
-        constants = (node.value for node in ast.walk(tree_of(path)) if isinstance(node, ast.Constant))
+        constants = (node.value for node in nodes_of(path) if isinstance(node, ast.Constant))
         texts[path] = {text for text in constants if isinstance(text, str) and _MODULE.fullmatch(text)} - _KEYS
     # names in stored values are no paths any more, though they once were
     texts[ROOT / "runtime" / "stored" / "names.py"] -= set(NOW_IN)
@@ -420,10 +407,10 @@ _SPARKS_PATHS = [
 ]
 
 
-def unnamed_paths(source: str) -> list[str]:
+def unnamed_paths(nodes: Iterable[ast.AST]) -> list[str]:
     """The calls in a module that give Spark a path which does not name its file system."""
     unnamed = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             receiver = ast.unparse(node.func.value)
             is_spark = re.search(r"read|write|Stream\b", receiver) is not None
@@ -437,7 +424,7 @@ def unnamed_paths(source: str) -> list[str]:
 
 
 def test_each_path_that_spark_gets_names_its_file_system() -> None:
-    assert faults((path, unnamed_paths(path.read_text())) for path in _SPARKS_PATHS) == {}
+    assert faults((path, unnamed_paths(nodes_of(path))) for path in _SPARKS_PATHS) == {}
 
 
 @pytest.mark.parametrize(
@@ -453,4 +440,4 @@ def test_each_path_that_spark_gets_names_its_file_system() -> None:
     ],
 )
 def test_a_path_that_does_not_is_seen(source: str) -> None:
-    assert unnamed_paths(source)
+    assert unnamed_paths(ast.walk(ast.parse(source)))

@@ -14,13 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 
-import flinkish
 from flinkish.common import (
     ByteArraySchema,
     Encoder,
@@ -44,6 +42,7 @@ from flinkish.datastream.formats.avro import AvroRowDeserializationSchema, AvroR
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
 from tests.support.programs import new_environment, results_of
+from tests.support.sources import MODULES, nodes_of
 
 ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 AVRO = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
@@ -494,7 +493,6 @@ def test_each_public_class_is_in_the_table_or_is_not_extended() -> None:
     assert in_table & NOT_IN_THE_TABLE == set()
 
 
-SOURCES = list(Path(flinkish.__file__).parent.rglob("*.py"))
 HELPERS = ("runs_ours", "stands_for", "inherits", "form_for_lists")
 
 
@@ -502,8 +500,8 @@ def test_each_method_that_a_fast_path_stands_for_is_in_the_table() -> None:
     in_table = {row.split(".")[1] for row in OWN_CLASSES}
     asked = {
         argument.value
-        for path in SOURCES
-        for call in ast.walk(ast.parse(path.read_text()))
+        for path in MODULES
+        for call in nodes_of(path)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in HELPERS
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
@@ -520,8 +518,8 @@ def compared_types() -> Iterator[str]:
         "ProcessWindowFunction",
         "KeyedProcessFunction",
     }
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        for node in nodes_of(path):
             if isinstance(node, ast.Compare) and ("type(" in (left := ast.unparse(node.left)) or "__class__" in left):
                 names = {name.id for part in node.comparators for name in ast.walk(part) if isinstance(name, ast.Name)}
                 if names & extended:
