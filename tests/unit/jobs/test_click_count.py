@@ -16,7 +16,7 @@ from flinkish.examples.options import JobOptions, parse, run_sql, text_table
 from jobs import click_count
 from tests.support.clicks import expected_counts, sqlite_rows
 
-EVENTS, USERS = 30_000, 500
+EVENTS, USERS = 9_000, 300
 COUNTS = "SELECT user_id, clicks FROM click_counts"
 
 

@@ -19,12 +19,12 @@ from jobs import fraud_alerts
 from tests.support.clicks import sqlite_rows
 from tests.support.transactions import expected_alerts
 
-TRANSACTIONS, ACCOUNTS = 12_000, 100
+TRANSACTIONS, ACCOUNTS = 5_000, 40
 ALERTS = "SELECT account, rule, ts, total FROM alerts ORDER BY account, rule, ts"
 
 
 @pytest.mark.parametrize(
-    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "1700"}]
+    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "700"}]
 )
 def test_alerts_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "alerts.db"

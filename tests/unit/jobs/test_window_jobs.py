@@ -12,9 +12,10 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.examples.options import parse, run_sql
 from jobs import sessionization, top_products
 from tests.support.clicks import sqlite_rows
-from tests.support.window_jobs import EVENTS, USERS, expected_top, expected_visits
+from tests.support.window_jobs import expected_top, expected_visits
 
-SETTINGS: list[dict[str, str]] = [{}, {"flinkish.epoch.max-records-per-source": "1700"}]
+EVENTS, USERS = 22_500, 800
+SETTINGS: list[dict[str, str]] = [{}, {"flinkish.epoch.max-records-per-source": "1000"}]
 
 
 def environment(settings: dict[str, str]) -> StreamExecutionEnvironment:
@@ -37,7 +38,9 @@ def test_visits_end_where_half_an_hour_passes_without_a_click(tmp_path: Path, se
     stream = env.from_source(options.source, sessionization.watermarks(), "clicks")
     sessionization.build(env, stream, sessionization.visits_sink(options.database))
     env.execute("sessionization")
-    assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM visits ORDER BY visitor, begin_ts") == expected_visits()
+    assert sqlite_rows(tmp_path / "out.db", "SELECT * FROM visits ORDER BY visitor, begin_ts") == expected_visits(
+        EVENTS, USERS
+    )
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
@@ -54,7 +57,7 @@ def test_the_best_products_of_each_hour_are_those_of_a_plain_loop(tmp_path: Path
     top_products.build(env, stream, top_products.top_sink(options.database))
     env.execute("top-products")
     rows: list[Any] = sqlite_rows(tmp_path / "out.db", "SELECT * FROM top_products ORDER BY window_end, place")
-    assert rows == expected_top()
+    assert rows == expected_top(EVENTS, USERS)
 
 
 def test_a_program_with_records_of_its_own_has_no_options_for_kafka(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,8 +71,15 @@ def test_each_operator_is_in_the_program() -> None:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-@pytest.mark.parametrize("per_epoch", [1_000_000, 37, pytest.param(10, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(
+    ("per_epoch", "restart_every"),
+    [
+        (1_000_000, None),
+        (37, None),
+        (37, 1),
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(1_000_000, 1), (10, None), (10, 1)]),
+    ],
+)
 def test_the_result_is_golden_over_any_number_of_epochs(per_epoch: int, restart_every: int | None, batch: bool) -> None:
     job, sinks = program(batch)
     store, clock, epochs = StateStore(), ManualClock(), 0

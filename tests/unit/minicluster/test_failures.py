@@ -34,7 +34,7 @@ from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
-RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 4)]
+RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 3)]
 
 #: Those that a minicluster passes through; savepoints and restores are Spark's.
 PHASES = [

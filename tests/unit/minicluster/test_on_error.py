@@ -301,8 +301,15 @@ def test_every_record_is_in_a_window_late_or_a_dead_letter(
 # -------------------------------------------------------------------------------------------------- the budget
 
 
-@pytest.mark.parametrize("per_epoch", [1, 7, 1000])
-@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(
+    ("per_epoch", "restart_every"),
+    [
+        (1, 1),
+        (7, None),
+        (1000, None),
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(1, None), (7, 1), (1000, 1)]),
+    ],
+)
 @pytest.mark.parametrize(("max_failures", "max_rate", "fails_at"), [(3, 0.0, 30), (3, 0.1, None), (3, 0.05, 40)])
 def test_the_budget_is_the_same_whatever_the_size_of_epochs(
     per_epoch: int, restart_every: int | None, max_failures: int, max_rate: float, fails_at: int | None

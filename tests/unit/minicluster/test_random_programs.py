@@ -66,7 +66,7 @@ def assert_chained(values: list[Any]) -> None:
         last[key] = token
 
 
-@pytest.mark.parametrize("new_worker", [False, True])
+@pytest.mark.parametrize("new_worker", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("phase", PHASES)
 def test_output_and_state_come_from_the_same_run(phase: Phase, new_worker: bool) -> None:
     job, sinks = program()

@@ -241,13 +241,13 @@ def test_more_records_than_a_stretch_holds_give_what_they_give_in_batches(
 ) -> None:
     def split(shift: int) -> list[Any]:
         script = [("register", 5), ("update", 1), ("tell", 0), ("at timers", 1)]
-        return [(f"key-{at % 97}", script[at % 2 :], at // 2 + shift) for at in range(2_000)]
+        return [(f"key-{at % 97}", script[at % 2 :], at // 2 + shift) for at in range(1_300)]
 
     stories = []
     for in_stretches in (True, False):
         CALLED_BY.clear()
         files = tmp_path if in_files else None
-        stories.append(story_of(program, [split(0), split(1)], 3_000, key, in_stretches, files))
+        stories.append(story_of(program, [split(0), split(1)], 2_000, key, in_stretches, files))
         assert ("process_batch" in CALLED_BY) is not in_stretches
     assert stories[0] == stories[1]
     assert len(stories[0]) > 1
