@@ -116,7 +116,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "connectors/kinesis": (5, 1_425),
     "launch": (10, 1_833),
     "runtime": (3, 563),
-    "runtime/stored": (10, 3_037),
+    "runtime/stored": (10, 3_038),
     "runtime/exchange": (9, 2_798),
     "runtime/state/files": (8, 2_412),
     "runtime/state": (18, 5_209),
