@@ -41,6 +41,7 @@ from flinkish.datastream.connectors.kafka import KafkaSink, KafkaTopicSelector
 from flinkish.datastream.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from tests.support.functions import Elements
 from tests.support.programs import new_environment, results_of
 from tests.support.sources import MODULES, nodes_of
 
@@ -296,7 +297,7 @@ OWN_CLASSES: dict[str, Callable[[], Any]] = {
         words().key_by(lambda word: word[0]).map(with_attribute(Counting(), "open"))
     ),
     "ProcessWindowFunction.clear": lambda: results_of(
-        timed().key_by(lambda word: word[0]).window(EVENT_TIME).process(with_attribute(Whole(), "clear"))
+        timed().key_by(lambda word: word[0]).window(EVENT_TIME).process(with_attribute(Elements(), "clear"))
     ),
     "KeyedProcessFunction.on_timer": lambda: results_of(
         timed().key_by(lambda word: word[0]).process(with_attribute(Timed(), "on_timer"))
@@ -337,11 +338,6 @@ class Counting(functions.MapFunction):
     def map(self, value: Any) -> Any:
         self.count.add(1)
         return value
-
-
-class Whole(functions.ProcessWindowFunction[Any, Any, Any, Any]):
-    def process(self, key: Any, context: Any, elements: Any) -> Any:
-        return list(elements)
 
 
 class Timed(functions.KeyedProcessFunction):
@@ -400,7 +396,7 @@ def test_a_method_that_keeps_the_base_method_is_no_override() -> None:
 
     assert runs_ours(Plain(), "deserialize")
     assert not runs_ours(noting(SimpleStringSchema, "serialize")())
-    assert inherits(Whole(), functions.ProcessWindowFunction, "clear")
+    assert inherits(Elements(), functions.ProcessWindowFunction, "clear")
     assert not stands_for(noting(window.EventTimeTrigger, "on_merge")(), "traits", "on_element", "on_merge")
 
 

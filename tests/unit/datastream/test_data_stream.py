@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from flinkish.common import Row, RowKind, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import (
     DataStream,
@@ -27,6 +26,7 @@ from flinkish.errors import ProgramError, TypeMismatchError
 from flinkish.jobmanager.client import JobManager
 from flinkish.minicluster import MiniCluster
 from flinkish.testing import TestingSink
+from tests.support.functions import TimeOf
 from tests.support.processes import wait_until
 from tests.support.programs import chains_of, job_of, new_environment, results_of
 
@@ -50,11 +50,6 @@ class Repeat(FlatMapFunction):
 class IsOdd(FilterFunction):
     def filter(self, value: int) -> bool:
         return value % 2 == 1
-
-
-class Assigner(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
 
 
 class Split(ProcessFunction):
@@ -164,7 +159,7 @@ def test_a_record_with_a_tag_that_nobody_reads_is_dropped() -> None:
 
 def test_watermarks_have_the_parallelism_of_what_comes_before() -> None:
     stream = numbers(parallelism=3)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Assigner())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(int))
     stream.assign_timestamps_and_watermarks(strategy).map(lambda n: n)
     assert chains_of(stream.get_execution_environment()) == [
         "Source: Collection Source -> Timestamps/Watermarks",

@@ -22,29 +22,17 @@ from flinkish.common import (
     WatermarkStrategy,
 )
 from flinkish.common.dependencies import dependencies_of
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import NumberSequenceSource
 from flinkish.datastream import (
     CheckpointingMode,
     ExternalizedCheckpointCleanup,
     ExternalizedCheckpointRetention,
-    ProcessFunction,
     RuntimeExecutionMode,
     StreamExecutionEnvironment,
 )
 from flinkish.errors import ConfigurationError, ProgramError, TypeMismatchError
+from tests.support.functions import AtTimestamp, TimeOf
 from tests.support.programs import chains_of, configuration_of, job_of, new_environment, results_of
-
-
-class Seconds(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value) * 1000
-
-
-class Timestamps(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> list[Any]:
-        return [(value, ctx.timestamp())]
-
 
 # --- configuration ------------------------------------------------------------------------------------------------
 
@@ -238,14 +226,14 @@ def test_a_collection_is_never_parallel() -> None:
 
 def test_a_source_honours_the_strategys_python_assigner() -> None:
     env = new_environment()
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda n: n * 1000))
     stream = env.from_source(NumberSequenceSource(1, 2), strategy, "numbers")
-    assert results_of(stream.process(Timestamps())) == [(1, 1000), (2, 2000)]
+    assert results_of(stream.process(AtTimestamp())) == [(1, 1000), (2, 2000)]
 
 
 def test_a_source_and_its_watermarks_are_one_operator_to_the_program() -> None:
     env = new_environment(parallelism=2)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda n: n * 1000))
     source = env.from_source(NumberSequenceSource(1, 2), strategy, "numbers")
     source.name("renamed").uid("my-source").set_parallelism(3).disable_chaining()
     source.map(lambda n: n).set_parallelism(3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,12 +25,6 @@ from .test_failures import PHASES, Killed
 
 #: what others derive from: no program has them
 BASES = {UserFunctionOperator}
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 def program(batch: bool = False) -> tuple[JobDescriptor, dict[str, TestingSink]]:

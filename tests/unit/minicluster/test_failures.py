@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
+from tests.support.functions import Unprintable
 from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -53,12 +54,6 @@ PHASES = [
 
 class Killed(BaseException):
     """What no handler of errors may swallow."""
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 class Stamped(MapFunction):
@@ -258,13 +253,6 @@ def test_after_a_failure_all_functions_are_closed() -> None:
     assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
         1 for name, _ in CALLS if name.startswith("close")
     )
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    __repr__ = __str__
 
 
 class FailsIn(MapFunction, AsyncFunction[Any, Any]):

@@ -24,7 +24,6 @@ from flinkish.datastream.functions import (
     CoMapFunction,
     KeyedProcessFunction,
     MapFunction,
-    ProcessFunction,
     RuntimeContext,
 )
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
@@ -33,6 +32,7 @@ from flinkish.minicluster import StateStore
 from flinkish.runtime.job.accumulators import counts_of, results_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
+from tests.support.functions import AtTimestamp, Unprintable
 from tests.support.profiles import examples
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
@@ -55,11 +55,6 @@ def test_a_record_that_fails_becomes_a_dead_letter_that_says_all_about_it() -> N
     assert "return 1 / value" in letter.traceback
     assert (letter.operator_uid, letter.key, letter.timestamp, letter.epoch) == ("invert", 0, None, 0)
     assert not letter.is_timer
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
 
 
 def test_a_dead_letter_of_an_exception_that_has_no_text_says_so() -> None:
@@ -378,14 +373,9 @@ def test_what_timers_of_processing_time_give_has_no_timestamp_dead_letters_inclu
     env = environment(1)
     stream = stream_of(env, [0, 1, 2, 3], times=False).key_by(lambda v: v).process(FailsByTheClock())
     sink = TestingSink()
-    stream.on_error(LOOSE).get_side_output(DEAD).process(WithTimestamp()).sink_to(sink)
+    stream.on_error(LOOSE).get_side_output(DEAD).process(AtTimestamp()).sink_to(sink)
     run(job_of(env), clock=ManualClock(1_000))
     letters = [value for value, _ in sink.values if isinstance(value, DeadLetter)]
     assert sorted(value for value, _ in sink.values if not isinstance(value, DeadLetter)) == [(0, 1), (2, 1)]
     assert sorted((letter.key, letter.timestamp) for letter in letters) == [(1, 1), (3, 1)]
     assert {timestamp for _, timestamp in sink.values} == {MIN_TIMESTAMP_MS}
-
-
-class WithTimestamp(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
-        yield value, ctx.timestamp()
