@@ -111,6 +111,7 @@ client.get_job_execution_result().result()
             ["spark.ui.enabled=true", "spark.ui.port={port}", "spark.port.maxRetries=0"],
             r"OperationError: port {port} of this machine is in use \[Spark's setting spark.ui.port\]; expected a port",
             id="the port of the UI is in use",
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "stop",
