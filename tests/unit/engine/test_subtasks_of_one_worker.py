@@ -362,6 +362,14 @@ def test_what_spark_would_refuse_is_refused_before_the_job_runs(
         stream.get_execution_environment().execute_async()
 
 
+def test_a_key_selector_that_spark_would_refuse_is_refused_by_the_name_of_the_operator_before_it() -> None:
+    lock = threading.Lock()
+    before = environment().from_collection([1]).map(str).uid("refused")
+    before.key_by(lambda value: lock.locked()).reduce(lambda one, other: one).uid("behind").print()
+    with pytest.raises(UnserializableFunctionError, match=r"cannot be sent to the workers: .*lock.*uid refused"):
+        before.get_execution_environment().execute_async()
+
+
 @pytest.mark.parametrize("splits", [(1, 1), (2, 1), (5, 2)])
 def test_windows_behind_a_union_fire_whatever_the_numbers_of_splits_and_subtasks_are(splits: tuple[int, int]) -> None:
     env = environment(3)
