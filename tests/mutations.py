@@ -57,8 +57,6 @@ MUTATIONS = (
         "checkpoint/claim.py",
         "for vertex in job.vertices if vertex.head.uid in watermarks}",
         "for vertex in job.vertices[:1] if vertex.head.uid in watermarks}",
-        "test_minicluster_jobs",
-        "test_savepoints",
         "test_restored_directory",
     ),
     _of(
