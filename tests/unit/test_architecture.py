@@ -126,7 +126,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "runtime/operators/window": (7, 1_823),
     "runtime/sources": (7, 1_920),
     "runtime/epoch": (6, 1_462),
-    "runtime/task": (8, 2_914),
+    "runtime/task": (8, 2_912),
     "graph": (5, 1_072),
     "minicluster": (3, 633),
     "spark": (18, 4_998),
