@@ -311,9 +311,12 @@ def find(mutation: Mutation, checkout: Path) -> str:
     try:
         for module in modules:
             command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", "-o", "timeout=120", module]
-            done = subprocess.run(
-                command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=1_800, check=False
-            )
+            try:
+                done = subprocess.run(
+                    command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=600, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return f"{Path(module).name}: does not end"
             failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
             if done.returncode == 1 and failed:
                 return failed[0].partition(" - ")[0].rpartition("/")[2]
