@@ -160,11 +160,9 @@ MUTATIONS = (
     ),
     _of(
         "checkpoint/coordinator.py",
-        "if MIN_TIMESTAMP_MS < watermark_ms < MAX_WATERMARK_MS:",
-        "if watermark_ms < MAX_WATERMARK_MS:",
+        "lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))",
+        "lowest[uid] = watermark_ms",
         "test_checkpoint_coordinator",
-        "test_minicluster_jobs",
-        "test_savepoints",
     ),
     _of(
         "checkpoint/coordinator.py",
@@ -276,8 +274,9 @@ MUTATIONS = (
         "",
         "test_accumulators",
         "test_minicluster_jobs",
-        "test_failures",
-        "test_faults",
+        "test_failing_records",
+        "test_savepoints",
+        "test_fallback",
     ),
     _of(
         "runtime/epoch/steps.py",
@@ -317,7 +316,7 @@ def find(mutation: Mutation, checkout: Path) -> str:
                 )
             except subprocess.TimeoutExpired:
                 return f"{Path(module).name}: does not end"
-            failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+            failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))]
             if done.returncode == 1 and failed:
                 return failed[0].partition(" - ")[0].rpartition("/")[2]
     finally:

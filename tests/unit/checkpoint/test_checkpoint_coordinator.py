@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator, SavepointLog
+from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, Barriers, CheckpointCoordinator, SavepointLog
 from flinkish.common import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.datastream import StreamExecutionEnvironment
@@ -21,7 +21,9 @@ from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_sett
 from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.savepoint import take_savepoint
-from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.epoch.steps import sum_up
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.phases import ManualClock
 
 
@@ -228,3 +230,17 @@ def test_a_savepoint_that_cannot_be_written_is_told_with_its_epoch_and_its_reaso
     assert (failed.epoch, failed.status, failed.is_savepoint, failed.path) == (7, "FAILED", True, None)
     assert failed.failure_reason is not None and "the log of epoch 7 is gone" in failed.failure_reason
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_barrier_has_the_lowest_watermark_and_the_whole_state_of_each_vertex() -> None:
+    no_factory: Any = None
+    head = OperatorDescriptor("counts", "count", no_factory)
+    job = JobDescriptor("ab" * 16, "clicks", (VertexDescriptor(0, "count", 1, (head,), 3, 128),), ())
+    barriers = Barriers()
+    tasks = [TaskReport(0, 0, watermark_ms=5, state_bytes=10), TaskReport(0, 1, watermark_ms=7, state_bytes=20)]
+    barriers.add(job, sum_up(job, 1, 0, tasks, []))
+    assert (barriers.of(1).watermarks, barriers.of(1).state_bytes) == ({"counts": 5}, {"counts": 30})
+    # a task that has nothing to do in an epoch does not report
+    barriers.add(job, sum_up(job, 2, 0, [TaskReport(0, 0, watermark_ms=9)], []))
+    assert (barriers.of(2).watermarks, barriers.of(2).state_bytes) == ({"counts": 7}, {"counts": 30})
+    assert barriers.of(1).watermarks == {"counts": 5}

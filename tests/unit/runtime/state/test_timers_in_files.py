@@ -93,6 +93,14 @@ def test_timers_fire_as_those_of_a_dict(work: list[Any], scan_bytes: int, due_ti
         run(work, folder)
 
 
+@pytest.mark.parametrize(
+    "between", [[], [("barrier",)], [("barrier",), ("compact",)]], ids=["at once", "later", "compacted"]
+)
+def test_a_timer_that_lies_in_a_file_and_was_deleted_does_not_fire(between: list[Any], tmp_path: Path) -> None:
+    registered = [("register", [(5, "a"), (6, "b"), (7, "a")]), ("barrier",)]
+    run([*registered, ("delete", 6, "b"), *between, ("advance", 20)], str(tmp_path))
+
+
 def test_watermarks_that_rise_in_small_steps_do_not_search_the_files_each_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
