@@ -8,7 +8,7 @@ import html
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from flinkish import __version__
@@ -20,6 +20,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
+from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.kept_run import KeptRun
@@ -29,9 +30,11 @@ from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
 class RunClient(JobClient):
     """The JobClient of a job that this process runs: tells its state, stops it, and takes its savepoints."""
 
-    def __init__(self, run: JobRun) -> None:
+    def __init__(self, run: JobRun, operations: Operations | None = None) -> None:
+        """``operations``: those of the JobManager that the job is registered with; None: of this client alone."""
         self.run = run
-        self._savepoints = threading.Lock()
+        #: what somebody outside of the program asks for by an id
+        self.operations = operations or Operations(self.carry_out)
 
     def __repr__(self) -> str:
         return f"<job '{self.run.name}' ({self.run.job_id}): {self.run.status.name}>"
@@ -80,17 +83,32 @@ class RunClient(JobClient):
 
         return _in_background(wait)
 
-    def savepoint_from_outside(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Do what `trigger_savepoint` does, without making the caller wait. One savepoint is written at a time."""
-
-        def write() -> str:
-            with self._savepoints:
-                return self.trigger_savepoint(savepoint_directory).result()
-
-        return _in_background(write)
+    def carry_out(self, request: Request) -> CompletableFuture[Any]:
+        """Begin what somebody outside of the program asks for, without waiting; the future holds the path of the
+        savepoint, or None. What cannot be begun fails as a future, too."""
+        try:
+            if request.kind is Kind.SAVEPOINT and not request.cancel_job:
+                return self.trigger_savepoint(request.directory)
+            if request.kind is Kind.SAVEPOINT:
+                until_ended = self.run.over.wait
+                return self._stop(request.directory, until_ended, end=JobStatus.CANCELED, from_outside=True)
+            if request.kind is Kind.STOP:
+                return self.stop_from_outside(request.drain, request.directory)
+            if request.kind is Kind.CANCEL:
+                return self.cancel_from_outside()
+        except FlinkishError as error:
+            return CompletableFuture.failed(error)
+        return CompletableFuture.failed(
+            OperationError(
+                f"the job cannot be asked for a {request.kind.value}",
+                where=f"job '{self.run.name}'",
+                expected="a savepoint, a stop or a cancellation",
+            )
+        )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint of the last committed epoch; the future holds its path.
+        """Write a savepoint of the last committed epoch, after those that were asked for before; the future, which is
+        there at once, holds its path.
 
         If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
         in the directory, nothing is read or written for it.
@@ -99,12 +117,14 @@ class RunClient(JobClient):
             OperationError: the job does not run.
         """
         run = self._kept_run()
-        try:
+
+        def write() -> str:
             directory = savepoint_directory or run.savepoint_directory()
             check_target(directory, f"job '{run.name}'")
-            return CompletableFuture.completed(run.take_savepoint(directory))
-        except FlinkishError as error:
-            return CompletableFuture.failed(error)
+            with run.one_savepoint:
+                return run.take_savepoint(directory)
+
+        return _in_background(write)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -172,9 +192,19 @@ class RunClient(JobClient):
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
-    executor = ThreadPoolExecutor(1)
-    future = executor.submit(work)
-    executor.shutdown(wait=False)
+    """Do something in a thread that does not hold the process, and cannot be cancelled."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+
+    def carry_out() -> None:
+        try:
+            value = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    threading.Thread(target=carry_out, name="flinkish-operation", daemon=True).start()
     return CompletableFuture(future)
 
 
@@ -193,6 +223,7 @@ class JobManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._operations = Operations(self._carry_out)
         self._at_work: dict[str, RunClient] = {}
         self._ended: OrderedDict[str, JobDescription] = OrderedDict()
 
@@ -206,7 +237,7 @@ class JobManager:
 
     def register(self, run: JobRun) -> RunClient:
         """Add a job before it starts; returns its client."""
-        client = RunClient(run)
+        client = RunClient(run, self._operations)
         job_id = run.job_id.to_hex_string()
         with self._lock:
             self._at_work[job_id] = client
@@ -224,6 +255,22 @@ class JobManager:
                 self._ended[job_id] = description
             while len(self._ended) > self.MAX_ENDED:
                 self._ended.popitem(last=False)
+
+    @property
+    def operations(self) -> Operations:
+        """What is asked of the jobs from outside of the program; each request names its job."""
+        return self._operations
+
+    def _carry_out(self, request: Request) -> CompletableFuture[Any]:
+        client = self.job(request.job_id or "")
+        if client is not None:
+            return client.carry_out(request)
+        ended = self.describe_job(request.job_id or "")
+        raise FinalOperationError(
+            f"the job has ended ({ended.status}): there is nothing to {request.kind.value}",
+            where=f"job '{ended.name}'",
+            expected="a running job",
+        )
 
     def jobs(self) -> tuple[RunClient, ...]:
         """The running jobs, in the order of their submission."""

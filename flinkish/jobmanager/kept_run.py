@@ -69,6 +69,8 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
+        #: held while a savepoint is written that somebody has asked for
+        self.one_savepoint = threading.Lock()
         #: path of the final savepoint of a drain
         self._drained_savepoint: str | None = None
 

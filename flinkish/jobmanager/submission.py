@@ -104,10 +104,14 @@ def submit(
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         _end_with_report(graph, configuration, chaining, session, job_name)
     if in_minicluster:
-        run = _minicluster_run(generator, configuration, job_name, plan)
+        run, directory = _minicluster_run(generator, configuration, job_name, plan)
     else:
-        run = _spark_run(generator, configuration, job_name, plan, session)
+        run, directory = _spark_run(generator, configuration, job_name, plan, session)
     client = JobManager.get().register(run)
+    if directory is not None:
+        from flinkish.jobmanager.requests import RequestDesk
+
+        run.observers.append(RequestDesk(client, directory))
     run.start()
     return client
 
@@ -160,12 +164,12 @@ _SPARKS_KEYS = (
 
 def _minicluster_run(
     generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
-) -> JobRun:
+) -> tuple[JobRun, JobDirectory | None]:
+    """The run of the job, and its directory unless that is a temporary one."""
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, progress_for
-    from flinkish.jobmanager.requests import RequestDesk
 
     needed = dependencies_of(configuration)
     if needed.jars:
@@ -191,10 +195,10 @@ def _minicluster_run(
     run.observers += [run.record, *watches, progress, StateCatalog(directory)]
     if not temporary or settings.savepoint is not None:
         warn_of_missing_uids(job)
-    if not temporary:
-        run.observers.append(RequestDesk(RunClient(run), directory))
-        atexit.register(directory.release)
-    return run
+    if temporary:
+        return run, None
+    atexit.register(directory.release)
+    return run, directory
 
 
 def _spark_run(
@@ -203,7 +207,8 @@ def _spark_run(
     name: str,
     json_plan: dict[str, Any],
     session: Any,
-) -> JobRun:
+) -> tuple[JobRun, JobDirectory | None]:
+    """The run of the job, and its directory unless that is a temporary one."""
     from flinkish.jobmanager.spark_run import Preparation, SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
@@ -241,7 +246,7 @@ def _spark_run(
         run.fall_back = preparation.fall_back
         _attach(run, plan.job, json_plan, temporary)
     atexit.register(directory.release)
-    return run
+    return run, None if temporary else directory
 
 
 def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -> bool:
@@ -270,7 +275,6 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history_tables import delta_history
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
-    from flinkish.jobmanager.requests import RequestDesk
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
@@ -289,8 +293,6 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:
         warn_of_missing_uids(job)
-    if not temporary:
-        run.observers.append(RequestDesk(RunClient(run), directory))
 
 
 _HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")
