@@ -245,6 +245,21 @@ class Life(Enum):
     SILENT = "is on another machine"
 
 
+#: where the REST API of this process is reached
+_rest_url: str | None = None
+
+
+def announce_rest(url: str | None) -> None:
+    """Let what this process writes of itself from now on say where its REST API is reached."""
+    global _rest_url
+    _rest_url = url
+
+
+def rest_url() -> str | None:
+    """Where the REST API of this process is reached; None: it has none."""
+    return _rest_url
+
+
 def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
     """The content of owner.json for this process. ``remote``: its queries run in a Spark server, and outlive it."""
     return {
@@ -258,6 +273,7 @@ def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -
         "remote": remote,
         "container": os.environ.get(_CONTAINER, ""),
         "renewed_s": time.time(),
+        "rest": _rest_url,
     }
 
 

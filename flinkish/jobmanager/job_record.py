@@ -20,6 +20,7 @@ from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
+from flinkish.jobdir.fencing import rest_url
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
 from flinkish.jobmanager.job.description import (
     AttemptDescription,
@@ -47,7 +48,7 @@ _SHOWN_LENGTH = 200
 
 def this_driver(token: str = "") -> DriverDescription:
     """The description of this process as a driver. ``token``: its fencing token for the job directory."""
-    return DriverDescription(socket.gethostname(), os.getpid(), token)
+    return DriverDescription(socket.gethostname(), os.getpid(), token, rest_url())
 
 
 def where_state_lies(settings: JobSettings, directory: str | None) -> str:

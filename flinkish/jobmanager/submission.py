@@ -38,6 +38,7 @@ from flinkish.jobmanager.job.settings import (
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe, new_life
 from flinkish.jobmanager.restart import Restarts, from_configuration
+from flinkish.jobmanager.serving import serve
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.driver import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
@@ -103,6 +104,7 @@ def submit(
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         _end_with_report(graph, configuration, chaining, session, job_name)
+    serve(configuration)
     if in_minicluster:
         run, directory = _minicluster_run(generator, configuration, job_name, plan)
     else:

@@ -1,7 +1,7 @@
 """The REST API without HTTP: what a method, a path, headers and a body are answered.
 
-Rule: an error is ``{"errors": [sentence]}`` and nothing else, as Flink's clients expect. Nobody is shown a stack trace of
-ours: what is our fault is a 500, and in the driver's log. No route takes a path of a file to read.
+Rule: an error is ``{"errors": [sentence]}`` and nothing else, as Flink's clients expect. Nobody is shown a stack trace
+of ours: what is our fault is a 500, and in the driver's log. No route takes a path of a file to read.
 """
 
 from __future__ import annotations
@@ -115,13 +115,13 @@ class Api:
         jobs: ServedJobs,
         routes: Iterable[Route],
         access: Access,
-        features: Features = Features(),
+        features: Features | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._jobs = jobs
         self._access = access
-        self._features = features
+        self._features = features or Features()
         self._files = files
         self._clock = clock or SystemClock()
         #: number of segments of the path -> the routes with so many
@@ -291,4 +291,3 @@ def _finite(value: Any) -> Any:
 
 def _shown(path: str) -> str:
     return shortened(path, 200)
-

@@ -1,7 +1,7 @@
 """The REST endpoint of a driver: reads its settings, makes the token, and serves the driver's jobs until its end.
 
-Rule: a driver without it is as good as one with it. What keeps it from starting is one line on the standard error, unless
-the configuration itself is wrong.
+Rule: a driver without it is as good as one with it. What keeps it from starting is one line on the standard error,
+unless the configuration itself is wrong.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class RestEndpoint:
             self.url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
             #: the file of the token; None: no token is asked for
             self.token_file, token, self._made = _token_of(configuration, port, open_to_all)
-            names = {name for name in (named, None if local else socket.gethostname(), None if local else address)
-                     if name}
+            names = {
+                name for name in (named, None if local else socket.gethostname(), None if local else address) if name
+            }
             access = Access(token, sorted(names), not local, tls is not None, self.token_file)
             features = Features(web_cancel=configuration.get(rest.CANCEL_ENABLE))
             jar = configuration.get(rest.WEB_UI_JAR)

@@ -89,6 +89,4 @@ def _modified_utf8(text: str) -> bytes:
     bytes each."""
     units = text.encode("utf-16-be", "surrogatepass")
     codes = struct.unpack(f">{len(units) // 2}H", units)
-    return b"".join(
-        b"\xc0\x80" if code == 0 else chr(code).encode("utf-8", "surrogatepass") for code in codes
-    )
+    return b"".join(b"\xc0\x80" if code == 0 else chr(code).encode("utf-8", "surrogatepass") for code in codes)

@@ -1,8 +1,8 @@
-"""The routes that ask something of a job: savepoints, stops, cancellations, checkpoints, and the disposal of a savepoint.
+"""The routes that ask something of a job: savepoints, stops, cancellations, checkpoints, disposals of savepoints.
 
-Rule: a request is accepted at once, and its outcome is polled for by the id that the answer names; the client may choose
-that id, and asks for the same thing only once then, however often it sends the request. A failure is an outcome, never a
-status code. What cannot be asked of a driver is refused with a sentence that says what to do instead.
+Rule: a request is accepted at once, and its outcome is polled for by the id that the answer names; the client may
+choose that id, and asks for the same thing only once then, however often it sends the request. A failure is an outcome,
+never a status code. What cannot be asked of a driver is refused with a sentence that says what to do instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _field(body: Mapping[str, Any], name: str, kind: type, what: str, default: A
     value = body.get(name)
     if value is None:
         return default
-    if not isinstance(value, kind) or (kind is str and len(value) > _MAX_PATH):
+    if not isinstance(value, kind) or (isinstance(value, str) and len(value) > _MAX_PATH):
         raise BadRequestError(f"The field '{name}' of the body is not {what}.")
     return value
 
@@ -95,9 +95,7 @@ def _stop(asked: Asked) -> Status:
     _choice(asked.body, "formatType", "CANONICAL", "NATIVE")
     return _accepted(
         asked,
-        Request(
-            Kind.STOP, asked.path["job"], _text(asked.body, "targetDirectory"), drain=_flag(asked.body, "drain")
-        ),
+        Request(Kind.STOP, asked.path["job"], _text(asked.body, "targetDirectory"), drain=_flag(asked.body, "drain")),
     )
 
 
@@ -181,8 +179,8 @@ _NO_JARS = _refuse(
     "flinkish runs Python programs, and a driver runs its own alone: start yours with 'flinkish run PROGRAM.py'."
 )
 _NO_RESCALING = _refuse(
-    "The parallelism of a running job cannot be changed: stop it with a savepoint ('flink stop'), and start it from that "
-    "with another one ('flinkish run -s SAVEPOINT -p N PROGRAM.py')."
+    "The parallelism of a running job cannot be changed: stop it with a savepoint ('flink stop'), and start it from "
+    "that with another one ('flinkish run -s SAVEPOINT -p N PROGRAM.py')."
 )
 
 OPERATIONS: tuple[Route, ...] = (

@@ -1,8 +1,8 @@
 """The HTTP server: uvicorn and Starlette, with one route, in a thread beside the jobs.
 
-Rule: a request is bounded in everything: the time and the size of its head and of its body, its number, the threads that
-answer. What clients do wrong is nothing that anybody must read: it is logged for who looks for it, and never on the
-console of the program.
+Rule: everything of a request is bounded: the time and the size of its head and of its body, the number of connections,
+the threads that answer. What clients do wrong is nothing that anybody must read: it is logged for who looks for it, and
+never on the console of the program.
 """
 
 from __future__ import annotations
@@ -292,7 +292,10 @@ class RestServer:
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Answer:
-        path, query = request.scope["raw_path"].decode("ascii", "replace"), request.scope["query_string"].decode("latin-1")
+        path, query = (
+            request.scope["raw_path"].decode("ascii", "replace"),
+            request.scope["query_string"].decode("latin-1"),
+        )
         headers = _headers(request)
         if len(request.headers.raw) > _MAX_HEADERS:
             return _closing(refusal(431, f"The request has more than {_MAX_HEADERS} headers."))

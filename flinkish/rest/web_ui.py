@@ -22,7 +22,11 @@ _LOG = logging.getLogger("flinkish.RestServerEndpoint")
 _FOLDER, _INDEX = "web/", "index.html"
 #: The most bytes of a file that is served.
 _MAX_BYTES = 32 << 20
-_TYPES = {".js": "text/javascript; charset=UTF-8", ".css": "text/css; charset=UTF-8", ".html": "text/html; charset=UTF-8"}
+_TYPES = {
+    ".js": "text/javascript; charset=UTF-8",
+    ".css": "text/css; charset=UTF-8",
+    ".html": "text/html; charset=UTF-8",
+}
 
 
 class WebUi:

@@ -229,6 +229,8 @@ class DriverDescription:
     pid: int
     #: the fencing token: distinguishes this driver's claim of the job directory from all others
     token: str = ""
+    #: where its REST API is reached; None: it has none
+    rest: str | None = None
 
 
 @dataclass(frozen=True)
