@@ -150,9 +150,10 @@ class RestEndpoint:
         return endpoint
 
     def linger(self) -> None:
-        """Wait until the results of what was asked by REST were fetched, but not for long: the program has ended."""
+        """Wait until the results of what was asked by REST were fetched by those who ask for them, but not for long: the
+        program has ended."""
         deadline_s = time.monotonic() + self._linger_s
-        while self._jobs.operations.unfetched() and time.monotonic() < deadline_s:
+        while self._jobs.operations.unfetched(self._linger_s) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:

@@ -31,7 +31,7 @@ class ServedJobs:
         self._lock = threading.Lock()
         self._described: JobManagerDescription | None = None
         self._described_s = 0.0
-        self._operations = FetchedOperations(jobs.operations)
+        self._operations = FetchedOperations(jobs.operations, clock_s)
 
     @property
     def operations(self) -> FetchedOperations:
@@ -59,7 +59,7 @@ class ServedJobs:
         try:
             found = self._jobs.describe_job(job_id)
         except FinalOperationError as error:
-            raise NotFoundError(f"Job {job_id} not found: {error.message}") from error
+            raise NotFoundError(error.message) from error
         # it has begun within this second
         self.forget()
         return found
@@ -71,16 +71,22 @@ class ServedJobs:
 
 
 class FetchedOperations(Operations):
-    """Operations that know which results are still to be fetched: the asker polls until it has seen the end."""
+    """Operations that know which results are still to be fetched: the asker polls until it has seen the end.
+
+    Args:
+        operations: the operations themselves.
+        clock_s: gives a time in seconds that never goes back.
+    """
 
     #: The most operations whose askers are waited for.
     MAX_ASKED = 1_000
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: Operations, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._all = operations
+        self._clock_s = clock_s
         self._asked_lock = threading.Lock()
-        #: ids in the order in which they were asked for
-        self._asked: dict[str, None] = {}
+        #: id of an operation whose end was not seen -> when it was asked for last, in seconds
+        self._asked: dict[str, float] = {}
 
     def trigger(self, request: Request, operation_id: str | None = None) -> Operation:
         """Begin an operation; see `Operations.trigger`."""
@@ -88,7 +94,7 @@ class FetchedOperations(Operations):
         # a cancellation is accepted, and nobody asks for its end
         if request.kind is not Kind.CANCEL:
             with self._asked_lock:
-                self._asked[operation.id] = None
+                self._asked[operation.id] = self._clock_s()
                 while len(self._asked) > self.MAX_ASKED:
                     del self._asked[next(iter(self._asked))]
         return operation
@@ -96,17 +102,20 @@ class FetchedOperations(Operations):
     def get(self, operation_id: str) -> Operation | None:
         """The operation as of now; see `Operations.get`. If it has ended, its result counts as fetched."""
         operation = self._all.get(operation_id)
-        if operation is None or operation.completed:
-            with self._asked_lock:
+        with self._asked_lock:
+            if operation is None or operation.completed:
                 self._asked.pop(operation_id, None)
+            elif operation_id in self._asked:
+                self._asked[operation_id] = self._clock_s()
         return operation
 
     def in_progress(self) -> tuple[Operation, ...]:
         """The operations that have not come to their end, oldest first."""
         return self._all.in_progress()
 
-    def unfetched(self) -> tuple[str, ...]:
-        """The ids of the operations whose end nobody has seen yet, and whose results are still kept."""
+    def unfetched(self, within_s: float) -> tuple[str, ...]:
+        """The ids of the operations whose end nobody has seen yet, though somebody has asked for it in the last seconds.
+        Who has not asked for longer is gone, or wanted no answer."""
+        since_s = self._clock_s() - within_s
         with self._asked_lock:
-            asked = tuple(self._asked)
-        return tuple(one for one in asked if self._all.get(one) is not None)
+            return tuple(name for name, asked_s in self._asked.items() if asked_s >= since_s)
