@@ -25,7 +25,14 @@ from flinkish.jobmanager.job.description import (
     SubtaskDescription,
     VertexDescription,
 )
-from flinkish.jobmanager.job.lifecycle import EXECUTION_TRANSITIONS, ExecutionState, StateMachine, Story, shortened
+from flinkish.jobmanager.job.lifecycle import (
+    EXECUTION_TRANSITIONS,
+    ExecutionState,
+    StateMachine,
+    Story,
+    aggregated_state,
+    shortened,
+)
 from flinkish.jobmanager.operator_ids import operator_id
 from flinkish.jobmanager.rates import Rates, Totals
 from flinkish.runtime.epoch.steps import NO_BACKLOG, Backlog, EpochReport
@@ -57,21 +64,6 @@ def _shown(value: Any) -> float | str:
     if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _SHOWN_BITS):
         return value
     return abbreviated(value, _SHOWN_LENGTH)
-
-
-#: Execution states by precedence: a vertex has the first of them that any of its executions has.
-_PRECEDENCE = (
-    _S.FAILED,
-    _S.CANCELING,
-    _S.CANCELED,
-    _S.RECONCILING,
-    _S.RUNNING,
-    _S.INITIALIZING,
-    _S.DEPLOYING,
-    _S.SCHEDULED,
-    _S.CREATED,
-    _S.FINISHED,
-)
 
 
 class Execution:
@@ -383,7 +375,7 @@ class ExecutionGraph:
             job_vertex_id=self._ids[vertex.head.uid],
             edges=self._edges[vertex.id],
             inputs=tuple(sorted({edge.vertex for edge in vertex.inputs})),
-            state=next((state.name for state in _PRECEDENCE if state.name in states), _S.CREATED.name),
+            state=aggregated_state(states),
             subtasks=subtasks,
             records_in=sum(execution.records_in for execution in current),
             records_out=sum(execution.records_out for execution in current),
@@ -410,7 +402,7 @@ class ExecutionGraph:
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
         uid = operator.uid
-        return OperatorDescription(uid, operator.name, self._ids[uid], operator.uid_given, counts.get(uid, {}))
+        return OperatorDescription(uid, redact(operator.name), self._ids[uid], operator.uid_given, counts.get(uid, {}))
 
 
 def _edges(job: JobDescriptor, target: int) -> Iterator[EdgeDescription]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
@@ -309,6 +309,30 @@ EXECUTION_TRANSITIONS: Transitions[ExecutionState] = Transitions(
         _E.RECONCILING: frozenset({_E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELED, _E.FAILED}),
     },
 )
+
+
+#: Execution states by precedence: a vertex has the first of them that any of its executions has.
+_PRECEDENCE = (
+    _E.FAILED,
+    _E.CANCELING,
+    _E.CANCELED,
+    _E.RECONCILING,
+    _E.RUNNING,
+    _E.INITIALIZING,
+    _E.DEPLOYING,
+    _E.SCHEDULED,
+    _E.CREATED,
+    _E.FINISHED,
+)
+
+
+def aggregated_state(states: Collection[str]) -> str:
+    """The state of several executions together, as Flink has it for a vertex.
+
+    >>> aggregated_state(["FINISHED", "RUNNING", "FINISHED"])
+    'RUNNING'
+    """
+    return next((state.name for state in _PRECEDENCE if state.name in states), _E.CREATED.name)
 
 
 class CheckpointState(Enum):

@@ -17,7 +17,13 @@ def test_the_rates_of_a_young_execution_are_those_since_it_has_begun() -> None:
     rates.begin(0, 2)
     rates.look(4_000, [records(100), NO_TOTALS])
     found = rates.of(0, records(400), 10_000)
-    assert (found.records_in, found.records_out, found.bytes_in, found.bytes_out, found.busy_ms) == (40, 80, 120, 160, 4)
+    assert (found.records_in, found.records_out, found.bytes_in, found.bytes_out, found.busy_ms) == (
+        40,
+        80,
+        120,
+        160,
+        4,
+    )
     assert rates.of(1, NO_TOTALS, 10_000) == NO_RATES
 
 
