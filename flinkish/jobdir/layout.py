@@ -135,6 +135,8 @@ class _Restored:
     watermarks: dict[str, int] = field(default_factory=dict)
     checkpoint: str = ""
     subsumed: bool = False
+    #: when the state was restored; None: by a version that did not note it
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True)

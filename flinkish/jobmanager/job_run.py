@@ -20,7 +20,7 @@ from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.history import History, NoHistory
-from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.description import JobObserver, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.jobmanager.signals import stop_on_signals
@@ -102,6 +102,8 @@ class JobRun:
         #: what the job was warned of and what still holds: a name of the matter -> the text
         self.warnings: dict[str, str] = {}
         self.checkpoints: Checkpoints = NoCheckpoints()
+        #: what the job was restored from last; None: it has begun without state
+        self.restored: RestoreDescription | None = None
         self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
         #: the last epoch that the sinks have committed in this run; None before the first one
         self.last_epoch: int | None = None

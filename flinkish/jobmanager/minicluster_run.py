@@ -19,6 +19,7 @@ from typing import Any
 from flinkish.checkpoint.claim import (
     RESTORED_FILE,
     check_same_savepoint,
+    describe_restored,
     read_restored,
     remember_restored,
     restored_watermarks,
@@ -39,7 +40,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import check_nothing_missing, missing_file
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
-from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
@@ -95,6 +96,7 @@ class Prepared:
     job: JobDescriptor
     store: StateStore
     began: dict[str, str]
+    restored: RestoreDescription | None = None
 
 
 def prepare(
@@ -133,7 +135,7 @@ def prepare(
         restored_watermarks=restored_watermarks(job, remembered),
         settings=replace(job.settings, given_up=directory.given_up()),
     )
-    return Prepared(job, store, began)
+    return Prepared(job, store, began, describe_restored(remembered))
 
 
 def _opened(directory: JobDirectory, job: JobDescriptor) -> tuple[int, StateStore]:
@@ -221,6 +223,7 @@ class MiniClusterRun(KeptRun):
         super().__init__(prepared.job, settings, directory, temporary, restarts, life)
         self._job = prepared.job
         self._began = prepared.began
+        self.restored = prepared.restored
         self.store = prepared.store
         self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
         self._cluster: MiniCluster | None = None

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.claim import describe_restored, read_restored, restored_watermarks
 from flinkish.checkpoint.fallback import QueryFallback
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
@@ -209,8 +209,9 @@ class SparkRun(KeptRun):
             self._attempt_started()
 
     def read_totals(self) -> None:
-        """Read the totals of the accumulators from the job directory: at the start, and after a fallback to a
-        checkpoint."""
+        """Read the totals of the accumulators from the job directory, and what the job was restored from: at the start,
+        and after a fallback to a checkpoint."""
+        self.restored = describe_restored(read_restored(self.directory))
         if self.record is not None:
             first_epoch = self.directory.query_location().first_epoch
             files = AccumulatorFiles(accumulators_directory(self.directory.path), first_epoch)
