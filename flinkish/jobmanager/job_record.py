@@ -176,7 +176,7 @@ class JobRecord(JobObserver):
         with self._lock:
             self._running = None
             self._restarts += restart_delay_ms is not None
-            if self._attempts[-1].end_time_ms is None:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
             self._exceptions.append(described)
@@ -250,6 +250,7 @@ class JobRecord(JobObserver):
             driver=self._driver,
             warnings=tuple(self._run.warnings.values()),
             running_epoch=None if running is None else describe_running_epoch(running),
+            doing=self._run.doing_now(),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

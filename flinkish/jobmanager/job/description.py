@@ -268,6 +268,9 @@ class JobDescription:
     warnings: tuple[str, ...] = ()
     #: None: no epoch runs, or the one that does has begun less than a second ago (ten seconds on object stores)
     running_epoch: RunningEpochDescription | None = None
+    #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
+    #: parts"); "": nothing of the kind
+    doing: str = ""
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))
