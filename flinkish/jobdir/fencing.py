@@ -314,12 +314,22 @@ def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
     return owner is None or bool(owner.get("released")) or not owner.get("remote")
 
 
-def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:
+def watch(
+    read: Callable[[], dict[str, Any] | None],
+    silence_s: float = SILENCE_S,
+    waiting: Callable[[], None] = lambda: None,
+) -> Life:
     """Watch an owner on another machine until it renews its claim (ALIVE) or gives the directory back (GONE); SILENT if
-    it does neither for ``silence_s`` seconds. ``read``: returns the content of owner.json."""
+    it does neither for ``silence_s`` seconds.
+
+    Args:
+        read: returns the content of owner.json.
+        waiting: called before each look; what it raises ends the watch.
+    """
     first = read()
     deadline = time.monotonic() + silence_s
     while True:
+        waiting()
         now = read()
         life = life_of(now)
         if life is not Life.SILENT:

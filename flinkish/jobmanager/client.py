@@ -9,6 +9,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from flinkish import __version__
@@ -17,12 +18,13 @@ from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError
+from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError, ProgramError
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
 
@@ -62,7 +64,7 @@ class RunClient(JobClient):
         return str(self.run.life.story)
 
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job after the running epoch; the future is done when the job has ended."""
+        """Cancel the job, whatever it does; the future is done when the job has ended."""
         self.run.request_stop()
         return _in_background(self.run.wait)
 
@@ -116,9 +118,10 @@ class RunClient(JobClient):
         Raises:
             OperationError: the job does not run.
         """
-        run = self._kept_run()
+        self._check_runs()
 
         def write() -> str:
+            run = self._kept_run()
             directory = savepoint_directory or run.savepoint_directory()
             check_target(directory, f"job '{run.name}'")
             with run.one_savepoint:
@@ -162,21 +165,29 @@ class RunClient(JobClient):
     def _stop(
         self, directory: str | None, until_ended: Callable[[], Any] | None = None, **how: Any
     ) -> CompletableFuture[str]:
-        run = self._kept_run()
-        try:
+        self._check_runs()
+
+        def begun() -> StopWithSavepoint:
+            run = self._kept_run()
             stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
             run.stop_with_savepoint(stop)
-        except FlinkishError as error:
-            return CompletableFuture.failed(error)
+            return stop
 
-        def wait() -> str:
+        def wait(stop: StopWithSavepoint) -> str:
             try:
                 return stop.outcome.result()
             finally:
                 if not stop.job_goes_on:
-                    (until_ended or run.wait)()
+                    (until_ended or self.run.wait)()
 
-        return _in_background(wait)
+        if isinstance(self.run, JobStart):
+            # there is nothing to stop yet
+            return _in_background(lambda: wait(begun()))
+        try:
+            stop = begun()
+        except FlinkishError as error:
+            return CompletableFuture.failed(error)
+        return _in_background(lambda: wait(stop))
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         return CompletableFuture.completed(self.run.accumulator_results())
@@ -185,10 +196,19 @@ class RunClient(JobClient):
         """The result of the job: the future is done when the job has ended, and fails with the job's failure."""
         return self.run.result
 
-    def _kept_run(self) -> KeptRun:
-        if not isinstance(self.run, KeptRun):
+    def _check_runs(self) -> None:
+        if not isinstance(self.run, KeptRun | JobStart):
             raise OperationError("the job does not run: another epoch is replayed", where=f"job '{self.run.name}'")
-        return self.run
+
+    def _kept_run(self) -> KeptRun:
+        """The run of the job; while the job is being submitted, it is waited for.
+
+        Raises:
+            FinalOperationError: the job has ended before it ran.
+        """
+        run = self.run.run_of_job() if isinstance(self.run, JobStart) else self.run
+        assert isinstance(run, KeptRun), "it was checked"
+        return run
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
@@ -236,14 +256,39 @@ class JobManager:
             return cls._instance
 
     def register(self, run: JobRun) -> RunClient:
-        """Add a job before it starts; returns its client."""
+        """Add a job before it starts, or its start; returns its client."""
         client = RunClient(run, self._operations)
-        job_id = run.job_id.to_hex_string()
+        self._add(client)
+        return client
+
+    def identify(self, client: RunClient, job_id: str | None) -> None:
+        """A job that is being submitted turns out to have this id, or none yet."""
+        start, found = client.run, None
+        if job_id is not None:
+            # otherwise the file is refused in a moment
+            with suppress(ProgramError):
+                found = JobID.from_hex_string(job_id)
+        if isinstance(start, JobStart) and found is not None and found != start.job_id:
+            with self._lock:
+                del self._at_work[start.job_id.to_hex_string()]
+            start.identify(found)
+            self._add(client)
+
+    def hand_over(self, client: RunClient, run: JobRun) -> None:
+        """A job that was being submitted has a run now, which has not begun."""
+        start = client.run
+        assert isinstance(start, JobStart), "a job has one run"
+        run.observers.append(_End(self, client))
+        client.run = run
+        start.hand_over(run)
+
+    def _add(self, client: RunClient) -> None:
+        job_id = client.run.job_id.to_hex_string()
         with self._lock:
             self._at_work[job_id] = client
             self._ended.pop(job_id, None)
-        run.observers.append(_End(self, client))
-        return client
+        if not any(isinstance(one, _End) for one in client.run.observers):
+            client.run.observers.append(_End(self, client))
 
     def ended(self, client: RunClient) -> None:
         """Keep only the last description of a job that has ended."""

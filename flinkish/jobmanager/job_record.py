@@ -184,7 +184,7 @@ class JobRecord(JobObserver):
             self._running = None
             described = replace(described, concurrent=tuple(self._beside(described)))
             self._restarts += restart_delay_ms is not None
-            if self._attempts[-1].end_time_ms is None:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
             self._exceptions.append(described)
@@ -268,6 +268,7 @@ class JobRecord(JobObserver):
             checkpoint_settings=checkpoint_settings(self._configuration),
             restart_strategy=self._run.restarts.describe(),
             accumulator_types=types_of(self.accumulators, self._job.classes),
+            doing=self._run.doing_now(),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

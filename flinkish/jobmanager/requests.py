@@ -96,7 +96,8 @@ ACTIONS: dict[str, Action] = {"savepoint": _operate, "stop": _operate, "cancel":
 
 
 class RequestDesk(JobObserver):
-    """Answers requests in the driver: a thread that looks for them in the job directory as long as the job runs."""
+    """Answers requests in the driver: a thread that looks for them in the job directory from its claim to the end of
+    the job."""
 
     def __init__(self, client: RunClient, directory: JobDirectory) -> None:
         self._client = client
@@ -112,10 +113,9 @@ class RequestDesk(JobObserver):
         #: names of files that could not be worked with, which is told once
         self._told: set[str] = set()
 
-    def attempt_started(self, attempt: int) -> None:
-        """Start the thread with the first attempt."""
-        if attempt == 0:
-            self._thread.start()
+    def open(self) -> None:
+        """Start the thread, once the directory is this driver's; to be called once."""
+        self._thread.start()
 
     def job_done(self, status: JobStatus) -> None:
         """Take no more requests; those that have been taken are answered before the directory is given back."""

@@ -361,6 +361,9 @@ class JobDescription:
     restart_strategy: str = ""
     #: accumulator name -> name of its class
     accumulator_types: dict[str, str] = field(default_factory=dict)
+    #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
+    #: parts"); "": nothing of the kind
+    doing: str = ""
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))
