@@ -135,7 +135,7 @@ class RestEndpoint:
             ConfigurationError: a setting is wrong.
         """
         if not is_installed():
-            _say("no REST API and no Web UI, for which uvicorn is missing: pip install 'flinkish[rest]'")
+            _say("no REST API and no Web UI: they need two more packages: pip install uvicorn starlette")
             return None
         try:
             endpoint = RestEndpoint(configuration, ServedJobs(jobs), routes, web_ui_jar)
@@ -150,8 +150,8 @@ class RestEndpoint:
         return endpoint
 
     def linger(self) -> None:
-        """Wait until the results of what was asked by REST were fetched by those who ask for them, but not for long: the
-        program has ended."""
+        """Wait until the results of what was asked by REST were fetched by those who ask for them, but not for long:
+        the program has ended."""
         deadline_s = time.monotonic() + self._linger_s
         while self._jobs.operations.unfetched(self._linger_s) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)

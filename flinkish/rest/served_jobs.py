@@ -114,8 +114,8 @@ class FetchedOperations(Operations):
         return self._all.in_progress()
 
     def unfetched(self, within_s: float) -> tuple[str, ...]:
-        """The ids of the operations whose end nobody has seen yet, though somebody has asked for it in the last seconds.
-        Who has not asked for longer is gone, or wanted no answer."""
+        """The ids of the operations whose end nobody has seen yet, though somebody has asked for it in the last
+        seconds. Who has not asked for longer is gone, or wanted no answer."""
         since_s = self._clock_s() - within_s
         with self._asked_lock:
             return tuple(name for name, asked_s in self._asked.items() if asked_s >= since_s)

@@ -183,9 +183,7 @@ def test_parameters_are_decoded_and_bounded(api: Api) -> None:
         (RecursionError(), 500),
     ],
 )
-def test_an_error_has_the_code_of_who_must_act(
-    error: Exception, code: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_has_the_code_of_who_must_act(error: Exception, code: int, caplog: pytest.LogCaptureFixture) -> None:
     def fail(asked: Asked) -> None:
         raise error
 

@@ -41,7 +41,7 @@ TRAVERSALS = (
     "file:%2F%2F%2Fetc%2Fpasswd",
 )
 ODD_METHODS = ("PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "GET ", "")
-NAMES = {"job": JOB, "application": JOB, "vertex": "c" * 32, "trigger": "d" * 32, "checkpoint": "1", "subtask": "0"}
+NAMES = {"job": JOB, "application": JOB, "vertex": "c" * 32, "trigger": "d" * 32, "checkpoint": "1", "subtask": "0", "attempt": "0"}
 
 
 def path_of(route: Route, **given: str) -> str:
@@ -140,7 +140,19 @@ def any_body(source: random.Random) -> bytes:
 
 
 def any_query(source: random.Random) -> str:
-    parts = ["mode=cancel", "mode=stop", "mode", "get=a,b", "get", "agg=min,skew", "maxExceptions=-1", "type=", "=", "&", "%"]
+    parts = [
+        "mode=cancel",
+        "mode=stop",
+        "mode",
+        "get=a,b",
+        "get",
+        "agg=min,skew",
+        "maxExceptions=-1",
+        "type=",
+        "=",
+        "&",
+        "%",
+    ]
     parts += ["subtasks=0-9999999999", "jobs=x", "upToExceptions=1e9", "\ud800", "token=x"]
     return "&".join(source.choices(parts, k=source.randrange(4)))
 
