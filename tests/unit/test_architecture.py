@@ -378,7 +378,7 @@ def test_every_file_that_the_page_on_the_architecture_names_is_there() -> None:
     assert missing == []
 
 
-#: Modules that look at URLs of other things than stored files: of databases, jars, class paths and pages; or at Spark's words.
+#: Modules that look at URLs of other things than stored files: databases, jars, class paths, pages; or at Spark's words.
 URLS = {
     "common/dependencies.py",
     "storage/paths.py",

@@ -1,4 +1,4 @@
-"""The server at the socket: what clients do wrong, or try on purpose, changes nothing and is not seen on the console."""
+"""The server at the socket: what clients do wrong or try on purpose changes nothing, and is not seen on the console."""
 
 from __future__ import annotations
 
