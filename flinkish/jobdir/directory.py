@@ -24,6 +24,7 @@ import logging
 import posixpath
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
@@ -221,14 +222,16 @@ class JobDirectory:
         self.refuse_if_owned(job_name, silence_s)
         self.write_owner()
 
-    def refuse_if_owned(self, job_name: str, silence_s: float = SILENCE_S) -> Life:
+    def refuse_if_owned(
+        self, job_name: str, silence_s: float = SILENCE_S, waiting: Callable[[], None] = lambda: None
+    ) -> Life:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
-        is watched until it has been silent for ``silence_s`` seconds; an earlier attempt of this application of YARN is
-        not."""
+        is watched until it has been silent for ``silence_s`` seconds, or ``waiting`` raises; an earlier attempt of this
+        application of YARN is not."""
         owner = self.read("owner.json")
         life = life_of(owner)
         if life is Life.SILENT and not is_earlier_attempt(owner):
-            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s())
+            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s(), waiting)
         if life is Life.ALIVE:
             owner = self.read("owner.json") or {}
             raise FencedError(

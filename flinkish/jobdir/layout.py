@@ -53,6 +53,7 @@ class _Owner:
     renewals: int = 0
     remote: bool = False
     renewed_s: float = 0.0
+    rest: str | None = None
     released: bool = False
 
 

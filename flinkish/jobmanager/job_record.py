@@ -20,6 +20,7 @@ from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
+from flinkish.jobdir.fencing import rest_url
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph, shown_accumulators
 from flinkish.jobmanager.job.description import (
     AttemptDescription,
@@ -46,7 +47,7 @@ from flinkish.runtime.task.progress import EpochProgress
 
 def this_driver(token: str = "") -> DriverDescription:
     """The description of this process as a driver. ``token``: its fencing token for the job directory."""
-    return DriverDescription(socket.gethostname(), os.getpid(), token)
+    return DriverDescription(socket.gethostname(), os.getpid(), token, rest_url())
 
 
 def where_state_lies(settings: JobSettings, directory: str | None) -> str:
@@ -183,7 +184,7 @@ class JobRecord(JobObserver):
             self._running = None
             described = replace(described, concurrent=tuple(self._beside(described)))
             self._restarts += restart_delay_ms is not None
-            if self._attempts[-1].end_time_ms is None:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
             self._exceptions.append(described)
@@ -267,6 +268,7 @@ class JobRecord(JobObserver):
             checkpoint_settings=checkpoint_settings(self._configuration),
             restart_strategy=self._run.restarts.describe(),
             accumulator_types=types_of(self.accumulators, self._job.classes),
+            doing=self._run.doing_now(),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:

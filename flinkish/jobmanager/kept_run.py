@@ -69,6 +69,10 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
+        #: held while a savepoint is written that somebody has asked for
+        self.one_savepoint = threading.Lock()
+        #: whether a cancellation or a suspension was asked for before the run began
+        self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
         self._drained_savepoint: str | None = None
 
@@ -121,6 +125,11 @@ class KeptRun(JobRun):
         """Make the next attempt carry out the drain."""
 
     # ------------------------------------------------------------------ the thread
+
+    def start(self) -> None:
+        """Start the thread that runs the job, or only ends it if it was asked to end during its start."""
+        self._ends_before_it_runs = self._stopped_anyway
+        super().start()
 
     def _work(self) -> None:
         needs_no_checkpoints = False
@@ -184,6 +193,9 @@ class KeptRun(JobRun):
         on."""
         again = False
         while True:
+            if self._ends_before_it_runs and not self._is_draining():
+                self._ends = True
+                return
             self._run_attempts(self._run_attempt, again)
             with self._lock:
                 stop = self._stopping
@@ -256,7 +268,7 @@ class KeptRun(JobRun):
         """Take a last checkpoint if the job may be started again: it was suspended, or has read all available input."""
         suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
         up_to_date = not self._stop.is_set() and not self._input_has_ended()
-        if not (suspended or up_to_date):
+        if self._ends_before_it_runs or not (suspended or up_to_date):
             return
         self.doing = "the last checkpoint"
         path = self.checkpoints.take_last()

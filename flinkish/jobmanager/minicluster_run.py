@@ -13,6 +13,7 @@ import posixpath
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,14 @@ from flinkish.checkpoint.claim import (
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
 from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
-from flinkish.checkpoint.plain_tables import TakenIn, positions_in, take_in_savepoint, write_plainly
+from flinkish.checkpoint.plain_tables import (
+    Read,
+    TakenIn,
+    nobody_asks,
+    positions_in,
+    take_in_savepoint,
+    write_plainly,
+)
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
@@ -65,8 +73,11 @@ _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 NO_SPARK = 0
 
 
-def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed by this process; and whether it is a temporary one.
+def claim_directory(
+    settings: DriverSettings, name: str, waiting: Callable[[], None] = lambda: None
+) -> tuple[JobDirectory, bool]:
+    """The job's directory, claimed by this process; and whether it is a temporary one. ``waiting``: as for
+    `prepare_directory` of Spark.
 
     Raises:
         ConfigurationError: the directory is not on a local file system.
@@ -84,7 +95,7 @@ def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, 
         )
     directory = JobDirectory(directory_of_job(given, name))
     directory.check_private()
-    take_ownership(None, directory, name, settings.takeover)
+    take_ownership(None, directory, name, settings.takeover, waiting=waiting)
     return directory, False
 
 
@@ -100,14 +111,24 @@ class Prepared:
 
 
 def prepare(
-    generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory, temporary: bool
+    generator: JobGraphGenerator,
+    name: str,
+    settings: DriverSettings,
+    directory: JobDirectory,
+    temporary: bool,
+    job_id: JobID | None = None,
+    read: Read = nobody_asks,
 ) -> Prepared:
     """Make the job ready: it goes on from its directory, or begins, with a savepoint if the settings name one.
+
+    Args:
+        job_id: the id of a job that begins; None: a new one.
+        read: is told how many parts of the savepoint are read, and of how many; what it raises ends the restore.
 
     Raises:
         FinalOperationError: the program does not fit the directory, or the savepoint cannot be restored.
     """
-    job = sent_to_minicluster(generator.generate(directory.job_id() or JobID().to_hex_string(), name))
+    job = sent_to_minicluster(generator.generate(directory.job_id() or (job_id or JobID()).to_hex_string(), name))
     attempts, store = 0, StateStore()
     remembered: dict[str, Any] | None = None
     if not temporary:
@@ -117,7 +138,7 @@ def prepare(
     if store.has_begun:
         check_same_savepoint(job, settings, directory, remembered)
     elif settings.savepoint is not None:
-        remembered = _restore(generator, job, settings, settings.savepoint, directory, store)
+        remembered = _restore(generator, job, settings, settings.savepoint, directory, store, read)
     elif remembered is not None:
         directory.delete(RESTORED_FILE)
         remembered = None
@@ -164,8 +185,9 @@ def _restore(
     savepoint: str,
     directory: JobDirectory,
     store: StateStore,
+    read: Read,
 ) -> dict[str, Any]:
-    manifest, taken = _taken_in(generator, job, settings, savepoint)
+    manifest, taken = _taken_in(generator, job, settings, savepoint, read)
     if not taken.report.compatible:
         raise incompatible(taken.report, job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
@@ -192,11 +214,11 @@ def report_of(generator: JobGraphGenerator, configuration: Configuration, name: 
 
 
 def _taken_in(
-    generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str
+    generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str, read: Read = nobody_asks
 ) -> tuple[Manifest, TakenIn]:
     job.settings.shipped.install("")
     with job.settings.shipped.entered_here():
-        return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state)
+        return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state, read)
 
 
 class MiniClusterRun(KeptRun):

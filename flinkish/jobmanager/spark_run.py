@@ -50,14 +50,21 @@ class Preparation:
     """
 
     def __init__(
-        self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
+        self,
+        spark: Any,
+        generator: JobGraphGenerator,
+        name: str,
+        settings: DriverSettings,
+        directory: JobDirectory,
+        job_id: JobID | None = None,
     ) -> None:
+        """``job_id``: the id of a job that begins; None: a new one."""
         self._spark = spark
         self._generator = generator
         self._name = name
         self._settings = settings
         self._directory = directory
-        self._job_id = directory.job_id() or JobID().to_hex_string()
+        self._job_id = directory.job_id() or (job_id or JobID()).to_hex_string()
 
     def next_plan(self) -> AttemptPlan:
         """Make the plan of the next attempt, which is counted in ``attempts.json``.
@@ -249,8 +256,11 @@ class SparkRun(KeptRun):
             super()._remember_end()
 
 
-def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
+def prepare_directory(
+    spark: Any, settings: DriverSettings, name: str, waiting: Callable[[], None] = lambda: None
+) -> tuple[JobDirectory, bool]:
     """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it.
+    ``waiting`` is called while the driver waits for a sign of life of the owner; what it raises ends the wait.
 
     Raises:
         ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
@@ -272,5 +282,5 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
         directory.claim(name)
     else:
         probe(spark, directory.path, f"job '{name}', directory {directory.path}")
-        take_ownership(spark, directory, name, settings.takeover)
+        take_ownership(spark, directory, name, settings.takeover, waiting=waiting)
     return directory, temporary

@@ -1,4 +1,4 @@
-"""JobManager and TaskManager: keys that begin with ``jobmanager.``, ``taskmanager.`` and ``rest.``; and the keys of
+"""JobManager and TaskManager: keys that begin with ``jobmanager.`` and ``taskmanager.``; and the keys of
 Flink that nothing in flinkish reads (`UNREAD`), with the reason for each.
 """
 
@@ -52,22 +52,6 @@ FAILOVER_STRATEGY: ConfigOption[str] = (
     .with_description("What is restarted together: full or region; here an epoch is one region.")
     .with_choices("full", "region")
     .without_effect("an epoch is one region")
-)
-
-REST_ADDRESS: ConfigOption[str | None] = (
-    ConfigOptions.key("rest.address")
-    .string_type()
-    .no_default_value()
-    .with_description("Address of the REST endpoint for clients.")
-    .without_effect("there is no REST endpoint")
-)
-
-REST_PORT: ConfigOption[int] = (
-    ConfigOptions.key("rest.port")
-    .int_type()
-    .default_value(8081)
-    .with_description("Port of the REST endpoint.")
-    .without_effect("there is no REST endpoint")
 )
 
 LATENCY_INTERVAL: ConfigOption[Duration] = (

@@ -311,6 +311,8 @@ class DriverDescription:
     pid: int
     #: the fencing token: distinguishes this driver's claim of the job directory from all others
     token: str = ""
+    #: where its REST API is reached; None: it has none
+    rest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -359,6 +361,9 @@ class JobDescription:
     restart_strategy: str = ""
     #: accumulator name -> name of its class
     accumulator_types: dict[str, str] = field(default_factory=dict)
+    #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
+    #: parts"); "": nothing of the kind
+    doing: str = ""
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))

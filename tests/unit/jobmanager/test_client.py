@@ -125,7 +125,9 @@ def target(run: Run) -> str:
 
 def desk_of(run: Run) -> None:
     """Lets the run answer requests in its directory."""
-    run.observers.append(requests.RequestDesk(RunClient(run), run.directory))
+    desk = requests.RequestDesk(RunClient(run), run.directory)
+    run.observers.append(desk)
+    desk.open()
 
 
 @pytest.mark.parametrize("action", ["cancel", "stop"])

@@ -1,0 +1,195 @@
+"""What is asked of the jobs of a driver, by whomever: acknowledged at once, and found again by its id."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flinkish.checkpoint.manifest import read_manifest
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import ConfigurationError, FinalOperationError, OperationError, SavepointError
+from flinkish.jobmanager.client import JobManager, RunClient
+from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
+from flinkish.jobmanager.requests import ask
+from flinkish.rest.route import Asked, Jobs
+from flinkish.runtime.phases import Phase, hooked
+from tests.support.processes import wait_until
+from tests.unit.jobmanager.test_minicluster_jobs import Gate, at_gate, environment, kept
+
+TIMEOUT_S = 30
+ID = "ab" * 16
+
+
+@pytest.fixture(autouse=True)
+def jobs(monkeypatch: pytest.MonkeyPatch) -> Jobs:
+    """The jobs of a driver that knows none of other tests. The gate is open again after each test."""
+    fresh = JobManager()
+    monkeypatch.setattr(JobManager, "get", lambda: fresh)
+    Gate.close_at(None)
+    return fresh
+
+
+class Held:
+    """Holds each savepoint up at a phase until it is released."""
+
+    def __init__(self, phase: Phase = Phase.SAVEPOINT_WRITTEN) -> None:
+        self._phase = phase
+        self.reached, self.go = threading.Event(), threading.Event()
+
+    def __call__(self, phase: Phase, details: dict[str, Any]) -> None:
+        if phase is self._phase:
+            self.reached.set()
+            assert self.go.wait(TIMEOUT_S)
+
+
+def ended(operations: Operations, operation: Operation) -> Operation:
+    """The operation once it is completed."""
+
+    def found() -> Operation:
+        found = operations.get(operation.id)
+        assert found is not None
+        return found
+
+    wait_until(lambda: found().completed, TIMEOUT_S, "the end of the operation")
+    return found()
+
+
+def of(client: RunClient, kind: Kind, **more: Any) -> Request:
+    return Request(kind, client.get_job_id().to_hex_string(), **more)
+
+
+def let_go(client: RunClient) -> None:
+    Gate.go.set()
+    client.get_job_execution_result().result(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
+
+
+def test_a_savepoint_returns_its_future_at_once(tmp_path: Path) -> None:
+    client = at_gate(environment(tmp_path), 25)
+    held = Held()
+    with hooked(held):
+        future = client.trigger_savepoint(str(tmp_path / "savepoints"))
+        assert not future.done()
+        Gate.go.set()
+        assert held.reached.wait(TIMEOUT_S)
+        assert not future.done() and not future.cancel(), "it has begun"
+        held.go.set()
+        assert read_manifest(future.result(TIMEOUT_S)).job_name == "totals"
+    let_go(client)
+
+
+def test_an_operation_is_begun_once_and_found_by_its_id(jobs: Jobs, tmp_path: Path) -> None:
+    client = at_gate(environment(tmp_path), 25)
+    asked = Asked(jobs, now_ms=0)
+    request = of(client, Kind.SAVEPOINT, directory=str(tmp_path / "savepoints"))
+    first = asked.jobs.operations.trigger(request, ID)
+    again = asked.jobs.operations.trigger(request, ID)
+    assert (first.completed, again) == (False, first)
+    with pytest.raises(ConfigurationError, match=f"the operation {ID} is another one: savepoint"):
+        asked.jobs.operations.trigger(of(client, Kind.CANCEL), ID)
+    Gate.go.set()
+    done = ended(asked.jobs.operations, first)
+    assert done.failure is None and done.location is not None
+    assert [str(path) for path in (tmp_path / "savepoints").iterdir()] == [done.location]
+    let_go(client)
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "with_savepoint"),
+    [
+        (Request(Kind.CANCEL), JobStatus.CANCELED, False),
+        (Request(Kind.STOP), JobStatus.FINISHED, True),
+        (Request(Kind.SAVEPOINT, cancel_job=True), JobStatus.CANCELED, True),
+    ],
+    ids=["cancel", "stop", "savepoint and cancel"],
+)
+def test_a_job_is_ended_by_an_operation(
+    request_: Request, status: JobStatus, with_savepoint: bool, jobs: Jobs, tmp_path: Path
+) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    more = {"cancel_job": request_.cancel_job}
+    operation = jobs.operations.trigger(of(client, request_.kind, **more))
+    assert jobs.operations.in_progress() == (operation,)
+    Gate.go.set()
+    done = ended(jobs.operations, operation)
+    assert (done.failure, done.location is not None) == (None, with_savepoint)
+    client.run.wait(TIMEOUT_S)
+    assert jobs.describe_job(client.get_job_id().to_hex_string()).status == status.name
+    end = client.run.directory.end()
+    assert end is not None and (end.from_outside, end.savepoint) == (True, done.location)
+
+
+def test_an_operation_on_a_job_that_is_not_there_or_has_ended_fails_and_says_so(jobs: Jobs, tmp_path: Path) -> None:
+    unknown = jobs.operations.trigger(Request(Kind.CANCEL, "ff" * 16))
+    assert isinstance(unknown.failure, FinalOperationError) and "knows no job ffff" in str(unknown.failure)
+    client = at_gate(environment(tmp_path), 25)
+    let_go(client)
+    late = jobs.operations.trigger(of(client, Kind.STOP))
+    assert isinstance(late.failure, FinalOperationError)
+    assert r"the job has ended (FINISHED): there is nothing to stop [job 'totals']" in str(late.failure)
+
+
+def test_an_operation_that_cannot_be_carried_out_fails_and_the_job_goes_on(jobs: Jobs, tmp_path: Path) -> None:
+    client = at_gate(environment(tmp_path), 25)
+    drain = jobs.operations.trigger(of(client, Kind.STOP, drain=True, directory=str(tmp_path)))
+    assert isinstance(drain.failure, OperationError) and "the minicluster cannot drain a job" in str(drain.failure)
+    nowhere = ended(jobs.operations, jobs.operations.trigger(of(client, Kind.SAVEPOINT)))
+    assert isinstance(nowhere.failure, SavepointError)
+    assert "it is not known where to write the savepoint" in str(nowhere.failure)
+    let_go(client)
+
+
+def test_what_was_asked_by_a_file_is_an_operation_like_any_other(jobs: Jobs, tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    directory = client.run.directory
+    held = Held()
+    with hooked(held):
+        answers: list[Any] = []
+        asker = threading.Thread(target=lambda: answers.append(ask(directory.path, "savepoint", TIMEOUT_S)))
+        asker.start()
+        wait_until(lambda: jobs.operations.in_progress() != (), TIMEOUT_S, "the request")
+        (operation,) = jobs.operations.in_progress()
+        assert operation.request == of(client, Kind.SAVEPOINT)
+        Gate.go.set()
+        held.go.set()
+        asker.join(TIMEOUT_S)
+    assert answers == [ended(jobs.operations, operation).location]
+    let_go(client)
+
+
+PROGRAM = """
+import threading
+from pathlib import Path
+from flinkish.runtime.phases import Phase, set_hook
+from tests.unit.jobmanager import test_minicluster_jobs as program
+
+reached = threading.Event()
+
+def hold(phase, details):
+    if phase is Phase.SAVEPOINT_WRITTEN:
+        reached.set()
+        threading.Event().wait({held_s})
+
+set_hook(hold)
+client = program.at_gate(program.kept(Path({folder!r})), 25)
+future = client.trigger_savepoint()
+program.Gate.go.set()
+assert reached.wait({timeout_s})
+print("written", future.done(), flush=True)
+"""
+
+
+def test_a_savepoint_does_not_hold_the_process(tmp_path: Path) -> None:
+    code = PROGRAM.format(folder=str(tmp_path), held_s=10 * TIMEOUT_S, timeout_s=TIMEOUT_S)
+    root = str(Path(__file__).parents[3])
+    environ = {**os.environ, "PYTHONPATH": root}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environ, timeout=TIMEOUT_S, check=False, capture_output=True
+    )
+    assert (ended.returncode, ended.stdout) == (0, b"written False\n"), ended.stderr.decode()
