@@ -41,7 +41,15 @@ TRAVERSALS = (
     "file:%2F%2F%2Fetc%2Fpasswd",
 )
 ODD_METHODS = ("PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "get", "GET ", "")
-NAMES = {"job": JOB, "application": JOB, "vertex": "c" * 32, "trigger": "d" * 32, "checkpoint": "1", "subtask": "0", "attempt": "0"}
+NAMES = {
+    "job": JOB,
+    "application": JOB,
+    "vertex": "c" * 32,
+    "trigger": "d" * 32,
+    "checkpoint": "1",
+    "subtask": "0",
+    "attempt": "0",
+}
 
 
 def path_of(route: Route, **given: str) -> str:

@@ -134,6 +134,13 @@ def test_a_result_is_there_when_the_job_has_ended(
         )
 
 
+def test_a_job_that_has_failed_has_a_cause_that_flinks_client_reads(failed: JobDescription) -> None:
+    result = ask((failed,), f"/jobs/{failed.id}/execution-result")["job-execution-result"]
+    cause = result["failure-cause"]
+    assert (result["application-status"], cause["class"]) == ("FAILED", "flinkish.errors.UserCodeError")
+    assert "the server is away at 25" in cause["stack-trace"] and cause["serialized-throwable"]
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [("INITIALIZING", "CREATED"), ("CANCELLING", "CANCELING"), ("RESTARTING", "RUNNING"), ("FAILED", "FAILED")],
