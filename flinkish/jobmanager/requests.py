@@ -67,6 +67,7 @@ Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
 
 #: The arguments that a request may have, each with its types and what to call them.
 _ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
+    "attempts": ((bool,), "true or false"),
     "directory": ((str, type(None)), "a text or null"),
     "drain": ((bool,), "true or false"),
 }
@@ -88,7 +89,10 @@ def _operate(client: RunClient, request: dict[str, Any]) -> CompletableFuture[An
 
 
 def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
-    return CompletableFuture.completed(asdict(client.describe()))
+    """With earlier attempts of subtasks only if they are asked for: after some restarts of many subtasks they are most
+    of the answer."""
+    described = client.describe()
+    return CompletableFuture.completed(asdict(described if request.get("attempts") else described.without_earlier()))
 
 
 #: Name of an action that can be requested -> the function that begins it.

@@ -41,7 +41,9 @@ def serve(configuration: Configuration) -> None:
         # imported where it is used: most tests serve nothing
         from flinkish.rest.endpoint import RestEndpoint
         from flinkish.rest.routes import ROUTES
+        from flinkish.rest.views.driver import DriverLog
 
+        DriverLog.installed()
         endpoint = RestEndpoint.started(configuration, JobManager.get(), ROUTES, _web_ui_jar)
         _begun = True
     if endpoint is not None:

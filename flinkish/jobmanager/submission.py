@@ -17,7 +17,7 @@ from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
-from flinkish.common.options import execution, flinkish
+from flinkish.common.options import cluster, execution, flinkish
 from flinkish.errors import ConfigurationError, FencedError, FlinkishError
 from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -27,6 +27,7 @@ from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.history import HistoryWriter, Rows
 from flinkish.jobmanager.history_tables import DeltaTables
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import (
     DriverSettings,
@@ -113,13 +114,26 @@ def submit(
     serve(configuration)
     start = _start_of(configuration, job_name, plan)
     submission = _Submission(start, JobManager.get().register(start))
+    archives = _archives(configuration, submission.client)
+    start.observers += archives
     with stop_on_signals(live_jobs.running) as submission.signals, submission.ended_with_its_start():
         if in_minicluster:
             run = _minicluster_run(submission, generator, configuration, plan)
         else:
             run = _spark_run(submission, generator, configuration, plan, session)
+        run.observers += archives
         submission.begin(run)
     return submission.client
+
+
+def _archives(configuration: Configuration, client: RunClient) -> list[JobObserver]:
+    """What writes the archive of the job at its end, if there is to be one."""
+    directory = configuration.get(cluster.ARCHIVE_DIRECTORY)
+    if directory is None:
+        return []
+    from flinkish.rest.archive import JobArchive
+
+    return [JobArchive(directory, client.describe)]
 
 
 def _start_of(configuration: Configuration, name: str, plan: dict[str, Any]) -> JobStart:

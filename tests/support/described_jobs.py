@@ -66,7 +66,7 @@ class FixedJobs:
         raise AssertionError("a view asks for no operation")
 
 
-def ask(jobs: tuple[JobDescription, ...], path: str, now_ms: int = NOW_MS, **query: str) -> Any:
+def ask(jobs: tuple[JobDescription, ...], path: str, now_ms: int = NOW_MS, /, **query: str) -> Any:
     """What the view at this path answers."""
     for route in ROUTES:
         parameters = route.match(path)
@@ -192,6 +192,18 @@ def failed_job(**settings: Any) -> JobDescription:
     return client.describe()
 
 
+def savepoint_of_job(folder: Path) -> str:
+    """The path of a savepoint with which a job was stopped."""
+    gate = Gate(at=35)
+    client = _started(gate)
+    try:
+        assert gate.reached.wait(TIMEOUT_S)
+        stop = client.stop_with_savepoint(False, str(folder))
+    finally:
+        gate.go.set()
+    return str(stop.result(TIMEOUT_S))
+
+
 def checkpointed_job(folder: Path) -> JobDescription:
     """A finished job with checkpoints."""
     return finished_job(
@@ -230,7 +242,7 @@ def extreme_job() -> JobDescription:
             "a.b.c": math.inf,
             "a.b.nan": math.nan,
             "a.x": 10**400,
-            "a.x:y": 1,
+            "a.x_y": 1,
             "a.x.y": 2,
             "a.numRecordsIn": 99,
             "stranger.x": 1,

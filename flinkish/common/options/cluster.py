@@ -54,6 +54,16 @@ FAILOVER_STRATEGY: ConfigOption[str] = (
     .without_effect("an epoch is one region")
 )
 
+ARCHIVE_DIRECTORY: ConfigOption[str | None] = (
+    ConfigOptions.key("jobmanager.archive.fs.dir")
+    .string_type()
+    .no_default_value()
+    .with_description(
+        "Directory for the archives of jobs that have ended, in Flink's format, as its history server reads them: for "
+        "each a file named by the job's id."
+    )
+)
+
 LATENCY_INTERVAL: ConfigOption[Duration] = (
     ConfigOptions.key("metrics.latency.interval")
     .duration_type()

@@ -8,7 +8,7 @@ known, or not known yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
@@ -364,6 +364,14 @@ class JobDescription:
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
+
+    def without_earlier(self) -> JobDescription:
+        """The same without the earlier attempts of subtasks."""
+
+        def current(vertex: VertexDescription) -> VertexDescription:
+            return replace(vertex, subtasks=tuple(replace(one, earlier=()) for one in vertex.subtasks))
+
+        return replace(self, vertices=tuple(map(current, self.vertices)))
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))

@@ -10,6 +10,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import core
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.job.description import ExceptionDescription, JobDescription, VertexDescription
+from flinkish.rest.failures import failure_cause_of
 from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.shapes import (
     ENDED,
@@ -288,6 +289,10 @@ def execution_result(asked: Asked) -> Json:
         "start-time": job.start_time_ms,
         "end-time": -1 if job.end_time_ms is None else job.end_time_ms,
     }
+    failures = [one for one in job.exceptions if not one.retried]
+    if job.status == "FAILED" and failures:
+        last = failures[-1]
+        result["failure-cause"] = failure_cause_of(error_name(last), last.message, stack_trace(last))
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 

@@ -14,6 +14,7 @@ from flinkish.jobmanager.job.description import (
     ExecutionDescription,
     JobDescription,
     JobManagerDescription,
+    OperatorDescription,
     VertexDescription,
 )
 from flinkish.rest.route import Asked, BadRequestError, Route
@@ -102,42 +103,54 @@ def watermark_of(execution: ExecutionDescription) -> int:
     return _NO_WATERMARK if execution.watermark_ms is None else execution.watermark_ms
 
 
-def operators_of(vertex: VertexDescription) -> list[tuple[str, str, str]]:
-    """(uid, operator id, name) of the operators of a vertex, for `operator_metrics`: the longest uid first."""
-    found = [(one.uid, one.operator_id, one.name) for one in vertex.operators]
-    return sorted(found, key=lambda one: -len(one[0]))
-
-
 #: The metrics of operators that Flink has itself; one of a function that has such a name is not shown, as in Flink.
 _OF_OPERATORS = frozenset({"numRecordsIn", "numRecordsInPerSecond", "numRecordsOut", "numRecordsOutPerSecond"})
 
 
-def operator_metrics(
-    vertex: VertexDescription, execution: ExecutionDescription, operators: Sequence[tuple[str, str, str]]
-) -> Iterator[tuple[str, str, str, Any]]:
-    """(operator id, its name, name of the metric, value) of the metrics of the operators of a task: what comes into the
-    chain, what leaves it if there is but one way, and what the functions count."""
-    first, last = vertex.operators[0], vertex.operators[-1]
-    yield first.operator_id, first.name, "numRecordsIn", execution.records_in
-    yield first.operator_id, first.name, "numRecordsInPerSecond", execution.rates.records_in
-    yield last.operator_id, last.name, "numRecordsOut", execution.records_out
-    yield last.operator_id, last.name, "numRecordsOutPerSecond", execution.rates.records_out
-    for scoped, value in execution.metrics.items():
-        for uid, operator_id, name in operators:
-            if scoped.startswith(uid) and scoped[len(uid) : len(uid) + 1] == ".":
-                metric = scoped[len(uid) + 1 :]
-                if metric not in _OF_OPERATORS:
-                    yield operator_id, name, metric, value
+class Operators:
+    """The operators of a vertex, to whom the metrics of its executions belong."""
+
+    def __init__(self, vertex: VertexDescription) -> None:
+        self.first, self.last = vertex.operators[0], vertex.operators[-1]
+        #: the longest uid first: a uid may have dots
+        self._operators = sorted(vertex.operators, key=lambda one: -len(one.uid))
+        #: name as the execution has it -> what is found for it
+        self._found: dict[str, tuple[OperatorDescription, str] | None] = {}
+
+    def metrics_of(self, execution: ExecutionDescription) -> Iterator[tuple[OperatorDescription, str, Any]]:
+        """(operator, name of the metric, value): what comes into the chain, what leaves it, and what the functions
+        have."""
+        rates = execution.rates
+        yield self.first, "numRecordsIn", execution.records_in
+        yield self.first, "numRecordsInPerSecond", rates.records_in
+        yield self.last, "numRecordsOut", execution.records_out
+        yield self.last, "numRecordsOutPerSecond", rates.records_out
+        yield from self.of_functions(execution)
+
+    def of_functions(self, execution: ExecutionDescription) -> Iterator[tuple[OperatorDescription, str, Any]]:
+        """(operator, name of the metric, value) of the metrics that functions and sources have."""
+        for scoped, value in execution.metrics.items():
+            found = self._found[scoped] if scoped in self._found else self._find(scoped)
+            if found is not None:
+                yield *found, value
+
+    def _find(self, scoped: str) -> tuple[OperatorDescription, str] | None:
+        for one in self._operators:
+            if scoped.startswith(f"{one.uid}."):
+                name = scoped[len(one.uid) + 1 :]
+                found = None if name in _OF_OPERATORS else (one, name)
                 break
+        else:
+            found = None
+        self._found[scoped] = found
+        return found
 
 
-def subtask_metrics(
-    vertex: VertexDescription, execution: ExecutionDescription, operators: Sequence[tuple[str, str, str]]
-) -> Metrics:
+def subtask_metrics(vertex: VertexDescription, execution: ExecutionDescription, operators: Operators) -> Metrics:
     """Name -> value of the metrics of a task and of its operators; the latter begin with the operator's name."""
     found = task_metrics(vertex, execution)
-    for _, operator, name, value in operator_metrics(vertex, execution, operators):
-        found[f"{operator.translate(_REPLACED)[:_LONGEST]}.{name}"] = value
+    for operator, name, value in operators.metrics_of(execution):
+        found[f"{operator.name.translate(_REPLACED)[:_LONGEST]}.{name}"] = value
     return found
 
 
@@ -189,18 +202,17 @@ def of_job(asked: Asked) -> list[Json]:
 def of_subtask(asked: Asked) -> list[Json]:
     """``/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/metrics``"""
     _, vertex, one = subtask_of(asked)
-    return _answer(asked, subtask_metrics(vertex, one.current, operators_of(vertex)))
+    return _answer(asked, subtask_metrics(vertex, one.current, Operators(vertex)))
 
 
 def of_vertex(asked: Asked) -> list[Json]:
     """``/jobs/:jobid/vertices/:vertexid/metrics``: those of all subtasks, with the number of the subtask before each
     name."""
     _, vertex = vertex_of(asked)
-    operators = operators_of(vertex)
+    operators = Operators(vertex)
     wanted = asked.query.get("get")
     if wanted is None:
-        names = ((one.subtask, subtask_metrics(vertex, one.current, operators)) for one in vertex.subtasks)
-        return [{"id": f"{number}.{name}"} for number, metrics in names for name in metrics]
+        return [{"id": f"{number}.{name}"} for number, names in _names(vertex, operators) for name in names]
     numbers: dict[str, list[str]] = {}
     for scoped in dict.fromkeys(wanted.split(",")):
         number, _, name = scoped.partition(".")
@@ -213,6 +225,16 @@ def of_vertex(asked: Asked) -> list[Json]:
             {"id": f"{one.subtask}.{name}", "value": text_of(metrics[name])} for name in asked_for if name in metrics
         ]
     return found
+
+
+def _names(vertex: VertexDescription, operators: Operators) -> Iterator[tuple[int, Iterable[str]]]:
+    """The names of the metrics of each subtask, made once for all subtasks whose functions have the same metrics."""
+    known: dict[tuple[str, ...], Metrics] = {}
+    for one in vertex.subtasks:
+        scoped = tuple(one.current.metrics)
+        if scoped not in known:
+            known[scoped] = subtask_metrics(vertex, one.current, operators)
+        yield one.subtask, known[scoped]
 
 
 def of_coordinators(asked: Asked) -> list[Json]:
@@ -297,7 +319,7 @@ def of_all_task_managers(asked: Asked) -> list[Json]:
 def of_all_subtasks(asked: Asked) -> list[Json]:
     """``/jobs/:jobid/vertices/:vertexid/subtasks/metrics``"""
     _, vertex = vertex_of(asked)
-    wanted, operators = _subtasks_wanted(asked.query.get("subtasks", "")), operators_of(vertex)
+    wanted, operators = _subtasks_wanted(asked.query.get("subtasks", "")), Operators(vertex)
     executions = [one.current for one in vertex.subtasks if wanted is None or one.subtask in wanted]
     names = asked.query.get("get")
     if names is not None and "." not in names:

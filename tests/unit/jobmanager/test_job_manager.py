@@ -29,6 +29,7 @@ from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
+from flinkish.jobmanager.requests import ACTIONS
 
 TIMEOUT_S = 30
 
@@ -145,6 +146,15 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
     assert [exception.restart_delay_ms for exception in job.exceptions] == [1, 1]
     assert job.metrics["restarts"] == 2
     assert [[e.attempt for e in s.earlier] for s in job.vertices[1].subtasks] == [[0, 1], [0, 1]]
+    answers = [ACTIONS["describe"](client, asked).result() for asked in ({}, {"attempts": True})]
+    subtasks = [[one for vertex in answer["vertices"] for one in vertex["subtasks"]] for answer in answers]
+    assert [[len(one["earlier"]) for one in each] for each in subtasks] == [[0] * 3, [2] * 3], "on request only"
+    # epochs that were run again count once
+    numbers = [one.epoch for one in job.epochs]
+    assert numbers == sorted(set(numbers)) and len(numbers) == job.metrics["epochs"]
+    assert all(one.run_ms + one.prepare_ms + one.commit_ms <= one.duration_ms + 2 for one in job.epochs)
+    assert job.durations_ms.keys() == {"INITIALIZING", "CREATED", "RUNNING", "FAILING", "RESTARTING"}
+    assert job.restart_strategy == "fixed-delay: 5 restarts, 0.001 s apart"
 
 
 def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_story_and_description(
