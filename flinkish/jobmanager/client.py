@@ -26,7 +26,7 @@ from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint import StopWithSavepoint
 
 
 class RunClient(JobClient):
@@ -110,7 +110,7 @@ class RunClient(JobClient):
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch, after those that were asked for before; the future, which is
-        there at once, holds its path.
+        there at once, holds its path. Before the first epoch is committed, its end is waited for.
 
         If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
         in the directory, nothing is read or written for it.
@@ -120,14 +120,7 @@ class RunClient(JobClient):
         """
         self._check_runs()
 
-        def write() -> str:
-            run = self._kept_run()
-            directory = savepoint_directory or run.savepoint_directory()
-            check_target(directory, f"job '{run.name}'")
-            with run.one_savepoint:
-                return run.take_savepoint(directory)
-
-        return _in_background(write)
+        return _in_background(lambda: self._kept_run().savepoint(savepoint_directory))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None

@@ -23,8 +23,9 @@ from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart import Restarts
+from flinkish.jobmanager.restart import Restarts, one_line
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
@@ -69,8 +70,8 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
-        #: held while a savepoint is written that somebody has asked for
-        self.one_savepoint = threading.Lock()
+        #: the savepoints that are in flight
+        self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
         #: whether a cancellation or a suspension was asked for before the run began
         self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
@@ -145,15 +146,24 @@ class KeptRun(JobRun):
                 if self.settings.note_on_requests is not None:
                     self._tell(self.settings.note_on_requests)
                 self._run_until_it_ends()
+                self.savepoint_turns.close(self._why_it_ends())
                 self._take_last_checkpoint()
                 self._remember_end()
             needs_no_checkpoints = self._needs_no_checkpoints()
             self._answer_stop(None)
         except BaseException as error:
+            self.savepoint_turns.close(f"the job has failed: {one_line(self._typed(error))}")
             self._answer_stop(error)
             raise
         finally:
+            self.savepoint_turns.close(self._why_it_ends())
             self.checkpoints.close(delete=needs_no_checkpoints)
+
+    def _why_it_ends(self) -> str:
+        if not self._stop.is_set():
+            return "the job has come to its end"
+        suspended = self._end_as is JobStatus.SUSPENDED
+        return "the job is being suspended" if suspended else "the job is being stopped"
 
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
@@ -225,7 +235,7 @@ class KeptRun(JobRun):
         if self._failure is not None:
             # the stop came while the job waited for its restart: there is no consistent end of an epoch to save
             raise self._failure
-        stop.path = self.take_savepoint(stop.directory)
+        stop.path = self.savepoint_turns.take(stop.directory, of_stop=True)
 
     def _give_up_stop(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
         """Fail a stop whose savepoint cannot be written. Returns whether the job goes on: it does unless another end
@@ -358,6 +368,7 @@ class KeptRun(JobRun):
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
+        self.savepoint_turns.epoch_committed()
         if self._stopping is not None and not self._stop.is_set():
             self._begin_stop()
 
@@ -379,9 +390,21 @@ class KeptRun(JobRun):
                 hint="ask again when it runs, or cancel it",
             )
 
-    def _too_late(self) -> FinalOperationError:
+    def savepoint(self, directory: str | None) -> str:
+        """Write a savepoint that somebody has asked for, in its turn; returns its path. The job may go on meanwhile.
+
+        Raises:
+            FlinkishError: it cannot be written, or was aborted with the job.
+        """
+        if self._ends:
+            raise self._too_late("saved")
+        target = directory or self.savepoint_directory()
+        check_target(target, f"job '{self.name}'")
+        return self.savepoint_turns.take(target)
+
+    def _too_late(self, what: str = "stopped") -> FinalOperationError:
         return FinalOperationError(
-            f"the job has ended ({self.status.name}): it cannot be stopped",
+            f"the job has ended ({self.status.name}): it cannot be {what}",
             where=f"job '{self.name}'",
             expected="a running job",
         )
@@ -406,10 +429,12 @@ class KeptRun(JobRun):
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
-        up at once, any other one after half of ``flinkish.shutdown.timeout``."""
+        up at once, and what is written of savepoints, any other one after half of ``flinkish.shutdown.timeout``."""
         self._stopped_anyway = True
         patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
         self._epoch_deadline_s = min(self._epoch_deadline_s, time.monotonic() + patience_s)
+        if end is JobStatus.CANCELED:
+            self.savepoint_turns.abort("the job is being cancelled")
         super().request_stop(end, cause)
         self._wake()
 

@@ -267,7 +267,8 @@ class MiniClusterRun(KeptRun):
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
-        return write_plainly(self.job, self.store, epoch, path, states, known)
+        check = self.savepoint_turns.check
+        return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job with a savepoint; see `KeptRun.stop_with_savepoint`.

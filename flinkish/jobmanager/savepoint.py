@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import math
 import posixpath
+import time
 import uuid
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,9 +24,12 @@ from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
-from flinkish.storage.files import child_names, delete_directory, delete_file, write_bytes
+from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory, write_bytes
 from flinkish.storage.paths import absolute, for_spark, local_path
 from flinkish.storage.stores import storage_error, storage_of
+
+#: Seconds after which it is looked again whether a task has written to a savepoint that was removed.
+_REMOVALS_S = (0.05, 0.2, 1.0)
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt import QueryAttempt
@@ -55,8 +59,7 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
         try:
             manifest = run.write_savepoint(epoch, path)
         except Exception as error:
-            with contextlib.suppress(Exception):
-                delete_directory(path)
+            _remove(path)
             secret = secret_of(run.job.job_id, run.job.attempt)
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
@@ -66,13 +69,32 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
     return path
 
 
+def _remove(path: str) -> None:
+    """Delete the part of a savepoint that was written. A task of Spark that has been told to end may still write."""
+    for pause_s in (0, *_REMOVALS_S):
+        time.sleep(pause_s)
+        with contextlib.suppress(Exception):
+            if pause_s and not is_directory(path):
+                return
+            delete_directory(path)
+
+
 def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
     """Write a savepoint's table and, last, its manifest; returns the manifest."""
     attempt = run.attempt
     positions = attempt.positions(epoch)
     passed(Phase.SAVEPOINT_READ, epoch=epoch)
-    with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
-        contents = _write_table(run, attempt, epoch, state_table(path))
+    tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
+    run.spark.addTag(tag)
+    try:
+        with (
+            described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
+            run.savepoint_turns.interrupted_by(lambda: run.spark.interruptTag(tag)),
+        ):
+            contents = _write_table(run, attempt, epoch, state_table(path))
+    finally:
+        run.spark.removeTag(tag)
+    run.savepoint_turns.check()
     manifest = manifest_of(run.job, epoch, positions, contents=contents, states=read_states(run.directory))
     write_manifest(path, manifest)
     return manifest

@@ -193,3 +193,140 @@ def test_a_savepoint_does_not_hold_the_process(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=root, env=environ, timeout=TIMEOUT_S, check=False, capture_output=True
     )
     assert (ended.returncode, ended.stdout) == (0, b"written False\n"), ended.stderr.decode()
+
+
+# ---------------------------------------------------------------------------------------------------- savepoints
+
+
+def statuses(client: RunClient) -> list[tuple[int, str]]:
+    return [(one.id, one.status) for one in client.describe().checkpoints.history if one.is_savepoint]
+
+
+def test_a_savepoint_before_the_first_epoch_waits_for_it(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 5)
+    future = client.trigger_savepoint()
+    wait_until(lambda: statuses(client) == [(1, "PENDING")], TIMEOUT_S, "the savepoint")
+    assert not future.done()
+    first, Gate.at, Gate.go = Gate.go, 25, threading.Event()
+    first.set()
+    wait_until(lambda: client.run.committed_epoch() is not None, TIMEOUT_S, "the first epoch")
+    Gate.go.set()
+    manifest = read_manifest(future.result(TIMEOUT_S))
+    assert manifest.epoch is not None and manifest.epoch >= 0
+    let_go(client)
+    assert statuses(client) == [(1, "COMPLETED")]
+
+
+def test_a_savepoint_before_the_first_epoch_is_waited_for_as_long_as_a_checkpoint_may_take(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path, execution__checkpointing__timeout="100 ms"), 5)
+    with pytest.raises(SavepointError, match="no epoch has been committed yet, after 0.1 s"):
+        client.trigger_savepoint().result(TIMEOUT_S)
+    let_go(client)
+
+
+def test_savepoints_that_wait_for_another_one_are_listed_as_pending_and_taken_in_their_order(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    held = Held()
+    with hooked(held):
+        first = client.trigger_savepoint()
+        wait_until(lambda: len(statuses(client)) == 1, TIMEOUT_S, "the first savepoint")
+        second = client.trigger_savepoint()
+        wait_until(lambda: len(statuses(client)) == 2, TIMEOUT_S, "the second savepoint")
+        Gate.go.set()
+        assert held.reached.wait(TIMEOUT_S)
+        assert statuses(client) == [(1, "PENDING"), (2, "PENDING")]
+        held.go.set()
+        paths = [future.result(TIMEOUT_S) for future in (first, second)]
+    let_go(client)
+    history = client.describe().checkpoints.history
+    assert [one.path for one in history if one.is_savepoint] == paths
+    assert [one.status for one in history if one.is_savepoint] == ["COMPLETED"] * 2
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("cancel", "the job is being cancelled"),
+        ("signal", "the job is being suspended"),
+        ("fail", "the job has failed: UserCodeError: OSError in user code: the server is away"),
+    ],
+)
+def test_what_is_in_flight_at_the_end_of_a_job_ends_with_it(how: str, reason: str, tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path, restart_strategy__type="none"), 25)
+    held = Held()
+    with hooked(held):
+        Gate.failures = [25] if how == "fail" else []
+        futures = [client.trigger_savepoint() for _ in range(2)]
+        wait_until(lambda: len(statuses(client)) == 2, TIMEOUT_S, "the savepoints")
+        if how == "fail":
+            # it fails before the savepoints have their turn
+            held.go.set()
+        Gate.go.set()
+        if how == "cancel":
+            client.run.request_stop()
+        elif how == "signal":
+            client.run.stop_from_outside("SIGTERM")
+        held.go.set()
+        client.run.wait(TIMEOUT_S)
+    for future in futures:
+        with pytest.raises(SavepointError, match=f"the savepoint was aborted: {reason}"):
+            future.result(0)
+    assert [status for _, status in statuses(client)] == ["FAILED", "FAILED"]
+    assert list((tmp_path / "job" / "savepoints").iterdir()) == []
+    with pytest.raises(FinalOperationError, match="the job has ended"):
+        client.trigger_savepoint().result(TIMEOUT_S)
+
+
+def test_nothing_is_written_after_the_directory_is_given_back(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    held = Held()
+    owned: list[bool] = []
+
+    def hold(phase: Phase, details: dict[str, Any]) -> None:
+        held(phase, details)
+        if phase is Phase.SAVEPOINT_WRITTEN:
+            owned.append(client.run.directory.has_living_owner())
+
+    with hooked(hold):
+        future = client.trigger_savepoint()
+        wait_until(lambda: statuses(client) != [], TIMEOUT_S, "the savepoint")
+        Gate.go.set()
+        assert held.reached.wait(TIMEOUT_S)
+        cancelled = client.cancel()
+        threading.Timer(0.3, held.go.set).start()
+        cancelled.result(TIMEOUT_S)
+    assert future.done() and owned == [True]
+    assert not client.run.directory.has_living_owner()
+    assert list((tmp_path / "job" / "savepoints").iterdir()) == []
+
+
+def test_a_cancellation_prevails_over_a_stop_that_writes_its_savepoint(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    held = Held()
+    with hooked(held):
+        stop = client.stop_with_savepoint(False)
+        Gate.go.set()
+        assert held.reached.wait(TIMEOUT_S)
+        cancelled = client.cancel()
+        held.go.set()
+        cancelled.result(TIMEOUT_S)
+    with pytest.raises(SavepointError, match="the savepoint was aborted: the job is being cancelled"):
+        stop.result(TIMEOUT_S)
+    assert client.run.status is JobStatus.CANCELED
+    assert list((tmp_path / "job" / "savepoints").iterdir()) == []
+
+
+def test_a_savepoint_that_takes_too_long_is_aborted_and_the_job_goes_on(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path, execution__checkpointing__timeout="200 ms"), 25)
+    held = Held()
+    with hooked(held):
+        future = client.trigger_savepoint()
+        wait_until(lambda: statuses(client) != [], TIMEOUT_S, "the savepoint")
+        Gate.go.set()
+        assert held.reached.wait(TIMEOUT_S)
+        wait_until(lambda: not held.go.wait(0.5), TIMEOUT_S, "the timeout")
+        held.go.set()
+        with pytest.raises(SavepointError, match=r"took longer than 0.2 s \(execution.checkpointing.timeout\)"):
+            future.result(TIMEOUT_S)
+    let_go(client)
+    assert client.run.status is JobStatus.FINISHED
