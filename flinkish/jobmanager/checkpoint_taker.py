@@ -19,7 +19,7 @@ from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.checkpoint.writer import ChangelogLedger, CheckpointWriter
 from flinkish.errors import CheckpointError, FencedError, FlinkishError
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
-from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoints_path
+from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
@@ -51,8 +51,7 @@ def attach_checkpoints(run: SparkRun) -> None:
         ChangelogLedger(run.directory).drop()
     if not settings.enabled:
         return
-    path = checkpoints_path(run.settings, run.directory.path, run.job_id.to_hex_string())
-    taker = CheckpointTaker(run, settings, CheckpointDirectory(path))
+    taker = CheckpointTaker(run, settings, run.checkpoint_directory)
     run.checkpoints = taker
     run.observers.append(taker)
 

@@ -12,7 +12,8 @@ import time
 from abc import abstractmethod
 from typing import Any
 
-from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.coordinator import SavepointLog
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
@@ -21,7 +22,7 @@ from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.restart import Restarts, one_line
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
@@ -70,6 +71,9 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
+        #: the job's checkpoints, which are numbered together with its savepoints
+        self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
+        self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
         #: the savepoints that are in flight
         self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
         #: whether a cancellation or a suspension was asked for before the run began
@@ -408,6 +412,11 @@ class KeptRun(JobRun):
             where=f"job '{self.name}'",
             expected="a running job",
         )
+
+    def _next_number(self) -> int:
+        # checked first: the number is written to a file of the job, which another driver may have taken over
+        self.directory.check_owner(self.name)
+        return self.checkpoint_directory.next_id()
 
     def savepoint_directory(self) -> str:
         """The directory of savepoints for requests that name none: ``execution.checkpointing.savepoint-dir``, or one in

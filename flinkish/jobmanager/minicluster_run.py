@@ -49,7 +49,7 @@ from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, driver_settings
+from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, take_savepoint
@@ -251,8 +251,7 @@ class MiniClusterRun(KeptRun):
         self._at_work, self._next = threading.Lock(), threading.Lock()
         self._taker: FullCheckpoints | None = None
         if settings.checkpoints.enabled:
-            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
-            self.checkpoints = self._taker = FullCheckpoints(self, CheckpointDirectory(path))
+            self.checkpoints = self._taker = FullCheckpoints(self, self.checkpoint_directory)
 
     @property
     def job(self) -> JobDescriptor:

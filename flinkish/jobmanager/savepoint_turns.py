@@ -106,7 +106,8 @@ class SavepointTurns:
             if self._run.committed_epoch() is not None:
                 return
             with self._changed:
-                self._changed.wait_for(lambda: mine.aborted is not None or self._commits != seen, _LOOK_S)
+                if mine.aborted is None and self._commits == seen:
+                    self._changed.wait(_LOOK_S)
             self._check(mine)
             if time.monotonic() > deadline_s:
                 raise SavepointError(

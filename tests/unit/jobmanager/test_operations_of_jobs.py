@@ -330,3 +330,19 @@ def test_a_savepoint_that_takes_too_long_is_aborted_and_the_job_goes_on(tmp_path
             future.result(TIMEOUT_S)
     let_go(client)
     assert client.run.status is JobStatus.FINISHED
+
+
+def test_checkpoints_and_savepoints_have_one_counter_over_all_drivers(tmp_path: Path) -> None:
+    often = {"execution__checkpointing__interval": "1 ms", "flinkish__job__restart": "true"}
+    numbers: list[int] = []
+    for gate in (25, 45):
+        client = at_gate(kept(tmp_path, **often), gate)
+        saved = client.trigger_savepoint()
+        stop = client.stop_with_savepoint(False)
+        Gate.go.set()
+        saved.result(TIMEOUT_S)
+        stop.result(TIMEOUT_S)
+        history = client.describe().checkpoints.history
+        assert [one.is_savepoint for one in history].count(True) == 2
+        numbers += sorted(one.id for one in history)
+    assert numbers == list(range(1, len(numbers) + 1))
