@@ -244,12 +244,20 @@ class Checkpoints(Protocol):
         """Take a checkpoint of the last committed epoch and wait for it, for ``timeout_s`` seconds at most; returns its
         path, None when there is none."""
 
+    def take_now(self, full: bool) -> int:
+        """Take a checkpoint of the last committed epoch, whether one is due or not, and wait for it; returns its
+        number. ``full``: of all state.
+
+        Raises:
+            FlinkishError: it could not be taken, which does not count as a failure of the job's checkpoints.
+        """
+
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
 
 
 class NoCheckpoints:
-    """Takes no checkpoints: for jobs without a checkpoint interval."""
+    """Takes no checkpoints: for jobs that never run."""
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """An empty tuple: there are no checkpoints."""
@@ -258,6 +266,10 @@ class NoCheckpoints:
     def take_last(self, timeout_s: float | None = None) -> str | None:
         """None: the job directory holds the last committed epoch anyway."""
         return None
+
+    def take_now(self, full: bool) -> int:
+        """Raises CheckpointError: there is nothing to take one of."""
+        raise CheckpointError("the job does not run, so there is no state to take a checkpoint of")
 
     def close(self, delete: bool = False) -> None:
         """Does nothing."""

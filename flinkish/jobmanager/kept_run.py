@@ -16,7 +16,14 @@ from flinkish.checkpoint.coordinator import SavepointLog
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
+from flinkish.errors import (
+    CheckpointError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    OperationError,
+    SavepointError,
+)
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
@@ -30,6 +37,9 @@ from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
+
+#: Seconds between two looks at whether the first epoch is committed.
+_LOOK_S = 0.1
 
 
 class KeptRun(JobRun):
@@ -405,6 +415,23 @@ class KeptRun(JobRun):
         target = directory or self.savepoint_directory()
         check_target(target, f"job '{self.name}'")
         return self.savepoint_turns.take(target)
+
+    def checkpoint(self, full: bool) -> int:
+        """Take a checkpoint that somebody has asked for, once an epoch is committed; returns its number. ``full``: of
+        all state, not only of what has changed.
+
+        Raises:
+            FlinkishError: it cannot be taken.
+        """
+        deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
+        while self.committed_epoch() is None:
+            if self._ends or self.over.wait(_LOOK_S):
+                break
+            if time.monotonic() > deadline_s:
+                raise CheckpointError("no epoch has been committed yet", where=f"job '{self.name}'")
+        if self._ends:
+            raise self._too_late("checkpointed")
+        return self.checkpoints.take_now(full)
 
     def _too_late(self, what: str = "stopped") -> FinalOperationError:
         return FinalOperationError(

@@ -9,15 +9,27 @@ import math
 import posixpath
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from flinkish.checkpoint.claim import delete_savepoint
 from flinkish.checkpoint.compatibility import read_states
-from flinkish.checkpoint.manifest import MANIFEST, Manifest, TableContents, manifest_of, state_table, write_manifest
+from flinkish.checkpoint.manifest import (
+    MANIFEST,
+    Manifest,
+    TableContents,
+    manifest_of,
+    read_manifest,
+    state_table,
+    write_manifest,
+)
 from flinkish.checkpoint.rows import made_of_files, written_contents
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.failures import translate
@@ -120,6 +132,47 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
         rows.write.format("delta").save(for_spark(table))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     return written_contents(run.spark, table)
+
+
+#: How far above a savepoint its job directory is looked for: <job dir>/checkpoints/<job id>/chk-1.
+_LEVELS = 3
+
+
+def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
+    """Delete a savepoint, or a checkpoint that has outlived its job: what its manifest names, and nothing else.
+
+    Args:
+        directory: the savepoint.
+        begun_from: the savepoints that jobs at work in this driver have begun with -> the names of the jobs.
+
+    Raises:
+        SavepointError: there is no savepoint, or it is damaged.
+        OperationError: it is still needed.
+    """
+    path = absolute(directory)
+    read_manifest(path, whole=False)
+    if path in begun_from:
+        raise OperationError(
+            f"the job '{begun_from[path]}' was started from this savepoint and is at work",
+            where=path,
+            hint="dispose of it when the job has ended",
+        )
+    above = path
+    for _ in range(_LEVELS):
+        above = posixpath.dirname(above)
+        if "owner.json" not in child_names(above):
+            continue
+        job = JobDirectory(above)
+        owner = job.read("owner.json")
+        checkpoint = posixpath.basename(path).startswith("chk-")
+        if life_of(owner) is not Life.GONE and (checkpoint or not is_of_this_process(owner)):
+            raise OperationError(
+                "it belongs to a job that a driver runs, and lies in the directory of that job",
+                where=path,
+                expected=f"no driver at work in {above}" if not checkpoint else f"a job that has ended in {above}",
+                hint="dispose of it where that driver runs" if not checkpoint else "wait until the job has ended",
+            )
+    delete_savepoint(path)
 
 
 @dataclass
