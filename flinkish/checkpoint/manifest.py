@@ -350,6 +350,8 @@ class CheckpointDirectory:
         #: segment of a list of splits -> the file with the ids of its splits; None: not known yet
         self._ended: dict[str, str] | None = None
         self._numbering = threading.Lock()
+        #: the checkpoints that somebody reads; each as often as somebody does
+        self._held: list[int] = []
         #: part of the names of files that this driver writes, which an earlier one therefore never deletes
         self._token = uuid.uuid4().hex[:8]
 
@@ -427,14 +429,23 @@ class CheckpointDirectory:
         it is damaged or there is none."""
         return read_manifest(self.checkpoint(number), whole=False)
 
+    def hold(self, number: int) -> None:
+        """Keep a checkpoint, and the versions that it names, until `let_go` is called as often."""
+        self._held.append(number)
+
+    def let_go(self, number: int) -> None:
+        """The inverse of `hold`."""
+        self._held.remove(number)
+
     def drop_but(self, retained: int, check: Callable[[], None]) -> list[int]:
         """Delete all but the last ``retained`` completed checkpoints, and those before the newest that were never
-        completed; returns the numbers of the completed checkpoints that are left.
+        completed; returns the numbers of the completed checkpoints that are left, among them those that are held.
 
         ``check``: raises when the job is no longer this driver's; then nothing is deleted.
         """
         there, ended = self._ids(), set(child_names(self.ended))
-        left = self._whole(there)[-retained:]
+        whole, held = self._whole(there), set(self._held)
+        left = sorted({*whole[-retained:], *(number for number in whole if number in held)})
         unneeded = self._unneeded(ended, left)
         check()
         for number in there:

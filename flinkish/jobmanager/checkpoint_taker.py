@@ -10,7 +10,9 @@ import logging
 import threading
 import uuid
 from collections import deque
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +64,10 @@ class _ByHand:
     """A checkpoint that somebody has asked for, and its number."""
 
     full: bool
+    #: whether it is held from its end on
+    holds: bool = False
+    #: whether nobody waits for it any more
+    left: bool = False
     outcome: Future[int] = field(default_factory=Future)
 
 
@@ -151,8 +157,31 @@ class CheckpointTaker(JobObserver):
     def take_now(self, full: bool) -> int:
         """Take a checkpoint by hand and wait for it; see `Checkpoints.take_now`. Without an interval it is a full
         one."""
+        return self._asked_for(_ByHand(full)).outcome.result()
+
+    @contextmanager
+    def held(self, check: Callable[[], None]) -> Iterator[str]:
+        """Take a checkpoint now; within the block, whose variable is its path, it and the versions that it names stay
+        as they are, however many follow. ``check`` is called while the checkpoint is waited for; what it raises ends
+        the wait.
+
+        Raises:
+            FlinkishError: the checkpoint could not be taken.
+        """
+        asked = self._asked_for(_ByHand(full=False, holds=True))
+        try:
+            while not asked.outcome.done():
+                check()
+                wait([asked.outcome], _LOOK_MS / 10_000)
+            yield self.directory.checkpoint(asked.outcome.result())
+        finally:
+            with self._wake:
+                asked.left = True
+                if asked.outcome.done() and asked.outcome.exception() is None:
+                    self.directory.let_go(asked.outcome.result())
+
+    def _asked_for(self, asked: _ByHand) -> _ByHand:
         self._begin()
-        asked = _ByHand(full)
         epoch = self._run.attempt.committed_epoch()
         with self._wake:
             if self._closed:
@@ -161,7 +190,7 @@ class CheckpointTaker(JobObserver):
                 self._committed = (self._run.attempt, epoch)
             self._by_hand.append(asked)
             self._wake.notify_all()
-        return asked.outcome.result()
+        return asked
 
     def close(self, delete: bool = False) -> None:
         """End the thread, because the job has ended. A pending checkpoint is aborted; ``delete``: all are deleted."""
@@ -247,7 +276,10 @@ class CheckpointTaker(JobObserver):
             self.coordinator.update(description)
             self.coordinator.complete()
             if by_hand is not None:
-                by_hand.outcome.set_result(description.id)
+                with self._wake:
+                    if by_hand.holds and not by_hand.left:
+                        self.directory.hold(description.id)
+                    by_hand.outcome.set_result(description.id)
             self._clean(description.epoch)
         finally:
             watch.cancel()

@@ -9,13 +9,14 @@ import math
 import posixpath
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import delete_savepoint
 from flinkish.checkpoint.compatibility import read_states
+from flinkish.checkpoint.maintenance import gentle_tasks
 from flinkish.checkpoint.manifest import (
     MANIFEST,
     Manifest,
@@ -25,16 +26,19 @@ from flinkish.checkpoint.manifest import (
     state_table,
     write_manifest,
 )
-from flinkish.checkpoint.rows import made_of_files, written_contents
+from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
+from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
-from flinkish.spark.failures import translate
+from flinkish.runtime.task.task import RETAINED_EPOCHS
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
+from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.settings import described_jobs
-from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state, write_state
+from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory, write_bytes
 from flinkish.storage.paths import absolute, for_spark, local_path
@@ -76,7 +80,7 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
-        learned(offsets=shown, rows_written=rows)
+        learned(epoch=manifest.epoch, offsets=shown, rows_written=rows)
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 
@@ -91,11 +95,77 @@ def _remove(path: str) -> None:
             delete_directory(path)
 
 
+#: How often the state for a savepoint is read: again, from a newer epoch, if the older one may have been deleted.
+_TRIES = 3
+
+
 def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
-    """Write a savepoint's table and, last, its manifest; returns the manifest."""
+    """Write a savepoint's table and, last, its manifest; returns the manifest.
+
+    Of a job that goes on meanwhile it is a copy of a checkpoint that is taken now and held as long as it takes: Spark
+    deletes the state of all but the last epochs. A job without checkpoints is read again from a newer epoch if it was
+    faster.
+    """
+    turns = run.savepoint_turns
+    if turns.of_running_job() and isinstance(run.checkpoints, CheckpointTaker) and run.settings.checkpoints.enabled:
+        with run.checkpoints.held(turns.check) as checkpoint:
+            return _copied(run, checkpoint, path)
+    for left in reversed(range(_TRIES)):
+        try:
+            return _written(run, epoch, path)
+        except Exception as error:
+            turns.check()
+            newer = run.committed_epoch()
+            if not left or newer is None or newer < epoch + RETAINED_EPOCHS - 1 or not raised_by_spark(error):
+                raise
+            _remove(path)
+            epoch = newer
+    raise AssertionError("unreachable")
+
+
+def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
+    """Write a savepoint of the state that the query has of an epoch."""
     attempt = run.attempt
     positions = attempt.positions(epoch)
     passed(Phase.SAVEPOINT_READ, epoch=epoch)
+    with _interruptible(run, epoch):
+        contents = _write_table(run, attempt, epoch, state_table(path))
+    manifest = manifest_of(run.job, epoch, positions, contents=contents, states=read_states(run.directory))
+    run.savepoint_turns.check()
+    write_manifest(path, manifest)
+    return manifest
+
+
+def _copied(run: SparkRun, checkpoint: str, path: str) -> Manifest:
+    """Write a savepoint that has what a checkpoint has."""
+    taken = read_manifest(checkpoint)
+    assert taken.epoch is not None, "it was taken of an epoch"
+    passed(Phase.SAVEPOINT_READ, epoch=taken.epoch)
+    table = state_table(path)
+    with _interruptible(run, taken.epoch):
+        rows = open_table(run.spark, taken, checkpoint)
+        local = local_path(table)
+        if local is None or not made_of_files(table, _files_of(run, rows, local)):
+            delete_directory(table)
+            rows.write.format("delta").save(for_spark(table))
+        passed(Phase.SAVEPOINT_WRITTEN, epoch=taken.epoch)
+        contents = written_contents(run.spark, table)
+    manifest = manifest_of(run.job, taken.epoch, taken.sources, contents=contents, states=taken.states)
+    run.savepoint_turns.check()
+    write_manifest(path, manifest)
+    return manifest
+
+
+def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
+    """Write rows to files in the directory of a table, which is a path without a scheme."""
+    convert = RowsToFiles(iter, SAVEPOINT_ARROW, table, secret_of(run.job.job_id, run.job.attempt))
+    copied = rows.coalesce(gentle_tasks(run.spark)).mapInArrow(convert, FILE_SCHEMA)
+    return [DataFile(*file) for file in copied.collect()]
+
+
+@contextlib.contextmanager
+def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
+    """Within the block, the Spark jobs of this thread end with the savepoint."""
     tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
     run.spark.addTag(tag)
     try:
@@ -103,13 +173,9 @@ def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
             described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
             run.savepoint_turns.interrupted_by(lambda: run.spark.interruptTag(tag)),
         ):
-            contents = _write_table(run, attempt, epoch, state_table(path))
+            yield
     finally:
         run.spark.removeTag(tag)
-    run.savepoint_turns.check()
-    manifest = manifest_of(run.job, epoch, positions, contents=contents, states=read_states(run.directory))
-    write_manifest(path, manifest)
-    return manifest
 
 
 def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -> TableContents:
