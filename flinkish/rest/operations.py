@@ -197,8 +197,10 @@ OPERATIONS: tuple[Route, ...] = (
     Route("PATCH", "/jobs/{job}/rescaling", _NO_RESCALING),
     Route("PUT", "/jobs/{job}/resource-requirements", _NO_RESCALING),
     Route("POST", "/jobs", _NO_JARS, takes_json=False),
+    Route("GET", "/jars", lambda asked: {"address": "", "files": []}),
     Route("POST", "/jars/upload", _NO_JARS, takes_json=False),
     Route("POST", "/jars/{jar}/run", _NO_JARS, takes_json=False),
     Route("POST", "/jars/{jar}/plan", _NO_JARS, takes_json=False),
     Route("DELETE", "/jars/{jar}", _NO_JARS, takes_json=False),
+    Route("DELETE", "/cluster", _refuse("A driver ends with its program: cancel or stop its jobs.")),
 )

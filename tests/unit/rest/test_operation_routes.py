@@ -237,6 +237,7 @@ def test_the_web_ui_cancels_nothing_if_the_configuration_says_so() -> None:
         ("POST", "/jars/a.jar/run", "flinkish run"),
         ("POST", "/jars/a.jar/plan", "flinkish run"),
         ("DELETE", "/jars/a.jar", "flinkish run"),
+        ("DELETE", "/cluster", "cancel or stop"),
         ("PATCH", f"/jobs/{JOB}/rescaling", "flinkish run -s"),
         ("PUT", f"/jobs/{JOB}/resource-requirements", "flinkish run -s"),
     ],
