@@ -138,13 +138,14 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
         raise damaged_file(directory.path, RESTORED_FILE, "it does not say which savepoint was claimed")
     path = absolute(str(remembered["path"]))
     directory.fence.check()
-    _delete(path)
+    delete_savepoint(path)
     directory.write(RESTORED_FILE, {**remembered, "subsumed": True})
     return path
 
 
-def _delete(path: str) -> None:
-    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
+def delete_savepoint(path: str) -> None:
+    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What is
+    no savepoint stays as it is, and so does what else lies beside one."""
     if MANIFEST not in child_names(path):
         return
     manifest = read_manifest(path, whole=False)

@@ -79,6 +79,7 @@ def write_plainly(
     path: str,
     states: tuple[DeclaredState, ...],
     known: Mapping[str, Mapping[str, str]],
+    check: Callable[[], None] = lambda: None,
     **more: Any,
 ) -> Manifest:
     """Write a savepoint or checkpoint of the last committed epoch of a minicluster, with a table of its own; returns
@@ -91,17 +92,26 @@ def write_plainly(
         path: the directory to write.
         states: the states that the job has declared.
         known: source uid -> ids of the things that it reads.
+        check: called again and again; what it raises ends the writing.
         more: further fields of the manifest.
 
     Raises:
         OperationError: the directory cannot be written, or is not on a local file system with hard links.
     """
     positions = positions_in(job, store, known)
-    contents = _write_table(state_table(path), rows_in(job, store), secret_of(job.job_id, job.attempt))
+    rows = _checked(rows_in(job, store), check)
+    contents = _write_table(state_table(path), rows, secret_of(job.job_id, job.attempt))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
+    check()
     manifest = manifest_of(job, epoch, positions, contents=contents, states=states, **more)
     write_manifest(path, manifest)
     return manifest
+
+
+def _checked(rows: Iterator[SavepointColumns], check: Callable[[], None]) -> Iterator[SavepointColumns]:
+    for saved in rows:
+        check()
+        yield saved
 
 
 def rows_in(job: JobDescriptor, store: StateStore) -> Iterator[SavepointColumns]:

@@ -301,6 +301,13 @@ def life_of(owner: dict[str, Any] | None) -> Life:
     return Life.ALIVE if there else Life.GONE
 
 
+def is_of_this_process(owner: dict[str, Any] | None) -> bool:
+    """Whether an owner is a driver in this process."""
+    if owner is None or life_of(owner) is not Life.ALIVE:
+        return False
+    return int(owner["pid"]) == os.getpid()
+
+
 def is_earlier_attempt(owner: dict[str, Any] | None) -> bool:
     """Whether an owner was an earlier attempt of the application of YARN that this process is an attempt of: YARN
     starts the next one when the earlier one has ended."""

@@ -18,6 +18,7 @@ from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.options import execution
 from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError, ProgramError
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
@@ -26,7 +27,8 @@ from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint import StopWithSavepoint, dispose_savepoint
+from flinkish.storage.paths import absolute
 
 
 class RunClient(JobClient):
@@ -87,7 +89,7 @@ class RunClient(JobClient):
 
     def carry_out(self, request: Request) -> CompletableFuture[Any]:
         """Begin what somebody outside of the program asks for, without waiting; the future holds the path of the
-        savepoint, or None. What cannot be begun fails as a future, too."""
+        savepoint, the number of the checkpoint, or None. What cannot be begun fails as a future, too."""
         try:
             if request.kind is Kind.SAVEPOINT and not request.cancel_job:
                 return self.trigger_savepoint(request.directory)
@@ -98,19 +100,21 @@ class RunClient(JobClient):
                 return self.stop_from_outside(request.drain, request.directory)
             if request.kind is Kind.CANCEL:
                 return self.cancel_from_outside()
+            if request.kind is Kind.CHECKPOINT:
+                return self.trigger_checkpoint(request.full)
         except FlinkishError as error:
             return CompletableFuture.failed(error)
         return CompletableFuture.failed(
             OperationError(
                 f"the job cannot be asked for a {request.kind.value}",
                 where=f"job '{self.run.name}'",
-                expected="a savepoint, a stop or a cancellation",
+                expected="a savepoint, a stop, a cancellation or a checkpoint",
             )
         )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         """Write a savepoint of the last committed epoch, after those that were asked for before; the future, which is
-        there at once, holds its path.
+        there at once, holds its path. Before the first epoch is committed, its end is waited for.
 
         If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
         in the directory, nothing is read or written for it.
@@ -120,14 +124,17 @@ class RunClient(JobClient):
         """
         self._check_runs()
 
-        def write() -> str:
-            run = self._kept_run()
-            directory = savepoint_directory or run.savepoint_directory()
-            check_target(directory, f"job '{run.name}'")
-            with run.one_savepoint:
-                return run.take_savepoint(directory)
+        return _in_background(lambda: self._kept_run().savepoint(savepoint_directory))
 
-        return _in_background(write)
+    def trigger_checkpoint(self, full: bool = False) -> CompletableFuture[int]:
+        """Take a checkpoint of the last committed epoch, also in a job without a checkpoint interval; the future holds
+        its number. ``full``: of all state; without an interval, and in the minicluster, each is a full one.
+
+        Raises:
+            OperationError: the job does not run.
+        """
+        self._check_runs()
+        return _in_background(lambda: self._kept_run().checkpoint(full))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -307,8 +314,11 @@ class JobManager:
         return self._operations
 
     def _carry_out(self, request: Request) -> CompletableFuture[Any]:
+        if request.kind is Kind.DISPOSE:
+            return _in_background(lambda: dispose_savepoint(request.directory or "", self._begun_from()))
         client = self.job(request.job_id or "")
         if client is not None:
+            self._check_only_stop(request)
             return client.carry_out(request)
         ended = self.describe_job(request.job_id or "")
         raise FinalOperationError(
@@ -316,6 +326,31 @@ class JobManager:
             where=f"job '{ended.name}'",
             expected="a running job",
         )
+
+    def _check_only_stop(self, request: Request) -> None:
+        """Refuse a stop over a stop, with the id by which the first one is found."""
+
+        def stops(one: Request) -> bool:
+            return one.kind is Kind.STOP or (one.kind is Kind.SAVEPOINT and one.cancel_job)
+
+        # the last one is the one that is just being begun
+        first = [
+            operation.id
+            for operation in self._operations.in_progress()
+            if stops(operation.request) and operation.request.job_id == request.job_id
+        ][:-1]
+        if stops(request) and first:
+            raise OperationError(
+                f"the job is being stopped with a savepoint already, by the operation {first[0]}",
+                where=f"job {request.job_id}",
+                hint="wait for the end of that operation",
+            )
+
+    def _begun_from(self) -> dict[str, str]:
+        """The savepoint that a job at work has been started from -> the name of the job."""
+        described = [client.describe() for client in self.jobs()]
+        begun = {job.configuration.get(execution.STATE_RECOVERY_PATH.key): job.name for job in described}
+        return {absolute(savepoint): name for savepoint, name in begun.items() if savepoint}
 
     def jobs(self) -> tuple[RunClient, ...]:
         """The running jobs, in the order of their submission."""

@@ -12,22 +12,34 @@ import time
 from abc import abstractmethod
 from typing import Any
 
-from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.coordinator import SavepointLog
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
+from flinkish.errors import (
+    CheckpointError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    OperationError,
+    SavepointError,
+)
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart import Restarts
+from flinkish.jobmanager.restart import Restarts, one_line
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
+
+#: Seconds between two looks at whether the first epoch is committed.
+_LOOK_S = 0.1
 
 
 class KeptRun(JobRun):
@@ -69,8 +81,11 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
-        #: held while a savepoint is written that somebody has asked for
-        self.one_savepoint = threading.Lock()
+        #: the job's checkpoints, which are numbered together with its savepoints
+        self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
+        self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
+        #: the savepoints that are in flight
+        self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
         #: whether a cancellation or a suspension was asked for before the run began
         self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
@@ -145,15 +160,24 @@ class KeptRun(JobRun):
                 if self.settings.note_on_requests is not None:
                     self._tell(self.settings.note_on_requests)
                 self._run_until_it_ends()
+                self.savepoint_turns.close(self._why_it_ends())
                 self._take_last_checkpoint()
                 self._remember_end()
             needs_no_checkpoints = self._needs_no_checkpoints()
             self._answer_stop(None)
         except BaseException as error:
+            self.savepoint_turns.close(f"the job has failed: {one_line(self._typed(error))}")
             self._answer_stop(error)
             raise
         finally:
+            self.savepoint_turns.close(self._why_it_ends())
             self.checkpoints.close(delete=needs_no_checkpoints)
+
+    def _why_it_ends(self) -> str:
+        if not self._stop.is_set():
+            return "the job has come to its end"
+        suspended = self._end_as is JobStatus.SUSPENDED
+        return "the job is being suspended" if suspended else "the job is being stopped"
 
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
@@ -225,7 +249,7 @@ class KeptRun(JobRun):
         if self._failure is not None:
             # the stop came while the job waited for its restart: there is no consistent end of an epoch to save
             raise self._failure
-        stop.path = self.take_savepoint(stop.directory)
+        stop.path = self.savepoint_turns.take(stop.directory, of_stop=True)
 
     def _give_up_stop(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
         """Fail a stop whose savepoint cannot be written. Returns whether the job goes on: it does unless another end
@@ -358,6 +382,7 @@ class KeptRun(JobRun):
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
+        self.savepoint_turns.epoch_committed()
         if self._stopping is not None and not self._stop.is_set():
             self._begin_stop()
 
@@ -379,12 +404,46 @@ class KeptRun(JobRun):
                 hint="ask again when it runs, or cancel it",
             )
 
-    def _too_late(self) -> FinalOperationError:
+    def savepoint(self, directory: str | None) -> str:
+        """Write a savepoint that somebody has asked for, in its turn; returns its path. The job may go on meanwhile.
+
+        Raises:
+            FlinkishError: it cannot be written, or was aborted with the job.
+        """
+        if self._ends:
+            raise self._too_late("saved")
+        target = directory or self.savepoint_directory()
+        check_target(target, f"job '{self.name}'")
+        return self.savepoint_turns.take(target)
+
+    def checkpoint(self, full: bool) -> int:
+        """Take a checkpoint that somebody has asked for, once an epoch is committed; returns its number. ``full``: of
+        all state, not only of what has changed.
+
+        Raises:
+            FlinkishError: it cannot be taken.
+        """
+        deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
+        while self.committed_epoch() is None:
+            if self._ends or self.over.wait(_LOOK_S):
+                break
+            if time.monotonic() > deadline_s:
+                raise CheckpointError("no epoch has been committed yet", where=f"job '{self.name}'")
+        if self._ends:
+            raise self._too_late("checkpointed")
+        return self.checkpoints.take_now(full)
+
+    def _too_late(self, what: str = "stopped") -> FinalOperationError:
         return FinalOperationError(
-            f"the job has ended ({self.status.name}): it cannot be stopped",
+            f"the job has ended ({self.status.name}): it cannot be {what}",
             where=f"job '{self.name}'",
             expected="a running job",
         )
+
+    def _next_number(self) -> int:
+        # checked first: the number is written to a file of the job, which another driver may have taken over
+        self.directory.check_owner(self.name)
+        return self.checkpoint_directory.next_id()
 
     def savepoint_directory(self) -> str:
         """The directory of savepoints for requests that name none: ``execution.checkpointing.savepoint-dir``, or one in
@@ -406,10 +465,12 @@ class KeptRun(JobRun):
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
-        up at once, any other one after half of ``flinkish.shutdown.timeout``."""
+        up at once, and what is written of savepoints, any other one after half of ``flinkish.shutdown.timeout``."""
         self._stopped_anyway = True
         patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
         self._epoch_deadline_s = min(self._epoch_deadline_s, time.monotonic() + patience_s)
+        if end is JobStatus.CANCELED:
+            self.savepoint_turns.abort("the job is being cancelled")
         super().request_stop(end, cause)
         self._wake()
 

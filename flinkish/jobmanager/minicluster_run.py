@@ -13,7 +13,8 @@ import posixpath
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +51,7 @@ from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.description import CheckpointDescription, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, driver_settings
+from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, take_savepoint
@@ -252,10 +253,7 @@ class MiniClusterRun(KeptRun):
         self._gave_up = False
         #: held while an epoch runs, and while a savepoint is written; and by whoever is the next to hold it
         self._at_work, self._next = threading.Lock(), threading.Lock()
-        self._taker: FullCheckpoints | None = None
-        if settings.checkpoints.enabled:
-            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
-            self.checkpoints = self._taker = FullCheckpoints(self, CheckpointDirectory(path))
+        self.checkpoints = self._taker = FullCheckpoints(self, self.checkpoint_directory)
 
     @property
     def job(self) -> JobDescriptor:
@@ -265,12 +263,19 @@ class MiniClusterRun(KeptRun):
         return self.store.committed_epoch
 
     def take_savepoint(self, directory: str | None) -> str:
-        with self._next, self._at_work:
+        with self.between_epochs():
             return take_savepoint(self, directory)
+
+    @contextmanager
+    def between_epochs(self) -> Iterator[None]:
+        """Within the block no epoch runs."""
+        with self._next, self._at_work:
+            yield
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
-        return write_plainly(self.job, self.store, epoch, path, states, known)
+        check = self.savepoint_turns.check
+        return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job with a savepoint; see `KeptRun.stop_with_savepoint`.
@@ -365,8 +370,7 @@ class MiniClusterRun(KeptRun):
                 raise
             self.epoch_done(report)
             self.epoch_committed(report.epoch)
-            if self._taker is not None:
-                self._taker.after_epoch(report)
+            self._taker.after_epoch(report)
             longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
             pause_s = 0.0 if report.records_in or self.store.finished else longer_s
 
@@ -387,6 +391,9 @@ class FullCheckpoints:
         self._barriers = Barriers()
         self._barriers.begin(run.store.accumulators)
         self._taken: int | None = None
+        self._closed = False
+        #: held while a checkpoint is taken
+        self._taking = threading.Lock()
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """The last checkpoints, oldest first."""
@@ -400,23 +407,36 @@ class FullCheckpoints:
         """
         self._barriers.add(self._run.job, report)
         if self.coordinator.due_in_ms() == 0:
-            self._take(report.epoch)
+            with self._taking:
+                self._take(report.epoch)
 
     def take_last(self, timeout_s: float | None = None) -> str | None:
         """Take a checkpoint of the last committed epoch, unless there is one; returns its path, None when there is
         none."""
         epoch = self._run.committed_epoch()
-        if epoch is not None and epoch != self._taken:
+        if self._settings.enabled and epoch is not None and epoch != self._taken:
             try:
-                self._take(epoch)
+                with self._taking:
+                    self._take(epoch)
             except CheckpointError:
                 return None
         found = (one.path for one in self.describe() if one.epoch == epoch and one.status == "COMPLETED")
         return next(found, None)
 
+    def take_now(self, full: bool) -> int:
+        """Take a checkpoint by hand and wait for it; see `Checkpoints.take_now`. All of them are full ones."""
+        with self._taking, self._run.between_epochs():
+            epoch = self._run.committed_epoch()
+            if self._closed or epoch is None:
+                why = "the job has ended" if self._closed else "no epoch has been committed yet"
+                raise CheckpointError(why, where=f"job '{self._run.name}'")
+            return self._take(epoch, by_hand=True)
+
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
-        if delete:
+        with self._taking:
+            self._closed = True
+        if delete and (self._settings.enabled or self.describe()):
             try:
                 self.directory.delete(self._check)
             except Exception as error:
@@ -425,7 +445,8 @@ class FullCheckpoints:
     def _check(self) -> None:
         self._run.directory.check_owner(self._run.name)
 
-    def _take(self, epoch: int) -> None:
+    def _take(self, epoch: int, by_hand: bool = False) -> int:
+        """Take one; returns its number, 0 if it has failed, which only too many in a row, or one by hand, raise."""
         try:
             # checked first: the number is written to a file of the job, which another process may have taken over
             self._check()
@@ -434,11 +455,11 @@ class FullCheckpoints:
             job = self._run.job
             typed = translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt))
             reason = f"{type(typed).__name__}: {typed}"
-            failure = self.coordinator.fail(reason, counts=not isinstance(typed, FencedError))
+            failure = self.coordinator.fail(reason, counts=not by_hand and not isinstance(typed, FencedError))
             _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)
-            if failure is not None:
-                raise failure from error
-            return
+            if failure is not None or by_hand:
+                raise (failure or typed) from error
+            return 0
         self._taken = epoch
         self.coordinator.update(description)
         self.coordinator.complete()
@@ -448,6 +469,7 @@ class FullCheckpoints:
             subsume_claimed(self._run.directory, len(left), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
+        return description.id
 
     def _written(self, pending: CheckpointDescription) -> CheckpointDescription:
         run, barrier = self._run, self._barriers.of(pending.epoch)

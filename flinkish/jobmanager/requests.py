@@ -70,6 +70,7 @@ _ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
     "attempts": ((bool,), "true or false"),
     "directory": ((str, type(None)), "a text or null"),
     "drain": ((bool,), "true or false"),
+    "full": ((bool,), "true or false"),
 }
 #: Fields that the form of the files adds.
 _FORM = {"version", "action", "expires_ms"}
@@ -81,6 +82,7 @@ def _operate(client: RunClient, request: dict[str, Any]) -> CompletableFuture[An
         client.run.job_id.to_hex_string(),
         request.get("directory"),
         drain=request.get("drain", False),
+        full=request.get("full", False),
     )
     operation = client.operations.trigger(asked, request.get("id"))
     outcome = client.operations.outcome(operation.id)
@@ -96,7 +98,7 @@ def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[A
 
 
 #: Name of an action that can be requested -> the function that begins it.
-ACTIONS: dict[str, Action] = {"savepoint": _operate, "stop": _operate, "cancel": _operate, "describe": _describe}
+ACTIONS: dict[str, Action] = {**dict.fromkeys((kind.value for kind in Kind), _operate), "describe": _describe}
 
 
 class RequestDesk(JobObserver):
@@ -253,13 +255,14 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
 
     Args:
         job_dir: the job's directory (``flinkish.job.dir``).
-        action: ``savepoint``, ``stop``, ``cancel`` or ``describe``.
+        action: ``savepoint``, ``stop``, ``cancel``, ``checkpoint``, ``dispose`` or ``describe``.
         timeout_s: how long to wait for the answer, in seconds.
-        details: arguments of the action: ``directory`` for ``savepoint``; ``directory`` and ``drain`` for ``stop``.
+        details: arguments of the action: ``directory`` for ``savepoint`` and ``dispose``; ``directory`` and ``drain``
+            for ``stop``; ``full`` for ``checkpoint``.
 
     Returns:
-        The path of the savepoint for ``savepoint`` and ``stop``, None for ``cancel``, and the job's description as a
-        dict for ``describe``.
+        The path of the savepoint for ``savepoint`` and ``stop``, the number of the checkpoint for ``checkpoint``, None
+        for ``cancel`` and ``dispose``, and the job's description as a dict for ``describe``.
 
     Raises:
         ConfigurationError: there is no such action.

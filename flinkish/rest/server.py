@@ -28,7 +28,7 @@ _LOG = logging.getLogger("flinkish.RestServerEndpoint")
 #: Seconds for the head of a request, for all of one with its answer, and for the end of a connection.
 HEAD_S, REQUEST_S, CLOSING_S = 20.0, 180.0, 20.0
 #: Seconds for a body, and between two requests of a connection.
-_BODY_S, _KEEP_ALIVE_S = 60.0, 5
+BODY_S, _KEEP_ALIVE_S = 60.0, 5
 #: The most bytes of a head, and the most headers.
 _MAX_HEAD, _MAX_HEADERS = 16 << 10, 200
 #: The most connections at which requests are answered, and the most that are kept.
@@ -227,6 +227,7 @@ class RestServer:
         except Exception:
             _LOG.warning("the REST API has ended:", exc_info=True)
         finally:
+            self._socket.close()
             for logger, one in filters:
                 logger.removeFilter(one)
 
@@ -297,19 +298,20 @@ class RestServer:
             request.scope["query_string"].decode("latin-1"),
         )
         headers = _headers(request)
-        if len(request.headers.raw) > _MAX_HEADERS:
-            return _closing(refusal(431, f"The request has more than {_MAX_HEADERS} headers."))
+        sizes = [len(name) + len(value) for name, value in request.headers.raw]
+        if len(sizes) > _MAX_HEADERS or sum(sizes) + len(path) + len(query) > _MAX_HEAD:
+            return _closing(refusal(431, f"The head has more than {_MAX_HEADERS} headers or {_MAX_HEAD:,} bytes."))
         refused = self._api.refused(path, query, headers)
         try:
             if refused is not None:
                 if "expect" in headers:
                     # who waits to be asked for the body is not asked
                     return _closing(refused)
-                whole = await asyncio.wait_for(_body(request, _DRAINED_OF_REFUSED), _BODY_S)
+                whole = await asyncio.wait_for(_body(request, _DRAINED_OF_REFUSED), BODY_S)
                 return _closing(refused) if whole is None else refused
-            body = await asyncio.wait_for(_body(request, _DRAINED), _BODY_S)
+            body = await asyncio.wait_for(_body(request, _DRAINED), BODY_S)
         except asyncio.TimeoutError:
-            return _closing(refusal(408, f"The body has not come within {_BODY_S:g} s."))
+            return _closing(refusal(408, f"The body has not come within {BODY_S:g} s."))
         if body is None:
             return too_large()
         assert self._pool is not None

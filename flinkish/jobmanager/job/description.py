@@ -23,7 +23,7 @@ from flinkish.runtime.task.progress import EpochProgress, SlowCall
 class CheckpointDescription:
     """One checkpoint or savepoint: pending, completed or failed."""
 
-    #: numbers of checkpoints go on over restarts; savepoints have their own, from 1 in each driver
+    #: one counter of checkpoints and savepoints, number after number over all drivers of the job
     id: int
     #: the epoch at whose end the barrier was
     epoch: int
