@@ -177,6 +177,26 @@ def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_st
     assert (last.subject, last.after, last.cause) == ("task 'sink 'orders''", "SCHEDULED", text)
 
 
+def test_a_failure_has_its_place_as_fields_and_those_of_other_tasks_in_the_same_epoch_beside_it() -> None:
+    client = submit("failing", lambda value: value)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    record = client.run.record
+    assert record is not None
+
+    def failure(task: str, epoch: int, executor: str = "3") -> ConnectionFailedError:
+        error = ConnectionFailedError("the database does not answer")
+        error.task, error.epoch = task, epoch
+        error.place = f"executor {executor} on host-1, stage 7, partition 2, try 0, process 4711"
+        return error
+
+    for task, epoch in (("Map (1/2)", 8), ("Map (2/2)", 9), ("Map (1/2)", 9)):
+        record.task_failed(failure(task, epoch))
+    record.attempt_failed(failure("Map (1/2)", 9), None)
+    last = client.describe().exceptions[-1]
+    assert (last.host, last.executor, last.subtask) == ("host-1", "3", 0)
+    assert [(one.task, one.epoch, one.subtask) for one in last.concurrent] == [("Map (2/2)", 9, 1)]
+
+
 def test_of_ended_jobs_the_last_ones_are_kept(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobManager, "MAX_ENDED", 2)
     for number in range(4):
