@@ -9,6 +9,7 @@ directory and which program wrote it.
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
     <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
+    <job dir>/saving-<id>.json  a savepoint is being written, or a stop has written it and the job has not ended
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers

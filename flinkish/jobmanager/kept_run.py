@@ -9,7 +9,10 @@ import posixpath
 import shutil
 import threading
 import time
+import uuid
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from flinkish.checkpoint.coordinator import SavepointLog
@@ -32,7 +35,7 @@ from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.restart import Restarts, one_line
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint import NOTE_PREFIX, NOTE_SUFFIX, StopWithSavepoint, check_target, remove_part
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
@@ -86,6 +89,8 @@ class KeptRun(JobRun):
         self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
         #: the savepoints that are in flight
         self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
+        #: the file that tells of the savepoint of a stop
+        self._note_of_stop: str | None = None
         #: whether a cancellation or a suspension was asked for before the run began
         self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
@@ -322,6 +327,8 @@ class KeptRun(JobRun):
             "savepoint": savepoint,
         }
         self.directory.write(ENDED_FILE, end)
+        if savepoint is not None and self._note_of_stop is not None:
+            self.directory.delete(self._note_of_stop)
 
     def abandon(self) -> bool:
         """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
@@ -439,6 +446,31 @@ class KeptRun(JobRun):
             where=f"job '{self.name}'",
             expected="a running job",
         )
+
+    @contextmanager
+    def noted(self, path: str) -> Iterator[None]:
+        """Within the block a savepoint is written, of which a file tells the next driver if this one is killed."""
+        if self._temporary:
+            yield
+            return
+        name, of_stop = f"{NOTE_PREFIX}{uuid.uuid4().hex}{NOTE_SUFFIX}", self.savepoint_turns.of_stop()
+        self.directory.write(name, {"path": path, "of_stop": of_stop})
+        try:
+            yield
+        except BaseException:
+            remove_part(path)
+            self.directory.delete(name)
+            raise
+        if of_stop:
+            self._note_of_stop = name
+        else:
+            self.directory.delete(name)
+
+    def tell_of_savepoints(self, left: list[str]) -> None:
+        """Tell what earlier drivers have left of savepoints, also where the job is described."""
+        for number, text in enumerate(left):
+            self._tell(text)
+            self.warnings[f"earlier savepoint {number}"] = text
 
     def _next_number(self) -> int:
         # checked first: the number is written to a file of the job, which another driver may have taken over

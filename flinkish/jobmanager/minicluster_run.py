@@ -275,7 +275,8 @@ class MiniClusterRun(KeptRun):
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
         check = self.savepoint_turns.check
-        return write_plainly(self.job, self.store, epoch, path, states, known, check)
+        with self.noted(path):
+            return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job with a savepoint; see `KeptRun.stop_with_savepoint`.

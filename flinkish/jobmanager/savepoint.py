@@ -5,8 +5,10 @@ state, as rows that SQL can read and edit.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import posixpath
+import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,7 @@ from flinkish.checkpoint.manifest import (
 )
 from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import OperationError, SavepointError
+from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
@@ -43,6 +45,8 @@ from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory, write_bytes
 from flinkish.storage.paths import absolute, for_spark, local_path
 from flinkish.storage.stores import storage_error, storage_of
+
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: Seconds after which it is looked again whether a task has written to a savepoint that was removed.
 _REMOVALS_S = (0.05, 0.2, 1.0)
@@ -75,7 +79,7 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
         try:
             manifest = run.write_savepoint(epoch, path)
         except Exception as error:
-            _remove(path)
+            remove_part(path)
             secret = secret_of(run.job.job_id, run.job.attempt)
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
@@ -85,7 +89,47 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
     return path
 
 
-def _remove(path: str) -> None:
+#: The files of the job directory that say which savepoints are being written.
+NOTE_PREFIX, NOTE_SUFFIX = "saving-", ".json"
+_PART = re.compile("savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class SavingNote:
+    """What such a file says. It is there from before the first file of the savepoint until the savepoint is whole or
+    removed; that of a stop until the end of the job is remembered."""
+
+    path: str
+    of_stop: bool = False
+
+
+def sweep_savepoints(directory: JobDirectory) -> list[str]:
+    """Remove the parts of savepoints that a driver has left when it was killed; returns what is to be told of those of
+    stops that are whole, although the job has not ended. To be called by the owner, before it runs anything.
+
+    What cannot be removed is logged, and left to the next driver."""
+    told = []
+    for name in directory.names(NOTE_PREFIX, NOTE_SUFFIX):
+        try:
+            note, end = directory.read(name, SavingNote), directory.end()
+            if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:
+                continue
+            if MANIFEST not in child_names(note.path):
+                delete_directory(state_table(note.path))
+                if not child_names(note.path):
+                    delete_directory(note.path)
+            elif note.of_stop and (end is None or end.savepoint != note.path):
+                told.append(
+                    f"the driver before was to stop the job with the savepoint {note.path}, and has died when that was "
+                    f"whole: the job goes on; to begin with the savepoint instead, start it in another directory (-s)"
+                )
+            directory.delete(name)
+        except (FlinkishError, OSError) as error:
+            _LOG.warning("what is left of a savepoint (%s) cannot be removed: %s", name, error)
+    return told
+
+
+def remove_part(path: str) -> None:
     """Delete the part of a savepoint that was written. A task of Spark that has been told to end may still write."""
     for pause_s in (0, *_REMOVALS_S):
         time.sleep(pause_s)
@@ -118,7 +162,7 @@ def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
             newer = run.committed_epoch()
             if not left or newer is None or newer < epoch + RETAINED_EPOCHS - 1 or not raised_by_spark(error):
                 raise
-            _remove(path)
+            remove_part(path)
             epoch = newer
     raise AssertionError("unreachable")
 

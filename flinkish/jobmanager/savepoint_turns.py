@@ -144,6 +144,11 @@ class SavepointTurns:
         if mine is not None:
             self._check(mine)
 
+    def of_stop(self) -> bool:
+        """Whether the savepoint that is being written is that of a stop."""
+        with self._changed:
+            return bool(self._in_flight) and self._in_flight[0].of_stop
+
     def of_running_job(self) -> bool:
         """Whether the savepoint that is being written is of a job that goes on meanwhile."""
         with self._changed:

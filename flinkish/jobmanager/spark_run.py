@@ -157,7 +157,8 @@ class SparkRun(KeptRun):
         return take_savepoint(self, directory)
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
-        return write_by_spark(self, epoch, path)
+        with self.noted(path):
+            return write_by_spark(self, epoch, path)
 
     def _input_has_ended(self) -> bool:
         return self.attempt.ended

@@ -51,6 +51,7 @@ from flinkish.storage.files import is_directory
 from flinkish.storage.paths import is_local
 
 if TYPE_CHECKING:
+    from flinkish.jobmanager.kept_run import KeptRun
     from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
@@ -157,10 +158,13 @@ class _Submission:
         self.client = client
         self.signals = Signals()
         self._desk: RequestDesk | None = None
+        #: what is to be told of the savepoints of earlier drivers
+        self._left: list[str] = []
 
     def owns(self, directory: JobDirectory, temporary: bool) -> None:
         """The directory is this driver's: from now on requests in it are answered."""
         from flinkish.jobmanager.requests import RequestDesk
+        from flinkish.jobmanager.savepoint import sweep_savepoints
 
         self.start.owns(directory, temporary)
         JobManager.get().identify(self.client, directory.job_id())
@@ -170,10 +174,12 @@ class _Submission:
             self._desk = RequestDesk(self.client, directory)
             self.start.observers.append(self._desk)
             self._desk.open()
+            self._left = sweep_savepoints(directory)
         self.start.check()
 
-    def begin(self, run: JobRun) -> None:
+    def begin(self, run: KeptRun) -> None:
         """The run takes the place of the start, and begins."""
+        run.tell_of_savepoints(self._left)
         if self._desk is not None:
             run.observers.append(self._desk)
         JobManager.get().hand_over(self.client, run)
@@ -244,7 +250,7 @@ _SPARKS_KEYS = (
 
 def _minicluster_run(
     submission: _Submission, generator: JobGraphGenerator, configuration: Configuration, plan: dict[str, Any]
-) -> JobRun:
+) -> KeptRun:
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
@@ -294,7 +300,7 @@ def _spark_run(
     configuration: Configuration,
     json_plan: dict[str, Any],
     session: Any,
-) -> JobRun:
+) -> KeptRun:
     """Claim the job's directory, and make its first plan there; returns the run."""
     from flinkish.jobmanager.spark_run import Preparation, SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
