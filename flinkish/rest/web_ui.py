@@ -10,6 +10,7 @@ import html
 import logging
 import mimetypes
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -33,14 +34,20 @@ class WebUi:
     """The files of the Web UI.
 
     Args:
-        jar: gets the jar, which may take its time; called once, in a thread of its own, when the page is asked for
-            first. It raises a FlinkishError if it cannot.
+        jar: gets the jar, which may take its time; called in a thread of its own when the page is asked for first. It
+            raises a FlinkishError if it cannot; then it is called again for who asks some time later.
+        clock_s: gives a time in seconds that never goes back.
     """
 
-    def __init__(self, jar: Callable[[], Path]) -> None:
+    #: Seconds after which a jar that could not be got is tried for again.
+    AGAIN_S = 60.0
+
+    def __init__(self, jar: Callable[[], Path], clock_s: Callable[[], float] = time.monotonic) -> None:
         self._jar = jar
+        self._clock_s = clock_s
         self._lock = threading.Lock()
-        self._begun = False
+        #: when the jar was asked for last; None: it was not
+        self._begun_s: float | None = None
         self._failure: str | None = None
         self._files: zipfile.ZipFile | None = None
         #: path -> its entry in the jar
@@ -60,9 +67,12 @@ class WebUi:
 
     def _begin(self) -> None:
         with self._lock:
-            begun, self._begun = self._begun, True
-        if not begun:
-            threading.Thread(target=self._open, name="flinkish-web-ui", daemon=True).start()
+            now_s = self._clock_s()
+            again = self._failure is not None and self._begun_s is not None and now_s - self._begun_s >= self.AGAIN_S
+            if self._begun_s is not None and not again:
+                return
+            self._begun_s, self._failure = now_s, None
+        threading.Thread(target=self._open, name="flinkish-web-ui", daemon=True).start()
 
     def _open(self) -> None:
         try:
@@ -94,8 +104,9 @@ class WebUi:
             head = ""
             text = (
                 f"<p>Flink's Web UI is not here: {html.escape(failure)}</p><p>Get the jar "
-                "<code>org.apache.flink:flink-runtime-web:2.3.0</code> from Maven and name it by "
-                "<code>flinkish.rest.web-ui-jar</code>, or run <code>flinkish prepare</code> where Maven is reached. "
+                "<code>org.apache.flink:flink-runtime-web:2.3.0</code> from Maven, and start the program with "
+                "<code>-D flinkish.rest.web-ui-jar=FILE</code>; or load this page again after a minute, if Maven can "
+                "be reached by then. "
                 'The API works without it: <a href="jobs/overview">jobs/overview</a>.</p>'
             )
         page = f"<!DOCTYPE html><html><head><title>flinkish</title>{head}</head><body>{text}</body></html>\n"

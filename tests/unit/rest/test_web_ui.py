@@ -120,6 +120,23 @@ def test_nothing_is_got_unless_the_page_is_asked_for(jar: Path) -> None:
     assert json.loads(ask(api, "GET", "/nothing").body)["errors"]
 
 
+def test_a_jar_that_could_not_be_got_is_tried_for_again_a_minute_later(jar: Path) -> None:
+    now_s, there = [0.0], [False]
+
+    def get() -> Path:
+        if not there[0]:
+            raise ConnectionFailedError("Maven is away")
+        return jar
+
+    api = api_of(FakeJobs(), [], files=WebUi(get, lambda: now_s[0]))
+    shown(api, wanted="Maven is away")
+    there[0] = True
+    now_s[0] = WebUi.AGAIN_S - 1
+    assert b"Maven is away" in ask(api, "GET", "/").body
+    now_s[0] = WebUi.AGAIN_S
+    shown(api)
+
+
 @pytest.mark.parametrize("how", ["cannot be got", "is no jar", "is another jar", "is not there"])
 def test_without_the_jar_a_page_says_how_to_get_it(tmp_path: Path, how: str) -> None:
     file = tmp_path / "other.jar"
