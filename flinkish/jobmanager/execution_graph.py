@@ -344,12 +344,8 @@ class ExecutionGraph:
     def describe(self, counts: Mapping[str, dict[str, int]] = NO_COUNTS) -> tuple[VertexDescription, ...]:
         """All vertices as of now. ``counts``: operator uid -> the engine's counts for that operator."""
         with self._lock:
-            now_ms, totals = self._clock.now_ms(), self._current.items()
-            rates = {
-                place: self._rates.of(number, execution.totals, now_ms)
-                for number, (place, execution) in enumerate(totals)
-                if not execution.machine.terminal
-            }
+            totals = (execution.totals for execution in self._current.values())
+            rates = dict(zip(self._current, self._rates.now(self._clock.now_ms(), totals), strict=True))
             return tuple(self._describe(vertex, counts, rates) for vertex in self._job.vertices)
 
     def _describe(
@@ -397,7 +393,10 @@ class ExecutionGraph:
             if execution is not None:
                 earlier = tuple(self._earlier.get(place, ()))
                 yield SubtaskDescription(
-                    subtask, execution.name, execution.describe(rates.get(place, NO_RATES)), earlier
+                    subtask,
+                    execution.name,
+                    execution.describe(NO_RATES if execution.machine.terminal else rates[place]),
+                    earlier,
                 )
 
     def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:

@@ -47,15 +47,27 @@ class Rates:
         while len(samples) > 1 and samples[1][0] <= now_ms - SPAN_MS:
             samples.popleft()
 
-    def of(self, number: int, totals: Totals, now_ms: int) -> RatesDescription:
-        """The rates of an execution, given its totals as of now."""
+    def now(self, now_ms: int, totals: Iterable[Totals]) -> list[RatesDescription]:
+        """The rates of all executions, given their totals as of now."""
         before = next((one for one in self._samples if now_ms - one[0] <= SPAN_MS), None) or self._last()
         if before is None or now_ms <= before[0]:
-            return NO_RATES
-        begin, seconds = number * len(NO_TOTALS), (now_ms - before[0]) / 1000
-        kept = before[1][begin : begin + len(NO_TOTALS)] or NO_TOTALS
-        rates = [max(now - then, 0.0) / max(seconds, 1.0) for now, then in zip(totals, kept, strict=True)]
-        return RatesDescription(rates[0], rates[1], rates[2], rates[3], min(rates[4], 1000.0))
+            return [NO_RATES for _ in totals]
+        then, seconds = before[1], max((now_ms - before[0]) / 1000, 1.0)
+        return [_rates(each, then, number * len(NO_TOTALS), seconds) for number, each in enumerate(totals)]
 
     def _last(self) -> tuple[int, array[float]] | None:
         return self._samples[-1] if self._samples else None
+
+
+def _rates(totals: Totals, then: array[float], begin: int, seconds: float) -> RatesDescription:
+    records_in, records_out, bytes_in, bytes_out, busy_ms = totals
+    if busy_ms <= then[begin + 4] and records_in <= then[begin]:
+        # it has done nothing, as most of many
+        return NO_RATES
+    return RatesDescription(
+        max(records_in - then[begin], 0.0) / seconds,
+        max(records_out - then[begin + 1], 0.0) / seconds,
+        max(bytes_in - then[begin + 2], 0.0) / seconds,
+        max(bytes_out - then[begin + 3], 0.0) / seconds,
+        min(max(busy_ms - then[begin + 4], 0.0) / seconds, 1000.0),
+    )

@@ -159,12 +159,12 @@ class StateMachine(Generic[S]):
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._state = transitions.initial
-        #: state -> when it was entered last, in milliseconds since 1970
-        self._times_ms: dict[S, int] = {}
-        #: state -> time spent in it, without that since the last transition
-        self._durations_ms: dict[S, int] = {}
+        #: name of a state -> when it was entered last, in milliseconds since 1970
+        self._times_ms: dict[str, int] = {}
+        #: the same -> time spent in it, without that since the last transition
+        self._durations_ms: dict[str, int] = {}
         self._entered_ms: int | None = None
-        self._left = transitions.initial
+        self._left = transitions.initial.name
         self._tell("", transitions.initial, "")
 
     @property
@@ -179,22 +179,22 @@ class StateMachine(Generic[S]):
 
     def time_ms(self, state: S) -> int | None:
         """When a state was entered last, in milliseconds since 1970; None: never."""
-        return self._times_ms.get(state)
+        return self._times_ms.get(state.name)
 
     @property
     def times_ms(self) -> dict[str, int]:
         """State name -> when it was entered last, in milliseconds since 1970, in the order of the first entries."""
         with self._lock:
-            return {state.name: time_ms for state, time_ms in self._times_ms.items()}
+            return dict(self._times_ms)
 
     @property
     def durations_ms(self) -> dict[str, int]:
         """State name -> time that was spent in it so far, in ms, for the states that are not terminal."""
         with self._lock:
-            found = {state.name: spent_ms for state, spent_ms in self._durations_ms.items()}
+            found = dict(self._durations_ms)
             if not self.terminal and self._entered_ms is not None:
                 since_ms = max(self._clock.now_ms() - self._entered_ms, 0)
-                found[self._state.name] = found.get(self._state.name, 0) + since_ms
+                found[self._left] = found.get(self._left, 0) + since_ms
             return found
 
     def may(self, state: S) -> bool:
@@ -231,7 +231,7 @@ class StateMachine(Generic[S]):
         if self._entered_ms is not None:
             left = self._left
             self._durations_ms[left] = self._durations_ms.get(left, 0) + max(now_ms - self._entered_ms, 0)
-        self._times_ms[state], self._entered_ms, self._left = now_ms, now_ms, state
+        self._times_ms[state.name], self._entered_ms, self._left = now_ms, now_ms, state.name
         return self.story.add(now_ms, self._subject, before, state.name, cause)
 
     def _illegal(self, before: S, after: S, cause: str) -> IllegalTransitionError:
