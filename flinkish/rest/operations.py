@@ -202,5 +202,5 @@ OPERATIONS: tuple[Route, ...] = (
     Route("POST", "/jars/{jar}/run", _NO_JARS, takes_json=False),
     Route("POST", "/jars/{jar}/plan", _NO_JARS, takes_json=False),
     Route("DELETE", "/jars/{jar}", _NO_JARS, takes_json=False),
-    Route("DELETE", "/cluster", _refuse("A driver ends with its program: cancel or stop its jobs.")),
+    Route("DELETE", "/cluster", _refuse("A driver ends with its program: cancel or stop its jobs."), takes_json=False),
 )
