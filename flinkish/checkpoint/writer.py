@@ -312,9 +312,10 @@ class CheckpointWriter:
         self._merged: tuple[Manifest, Manifest] | None = None
 
     def write(
-        self, attempt: CheckpointedAttempt, description: CheckpointDescription, barrier: Barrier
+        self, attempt: CheckpointedAttempt, description: CheckpointDescription, barrier: Barrier, full: bool = False
     ) -> CheckpointDescription:
-        """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
+        """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes.
+        ``full``: whether all state must be written."""
         epoch = description.epoch
         positions = attempt.positions(epoch, self.directory.store_ids)
         description = replace(
@@ -323,7 +324,7 @@ class CheckpointWriter:
             watermarks=barrier.watermarks,
             state_bytes=barrier.state_bytes,
         )
-        written = self._write_state(attempt, epoch)
+        written = self._write_state(attempt, epoch, full)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
         self.directory.write(
@@ -332,11 +333,11 @@ class CheckpointWriter:
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
         return replace(description, rows_written=written.rows, incremental=written.incremental)
 
-    def _write_state(self, attempt: CheckpointedAttempt, epoch: int) -> _Written:
+    def _write_state(self, attempt: CheckpointedAttempt, epoch: int, full: bool) -> _Written:
         base = self._last_to_trust(attempt)
         self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
-        if base is not None and self._incremental is not None:
+        if base is not None and self._incremental is not None and not full:
             try:
                 written = self._write_changes(self._incremental, base, epoch, attempt.job)
             except Exception as error:
@@ -344,10 +345,10 @@ class CheckpointWriter:
                 raise
             if written is not None:
                 return written
-        full = self._write_all(attempt, epoch)
-        self._maintenance.overwritten(full)
+        all_of_it = self._write_all(attempt, epoch)
+        self._maintenance.overwritten(all_of_it)
         self._trusted = True
-        return _Written(TableVersion(posixpath.join("..", "state"), full.version), None, full.rows, False)
+        return _Written(TableVersion(posixpath.join("..", "state"), all_of_it.version), None, all_of_it.rows, False)
 
     def _write_changes(
         self, incremental: IncrementalWriter, base: Manifest, epoch: int, job: JobDescriptor

@@ -30,6 +30,16 @@ class Jobs(Protocol):
 
 
 @dataclass(frozen=True)
+class Features:
+    """What of the Web UI the driver's configuration allows."""
+
+    #: whether programs can be uploaded and run
+    web_submit: bool = False
+    #: whether jobs can be cancelled
+    web_cancel: bool = True
+
+
+@dataclass(frozen=True)
 class Asked:
     """What a client asks a route, once it is known who it is and that the path is one of the route's."""
 
@@ -42,6 +52,7 @@ class Asked:
     query: Mapping[str, str] = field(default_factory=dict)
     #: the JSON of the body; an empty object if there is none
     body: Mapping[str, Any] = field(default_factory=dict)
+    features: Features = Features()
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,10 @@ class ConflictError(Exception):
     """The thing is not in a state for this: 409 with this sentence."""
 
 
+class ForbiddenError(Exception):
+    """This cannot be asked of a driver, whoever asks: 403 with this sentence."""
+
+
 #: What a parameter of a path may be; all others may be anything without a slash.
 _PATTERNS = {
     "job": "[0-9a-f]{32}",
@@ -89,12 +104,14 @@ class Route:
     """A route; its path names parameters in braces: ``/jobs/{job}/vertices/{vertex}``.
 
     ``answer`` returns what becomes JSON, a `Text` or a `Status`, and raises `NotFoundError`, `BadRequestError`,
-    `ConflictError` or a FlinkishError.
+    `ConflictError`, `ForbiddenError` or a FlinkishError.
     """
 
     method: str
     path: str
     answer: Callable[[Asked], Any]
+    #: whether a body is a JSON object; of other routes nobody looks at it
+    takes_json: bool = True
 
     def match(self, path: str) -> dict[str, str] | None:
         """The parameters of a path that is one of this route's, otherwise None. A parameter that does not have its form

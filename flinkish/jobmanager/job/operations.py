@@ -138,6 +138,13 @@ class Operations:
             known = self._kept.get(operation_id)
         return None if known is None else self._seen(known)
 
+    def outcome(self, operation_id: str) -> CompletableFuture[Any] | None:
+        """The future outcome of an operation, for who waits for it; None if there is none, or it is not kept any
+        more."""
+        with self._lock:
+            known = self._kept.get(operation_id)
+        return None if known is None else known.outcome
+
     def in_progress(self) -> tuple[Operation, ...]:
         """The operations that have not come to their end, oldest first."""
         with self._lock:

@@ -125,7 +125,9 @@ def target(run: Run) -> str:
 
 def desk_of(run: Run) -> None:
     """Lets the run answer requests in its directory."""
-    run.observers.append(requests.RequestDesk(RunClient(run), run.directory))
+    desk = requests.RequestDesk(RunClient(run), run.directory)
+    run.observers.append(desk)
+    desk.open()
 
 
 @pytest.mark.parametrize("action", ["cancel", "stop"])
@@ -513,12 +515,13 @@ def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, monkeypatch: pytest.M
     assert first.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
 
 
-def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path) -> None:
-    run = Run(tmp_path, committed=None)
+def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_run_module, "take_savepoint", failing(OperationError("the disk is full")))
+    run = Run(tmp_path)
     run.watched_directory.watch(CompletableFuture.completed(""))
     client = started(run)
     future = client.trigger_savepoint(target(run))
-    with pytest.raises(SavepointError, match="no epoch has been committed yet"):
+    with pytest.raises(OperationError, match="the disk is full"):
         future.result(TIMEOUT_S)
     assert not run.has_ended
     client.cancel().result(TIMEOUT_S)

@@ -41,7 +41,7 @@ def in_a_minute_ms() -> int:
 def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
     """Within the block a desk answers the requests of the directory."""
     desk = RequestDesk(client, directory)
-    desk.attempt_started(0)
+    desk.open()
     try:
         yield
     finally:
