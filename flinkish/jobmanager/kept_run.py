@@ -450,6 +450,7 @@ class KeptRun(JobRun):
     @contextmanager
     def noted(self, path: str) -> Iterator[None]:
         """Within the block a savepoint is written, of which a file tells the next driver if this one is killed."""
+        self.savepoint_turns.check()
         if self._temporary:
             yield
             return

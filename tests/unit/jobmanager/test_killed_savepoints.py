@@ -15,7 +15,7 @@ from flinkish.checkpoint.manifest import read_manifest
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
 from flinkish.runtime.phases import Phase
-from tests.unit.jobmanager.test_minicluster_jobs import PLAIN, Gate, at_gate, environment, kept, written
+from tests.unit.jobmanager.test_minicluster_jobs import PLAIN, Gate, at_gate, environment, goes_on_until, kept, written
 
 TIMEOUT_S = 60
 
@@ -32,7 +32,7 @@ def kill(phase, details):
 set_hook(kill)
 client = program.at_gate(program.kept(Path({folder!r})), 25)
 future = client.{asked}
-program.Gate.go.set()
+program.goes_on_until(future.done)
 future.result({timeout_s})
 """
 
@@ -90,6 +90,7 @@ def test_a_savepoint_that_is_whole_leaves_nothing_to_be_told(
 ) -> None:
     client = at_gate(kept(tmp_path), 25)
     future = client.trigger_savepoint() if asked == "trigger_savepoint" else client.stop_with_savepoint(False)
+    goes_on_until(future.done)
     Gate.go.set()
     path = Path(future.result(TIMEOUT_S))
     client.run.wait(TIMEOUT_S)
