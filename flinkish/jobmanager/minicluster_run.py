@@ -27,8 +27,8 @@ from flinkish.checkpoint.claim import (
     subsume_claimed,
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
-from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
+from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, state_table
 from flinkish.checkpoint.plain_tables import (
     Read,
     TakenIn,
@@ -65,6 +65,7 @@ from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
+from flinkish.storage.files import directory_bytes
 from flinkish.storage.paths import is_local
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
@@ -411,6 +412,10 @@ class FullCheckpoints:
         """The last checkpoints, oldest first."""
         return self.coordinator.describe()
 
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+        return self._barriers.of(epoch)
+
     def after_epoch(self, report: EpochReport) -> None:
         """Take a checkpoint of a committed epoch if one is due.
 
@@ -500,8 +505,10 @@ class FullCheckpoints:
             accumulators=base64.b64encode(run.store.accumulators).decode(),
         )
         assert manifest.contents is not None
+        table = state_table(self.directory.checkpoint(pending.id))
         return replace(
             pending,
+            bytes_written=directory_bytes(table),
             offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
             watermarks=barrier.watermarks,
             state_bytes=barrier.state_bytes,
