@@ -34,6 +34,8 @@ _TOKEN = re.compile(rf"[\x21-\x7e]{{{_SHORTEST},512}}")
 _LOOPBACK_NAMES = ("localhost", "ip6-localhost")
 #: What a browser says of a request that a page of this server, or the user alone, has made.
 _OWN_SITES = ("same-origin", "none")
+#: The pages that a link may lead to: Flink's Web UI, and our own.
+PAGES = ("/", "/flinkish.html")
 
 
 def is_loopback(host: str) -> bool:
@@ -63,6 +65,8 @@ class LetIn:
     """A browser that has brought the token along gets this header of a cookie, and begins anew without the token."""
 
     cookie: str
+    #: the page, relative to the path of the request
+    location: str = "./"
 
 
 @dataclass(frozen=True)
@@ -115,9 +119,9 @@ class Access:
         if bearer is not None:
             scheme, _, given = bearer.strip().partition(" ")
             return None if scheme.lower() == "bearer" and self._is_token(given.strip()) else self._refused()
-        if path == "/" and "token" in query:
+        if path in PAGES and "token" in query:
             brought = parse_qs(query, max_num_fields=20).get("token", [""])[-1]
-            return LetIn(self._cookie()) if self._is_token(brought) else self._refused()
+            return LetIn(self._cookie(), f".{path}") if self._is_token(brought) else self._refused()
         if any(self._is_token(value) for value in _cookies(headers.get("cookie", ""), self.cookie_name)):
             return self._refused_page(path, headers)
         return self._refused()
@@ -127,7 +131,7 @@ class Access:
         page may be reached by a link from anywhere."""
         if headers.get("sec-fetch-site", "none") in _OWN_SITES:
             return None
-        if path == "/" and headers.get("sec-fetch-mode") == "navigate":
+        if path in PAGES and headers.get("sec-fetch-mode") == "navigate":
             return None
         return Refused(403, "Pages of others may not ask this driver.")
 

@@ -143,7 +143,7 @@ class Api:
         if isinstance(found, LetIn):
             cookie = ("set-cookie", found.cookie)
             # relative, for proxies that put something before the path; a browser keeps what is behind the `#`
-            return Answer(HTTPStatus.SEE_OTHER, b"", headers=(*_SAFE_HEADERS, ("location", "./"), cookie))
+            return Answer(HTTPStatus.SEE_OTHER, b"", headers=(*_SAFE_HEADERS, ("location", found.location), cookie))
         if found.code == HTTPStatus.UNAUTHORIZED:
             return refusal(found.code, found.why, ("www-authenticate", "Bearer"))
         return refusal(found.code, found.why)

@@ -21,6 +21,7 @@ from flinkish.common.options import rest
 from flinkish.errors import ConfigurationError, FlinkishError, OperationError, message_of
 from flinkish.rest.access import Access, default_token_file, given_token, is_loopback, made_token
 from flinkish.rest.api import Api
+from flinkish.rest.own_page import OwnPage
 from flinkish.rest.route import Features, Jobs, Route
 from flinkish.rest.served_jobs import ServedJobs
 from flinkish.rest.web_ui import WebUi
@@ -109,7 +110,7 @@ class RestEndpoint:
             access = Access(token, sorted(names), not local, tls is not None, self.token_file)
             features = Features(web_cancel=configuration.get(rest.CANCEL_ENABLE))
             jar = configuration.get(rest.WEB_UI_JAR)
-            files = WebUi(web_ui_jar if jar is None else lambda: Path(jar))
+            files = OwnPage(WebUi(web_ui_jar if jar is None else lambda: Path(jar)))
             self._jobs = jobs
             self._server = RestServer(Api(jobs, routes, access, features, files), opened, tls)
             self._server.start()

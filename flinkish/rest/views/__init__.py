@@ -7,7 +7,7 @@ threads, this process. Routes without parameters come before those of which one 
 from __future__ import annotations
 
 from flinkish.rest.route import Route
-from flinkish.rest.views import checkpoints, cluster, jobs, metrics, prometheus, vertices
+from flinkish.rest.views import checkpoints, cluster, description, jobs, metrics, prometheus, vertices
 
 #: All views; of two that match a path, the one with the fewer parameters stands first.
 ROUTES: tuple[Route, ...] = tuple(
@@ -15,6 +15,7 @@ ROUTES: tuple[Route, ...] = tuple(
         (
             *cluster.ROUTES,
             *jobs.ROUTES,
+            *description.ROUTES,
             *vertices.ROUTES,
             *checkpoints.ROUTES,
             *metrics.ROUTES,

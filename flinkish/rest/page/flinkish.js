@@ -89,7 +89,7 @@ function showHead(job, now) {
   ];
   const running = job.running_epoch;
   const last = job.story.length ? job.story[job.story.length - 1] : null;
-  document.getElementById("head").replaceChildren(
+  document.getElementById("head").replaceChildren(...[
     element("h2", {}, job.name, " ", status(job.status)),
     element("div", { class: "dim" }, `job ${job.id} · driver ${job.driver.host}, process ${job.driver.pid}`
       + (job.directory ? ` · ${job.directory}` : " · temporary directory")),
@@ -98,7 +98,8 @@ function showHead(job, now) {
     element("div", { class: "figures" }, ...figures.map(([value, title]) =>
       element("div", {}, element("b", {}, value), element("span", { class: "dim" }, title)))),
     running && element("div", {}, `epoch ${number(running.epoch)} has run for ${span(running.duration_ms)}: `
-      + `${number(running.records_in)} records in, ${number(running.records_out)} out`));
+      + `${number(running.records_in)} records in, ${number(running.records_out)} out`),
+  ].filter((child) => child !== null && child !== undefined));
 }
 
 function showWarnings(job) {
@@ -172,6 +173,7 @@ function showEpochs(job) {
 
 // the subtask of a vertex that is behind all others, if the vertex is one that holds back
 function holding(vertex) {
+  if (!vertex.inputs.length && vertex.watermark_ms === null) return "";
   const behind = vertex.subtasks.filter((subtask) => !ENDED.has(subtask.current.state))
     .sort((one, other) => (one.current.watermark_ms ?? NO_WATERMARK) - (other.current.watermark_ms ?? NO_WATERMARK));
   if (!behind.length) return "";
@@ -279,7 +281,7 @@ function show(job, now) {
 
 async function ask(path, method = "GET", body = undefined) {
   const sent = body === undefined ? {} : { body: JSON.stringify(body), headers: { "Content-Type": "application/json" } };
-  const answer = await fetch(`../${path}`, { method, credentials: "same-origin", ...sent });
+  const answer = await fetch(path, { method, credentials: "same-origin", ...sent });
   const value = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error((value.errors || [`${answer.status} ${answer.statusText}`]).join(" "));
   return value;
@@ -326,7 +328,7 @@ async function refresh() {
     document.getElementById("jobs").replaceChildren(...jobs.map((job) =>
       element("a", { href: `#${job.jid}`, "aria-current": job.jid === chosen ? "true" : null }, job.name, " ", status(job.state))));
     if (chosen) {
-      const found = await ask(`flinkish/jobs/${chosen}`);
+      const found = await ask(`jobs/${chosen}/description`);
       show(found.job, found.now_ms);
     } else {
       document.getElementById("head").replaceChildren("This driver has no job yet.");
