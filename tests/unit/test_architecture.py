@@ -136,7 +136,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "jobmanager/job": (5, 1_150),
     "checkpoint": (12, 3_630),
     "rest": (12, 2_400),
-    "jobmanager": (27, 8_069),
+    "jobmanager": (27, 8_072),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_575),
