@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import rest
-from flinkish.errors import ConfigurationError, FlinkishError, message_of
+from flinkish.errors import ConfigurationError, FlinkishError, OperationError, message_of
 from flinkish.rest.access import Access, default_token_file, given_token, is_loopback, made_token
 from flinkish.rest.api import Api
 from flinkish.rest.route import Features, Jobs, Route
@@ -173,8 +173,14 @@ def _token_of(configuration: Configuration, port: int, open_to_all: bool) -> tup
     if given is not None:
         file = Path(given).expanduser()
         return file, given_token(file), None
-    file = default_token_file(port)
-    token = made_token(file)
+    try:
+        file = default_token_file(port)
+        token = made_token(file)
+    except (OSError, RuntimeError) as error:
+        raise OperationError(
+            f"the token cannot be written below this user's home: {message_of(error)}",
+            hint=f"name another file by {rest.TOKEN_FILE.key}",
+        ) from error
     return file, token, token
 
 

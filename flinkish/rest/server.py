@@ -23,6 +23,11 @@ from flinkish.rest.api import MAX_BODY_BYTES, Answer, Api, refusal, too_large
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+    Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    # Python 3.10 has no parameter for it
+    Adapter = logging.LoggerAdapter
+
 _LOG = logging.getLogger("flinkish.RestServerEndpoint")
 
 #: Seconds for the head of a request, for all of one with its answer, and for the end of a connection.
@@ -71,7 +76,7 @@ class Tls:
             ) from error
 
 
-class _Demoted(logging.LoggerAdapter[logging.Logger]):
+class _Demoted(Adapter):
     """Logs whatever its users think of it as something that only who looks for it wants to see."""
 
     @property
@@ -87,7 +92,7 @@ class _Demoted(logging.LoggerAdapter[logging.Logger]):
 class _OfThread(logging.Filter):
     """Takes the records of one thread out of a library's logger, and leaves those of the program's own servers."""
 
-    def __init__(self, thread: int, logger: logging.LoggerAdapter[logging.Logger]) -> None:
+    def __init__(self, thread: int, logger: Adapter) -> None:
         super().__init__()
         self._thread = thread
         self._logger = logger

@@ -179,7 +179,11 @@ def test_a_driver_that_cannot_serve_says_why_and_goes_on(
     assert started(**settings) is None
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith("flinkish: no REST API and no Web UI")
-    assert {"uvicorn": "pip install uvicorn starlette", "a port": "rest.bind-port", "a home": "home"}[lack] in line
+    assert {
+        "uvicorn": "pip install uvicorn starlette",
+        "a port": "rest.bind-port",
+        "a home": "flinkish.rest.token-file",
+    }[lack] in line
     if holder is not None:
         holder.stop()
 
