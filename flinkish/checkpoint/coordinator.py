@@ -252,6 +252,9 @@ class Checkpoints(Protocol):
             FlinkishError: it could not be taken, which does not count as a failure of the job's checkpoints.
         """
 
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
 
@@ -270,6 +273,10 @@ class NoCheckpoints:
     def take_now(self, full: bool) -> int:
         """Raises CheckpointError: there is nothing to take one of."""
         raise CheckpointError("the job does not run, so there is no state to take a checkpoint of")
+
+    def barrier(self, epoch: int) -> Barrier:
+        """Nothing is known."""
+        return Barrier(epoch)
 
     def close(self, delete: bool = False) -> None:
         """Does nothing."""

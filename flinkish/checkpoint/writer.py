@@ -273,11 +273,12 @@ class CheckpointedAttempt(Protocol):
 
 @dataclass(frozen=True)
 class _Written:
-    """The versions of the tables that hold the state of a checkpoint, and how many rows were written for it."""
+    """The versions of the tables that hold the state of a checkpoint, and what was written for it."""
 
     state: TableVersion
     changes: TableVersion | None
     rows: int
+    bytes: int
     incremental: bool
 
 
@@ -331,7 +332,9 @@ class CheckpointWriter:
             description.id, self._manifest(attempt, description, positions, written, barrier.accumulators)
         )
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
-        return replace(description, rows_written=written.rows, incremental=written.incremental)
+        return replace(
+            description, rows_written=written.rows, bytes_written=written.bytes, incremental=written.incremental
+        )
 
     def _write_state(self, attempt: CheckpointedAttempt, epoch: int, full: bool) -> _Written:
         base = self._last_to_trust(attempt)
@@ -348,7 +351,9 @@ class CheckpointWriter:
         all_of_it = self._write_all(attempt, epoch)
         self._maintenance.overwritten(all_of_it)
         self._trusted = True
-        return _Written(TableVersion(posixpath.join("..", "state"), all_of_it.version), None, all_of_it.rows, False)
+        return _Written(
+            TableVersion(posixpath.join("..", "state"), all_of_it.version), None, all_of_it.rows, all_of_it.bytes, False
+        )
 
     def _write_changes(
         self, incremental: IncrementalWriter, base: Manifest, epoch: int, job: JobDescriptor
@@ -359,7 +364,7 @@ class CheckpointWriter:
         if changes is None:
             return None
         if not changes.epochs:
-            return _Written(base.state, base.changes, 0, True)
+            return _Written(base.state, base.changes, 0, 0, True)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
         written = incremental.append(base, changes, DeployedClasses.of_job(job))
@@ -367,7 +372,7 @@ class CheckpointWriter:
             return None
         self._maintenance.appended(written, first=base.changes is None)
         table = TableVersion(posixpath.join("..", "changes"), written.version)
-        return _Written(base.state, table, written.rows, True)
+        return _Written(base.state, table, written.rows, written.bytes, True)
 
     def _last_to_trust(self, attempt: CheckpointedAttempt) -> Manifest | None:
         """The manifest of the last checkpoint, if the next one may be built upon it."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import subsume_claimed
-from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
+from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
 from flinkish.checkpoint.maintenance import own_session, tagged_jobs
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.checkpoint.writer import ChangelogLedger, CheckpointWriter
@@ -147,6 +147,10 @@ class CheckpointTaker(JobObserver):
             self._wake.notify_all()
             self._wake.wait_for(lambda: self._answered >= number or self._closed, timeout_s)
         return self._path_of(epoch)
+
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+        return self._barriers.of(epoch)
 
     def _path_of(self, epoch: int | None) -> str | None:
         for description in reversed(self.describe()):

@@ -118,22 +118,13 @@ class RunClient(JobClient):
 
         If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
         in the directory, nothing is read or written for it.
-
-        Raises:
-            OperationError: the job does not run.
         """
-        self._check_runs()
-
         return _in_background(lambda: self._kept_run().savepoint(savepoint_directory))
 
     def trigger_checkpoint(self, full: bool = False) -> CompletableFuture[int]:
         """Take a checkpoint of the last committed epoch, also in a job without a checkpoint interval; the future holds
         its number. ``full``: of all state; without an interval, and in the minicluster, each is a full one.
-
-        Raises:
-            OperationError: the job does not run.
         """
-        self._check_runs()
         return _in_background(lambda: self._kept_run().checkpoint(full))
 
     def stop_with_savepoint(
@@ -150,9 +141,6 @@ class RunClient(JobClient):
             advance_to_end_of_event_time: drain the job: before the savepoint, all event-time timers and windows fire in
                 an epoch of their own. Meant for ending a job for good: the savepoint holds no open window any more.
             savepoint_directory: the directory in which the savepoint is made; None: the job's savepoint directory.
-
-        Raises:
-            OperationError: the job does not run, or is to be drained in the minicluster.
         """
         return self._stop(savepoint_directory, drain=advance_to_end_of_event_time)
 
@@ -172,8 +160,6 @@ class RunClient(JobClient):
     def _stop(
         self, directory: str | None, until_ended: Callable[[], Any] | None = None, **how: Any
     ) -> CompletableFuture[str]:
-        self._check_runs()
-
         def begun() -> StopWithSavepoint:
             run = self._kept_run()
             stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
@@ -203,18 +189,16 @@ class RunClient(JobClient):
         """The result of the job: the future is done when the job has ended, and fails with the job's failure."""
         return self.run.result
 
-    def _check_runs(self) -> None:
-        if not isinstance(self.run, KeptRun | JobStart):
-            raise OperationError("the job does not run: another epoch is replayed", where=f"job '{self.run.name}'")
-
     def _kept_run(self) -> KeptRun:
         """The run of the job; while the job is being submitted, it is waited for.
 
         Raises:
+            OperationError: the job does not run.
             FinalOperationError: the job has ended before it ran.
         """
         run = self.run.run_of_job() if isinstance(self.run, JobStart) else self.run
-        assert isinstance(run, KeptRun), "it was checked"
+        if not isinstance(run, KeptRun):
+            raise OperationError("the job does not run: another epoch is replayed", where=f"job '{run.name}'")
         return run
 
 

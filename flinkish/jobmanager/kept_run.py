@@ -12,7 +12,7 @@ import time
 import uuid
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from flinkish.checkpoint.coordinator import SavepointLog
@@ -265,6 +265,7 @@ class KeptRun(JobRun):
             if self._stopped_anyway:
                 # this also covers a request that comes just now: it sets the flag first, and the event afterwards
                 self._stop.set()
+        self._drop_note()
         goes_on = not ended and not self._stopped_anyway
         stop.job_goes_on = goes_on
         stop.outcome.set_exception(failure)
@@ -327,8 +328,7 @@ class KeptRun(JobRun):
             "savepoint": savepoint,
         }
         self.directory.write(ENDED_FILE, end)
-        if savepoint is not None and self._note_of_stop is not None:
-            self.directory.delete(self._note_of_stop)
+        self._drop_note()
 
     def abandon(self) -> bool:
         """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
@@ -450,6 +450,7 @@ class KeptRun(JobRun):
     @contextmanager
     def noted(self, path: str) -> Iterator[None]:
         """Within the block a savepoint is written, of which a file tells the next driver if this one is killed."""
+        self.savepoint_turns.check()
         if self._temporary:
             yield
             return
@@ -465,6 +466,13 @@ class KeptRun(JobRun):
             self._note_of_stop = name
         else:
             self.directory.delete(name)
+
+    def _drop_note(self) -> None:
+        """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
+        note, self._note_of_stop = self._note_of_stop, None
+        if note is not None:
+            with suppress(FlinkishError, OSError):
+                self.directory.delete(note)
 
     def tell_of_savepoints(self, left: list[str]) -> None:
         """Tell what earlier drivers have left of savepoints, also where the job is described."""

@@ -28,8 +28,8 @@ from flinkish.checkpoint.claim import (
     subsume_claimed,
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
-from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
+from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, state_table
 from flinkish.checkpoint.plain_tables import (
     Read,
     TakenIn,
@@ -66,9 +66,13 @@ from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
+from flinkish.storage.files import directory_bytes
 from flinkish.storage.paths import is_local
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+#: Seconds between two looks at whether the end of an epoch is still waited for.
+_LOOK_S = 0.1
 
 #: The number of Spark partitions that the job directory remembers of a job in the minicluster.
 NO_SPARK = 0
@@ -263,13 +267,14 @@ class MiniClusterRun(KeptRun):
         return self.store.committed_epoch
 
     def take_savepoint(self, directory: str | None) -> str:
-        with self.between_epochs():
+        with self.between_epochs(self.savepoint_turns.check):
             return take_savepoint(self, directory)
 
     @contextmanager
-    def between_epochs(self) -> Iterator[None]:
-        """Within the block no epoch runs."""
-        with self._next, self._at_work:
+    def between_epochs(self, check: Callable[[], None]) -> Iterator[None]:
+        """Within the block no epoch runs. ``check`` is called while the end of one is waited for; what it raises ends
+        the wait."""
+        with _held(self._next, check), _held(self._at_work, check):
             yield
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
@@ -376,6 +381,16 @@ class MiniClusterRun(KeptRun):
             pause_s = 0.0 if report.records_in or self.store.finished else longer_s
 
 
+@contextmanager
+def _held(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
+    while not lock.acquire(timeout=_LOOK_S):
+        check()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 class FullCheckpoints:
     """Takes the checkpoints of a run in the minicluster, in the thread that runs epochs."""
 
@@ -399,6 +414,10 @@ class FullCheckpoints:
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """The last checkpoints, oldest first."""
         return self.coordinator.describe()
+
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+        return self._barriers.of(epoch)
 
     def after_epoch(self, report: EpochReport) -> None:
         """Take a checkpoint of a committed epoch if one is due.
@@ -426,12 +445,16 @@ class FullCheckpoints:
 
     def take_now(self, full: bool) -> int:
         """Take a checkpoint by hand and wait for it; see `Checkpoints.take_now`. All of them are full ones."""
-        with self._taking, self._run.between_epochs():
+        with self._run.between_epochs(self._check_open), self._taking:
+            self._check_open()
             epoch = self._run.committed_epoch()
-            if self._closed or epoch is None:
-                why = "the job has ended" if self._closed else "no epoch has been committed yet"
-                raise CheckpointError(why, where=f"job '{self._run.name}'")
+            if epoch is None:
+                raise CheckpointError("no epoch has been committed yet", where=f"job '{self._run.name}'")
             return self._take(epoch, by_hand=True)
+
+    def _check_open(self) -> None:
+        if self._closed or self._run.over.is_set():
+            raise CheckpointError("the job has ended", where=f"job '{self._run.name}'")
 
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
@@ -485,8 +508,10 @@ class FullCheckpoints:
             accumulators=base64.b64encode(run.store.accumulators).decode(),
         )
         assert manifest.contents is not None
+        table = state_table(self.directory.checkpoint(pending.id))
         return replace(
             pending,
+            bytes_written=directory_bytes(table),
             offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
             watermarks=barrier.watermarks,
             state_bytes=barrier.state_bytes,

@@ -33,7 +33,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.operations import Kind, Request
-from flinkish.storage.files import is_directory
+from flinkish.storage.files import child_names, is_directory
 from flinkish.storage.paths import FileKind, absolute
 
 if TYPE_CHECKING:
@@ -297,6 +297,15 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     return answer["value"]
 
 
+def _whole_stop(directory: JobDirectory) -> str:
+    """What to tell of the savepoint of a stop that a driver has written before it died; "": there is none."""
+    for name in directory.names("saving-", _SUFFIX):
+        note = directory.read(name) or {}
+        if note.get("of_stop") and "manifest.json" in child_names(str(note.get("path"))):
+            return f", but the savepoint of its stop is whole: {note['path']}"
+    return ""
+
+
 def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: float, where: str) -> dict[str, Any]:
     deadline = time.monotonic() + timeout_s
     while (answer := directory.read(name)) is None:
@@ -307,7 +316,7 @@ def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: fl
             if answer is not None:
                 return answer
             end = directory.end()
-            told = f": the job was {end.told()}" if end is not None and end.run == run else ""
+            told = f": the job was {end.told()}" if end is not None and end.run == run else _whole_stop(directory)
             raise OperationError(
                 f"the driver has ended without an answer{told}",
                 where=where,

@@ -42,7 +42,14 @@ from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.settings import described_jobs
 from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
-from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory, write_bytes
+from flinkish.storage.files import (
+    child_names,
+    delete_directory,
+    delete_file,
+    directory_bytes,
+    is_directory,
+    write_bytes,
+)
 from flinkish.storage.paths import absolute, for_spark, local_path
 from flinkish.storage.stores import storage_error, storage_of
 
@@ -84,7 +91,15 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
-        learned(epoch=manifest.epoch, offsets=shown, rows_written=rows)
+        barrier = run.checkpoints.barrier(epoch if manifest.epoch is None else manifest.epoch)
+        learned(
+            epoch=barrier.epoch,
+            offsets=shown,
+            rows_written=rows,
+            bytes_written=directory_bytes(state_table(path)),
+            state_bytes=barrier.state_bytes,
+            watermarks=barrier.watermarks,
+        )
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 

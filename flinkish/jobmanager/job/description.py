@@ -39,6 +39,8 @@ class CheckpointDescription:
     path: str | None = None
     #: rows written to the state table
     rows_written: int = 0
+    #: bytes of the files that were written to the state table
+    bytes_written: int = 0
     #: operator uid -> size of its state in bytes, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
     #: source uid -> position behind the last record of the epoch; of a source with thousands of splits it names some,

@@ -12,10 +12,20 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.manifest import read_manifest
+from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
-from flinkish.runtime.phases import Phase
-from tests.unit.jobmanager.test_minicluster_jobs import PLAIN, Gate, at_gate, environment, kept, written
+from flinkish.runtime.phases import Phase, hooked
+from tests.unit.jobmanager.test_minicluster_jobs import (
+    PLAIN,
+    Gate,
+    at_gate,
+    crash_at,
+    environment,
+    goes_on_until,
+    kept,
+    written,
+)
 
 TIMEOUT_S = 60
 
@@ -32,7 +42,7 @@ def kill(phase, details):
 set_hook(kill)
 client = program.at_gate(program.kept(Path({folder!r})), 25)
 future = client.{asked}
-program.Gate.go.set()
+program.goes_on_until(future.done)
 future.result({timeout_s})
 """
 
@@ -90,12 +100,28 @@ def test_a_savepoint_that_is_whole_leaves_nothing_to_be_told(
 ) -> None:
     client = at_gate(kept(tmp_path), 25)
     future = client.trigger_savepoint() if asked == "trigger_savepoint" else client.stop_with_savepoint(False)
+    goes_on_until(future.done)
     Gate.go.set()
     path = Path(future.result(TIMEOUT_S))
     client.run.wait(TIMEOUT_S)
     assert left(tmp_path) == ([path], [])
     kept(tmp_path, flinkish__job__restart="true").execute("totals")
     assert "the driver before" not in capfd.readouterr().err and left(tmp_path) == ([path], [])
+
+
+def test_a_stop_that_fails_behind_its_savepoint_leaves_nothing_to_be_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    client = at_gate(kept(tmp_path), 25)
+    with hooked(crash_at(Phase.SAVEPOINT_COMPLETED, 2)):
+        stop = client.stop_with_savepoint(False)
+        Gate.go.set()
+        with pytest.raises(OperationError, match="as the test wants it"):
+            stop.result(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
+    (path,), notes = left(tmp_path)
+    assert (path / "manifest.json").exists() and notes == []
+    assert written(tmp_path) == PLAIN
 
 
 @pytest.mark.parametrize("path", ["/", "{folder}/data", "{folder}/../savepoint-abcdef-0123456789ab/.."])

@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.manifest import read_manifest
+from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import CheckpointError, ConfigurationError, FinalOperationError, OperationError, SavepointError
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.operations import Kind, Operation, Operations, Request
+from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.requests import ask
 from flinkish.rest.route import Asked, Jobs
 from flinkish.runtime.phases import Phase, hooked
 from tests.support.processes import wait_until
-from tests.unit.jobmanager.test_minicluster_jobs import Gate, at_gate, environment, kept, written
+from tests.unit.jobmanager.test_minicluster_jobs import Gate, at_gate, environment, goes_on_until, kept, written
 
 TIMEOUT_S = 30
 ID = "ab" * 16
@@ -60,6 +62,11 @@ def ended(operations: Operations, operation: Operation) -> Operation:
     return found()
 
 
+def _completed(jobs: Jobs, operation: Operation) -> bool:
+    found = jobs.operations.get(operation.id)
+    return found is not None and found.completed
+
+
 def of(client: RunClient, kind: Kind, **more: Any) -> Request:
     return Request(kind, client.get_job_id().to_hex_string(), **more)
 
@@ -70,21 +77,13 @@ def let_go(client: RunClient) -> None:
     client.run.wait(TIMEOUT_S)
 
 
-def goes_on_to(number: int) -> None:
-    """Let the job that is held up go on, and hold it up at another number."""
-    first, Gate.at, Gate.go = Gate.go, number, threading.Event()
-    Gate.reached.clear()
-    first.set()
-
-
 def test_a_savepoint_returns_its_future_at_once(tmp_path: Path) -> None:
     client = at_gate(environment(tmp_path), 25)
     held = Held()
     with hooked(held):
         future = client.trigger_savepoint(str(tmp_path / "savepoints"))
         assert not future.done()
-        Gate.go.set()
-        assert held.reached.wait(TIMEOUT_S)
+        goes_on_until(held.reached.is_set)
         assert not future.done() and not future.cancel(), "it has begun"
         held.go.set()
         assert read_manifest(future.result(TIMEOUT_S)).job_name == "totals"
@@ -100,7 +99,7 @@ def test_an_operation_is_begun_once_and_found_by_its_id(jobs: Jobs, tmp_path: Pa
     assert (first.completed, again) == (False, first)
     with pytest.raises(ConfigurationError, match=f"the operation {ID} is another one: savepoint"):
         asked.jobs.operations.trigger(of(client, Kind.CANCEL), ID)
-    Gate.go.set()
+    goes_on_until(lambda: _completed(jobs, first))
     done = ended(asked.jobs.operations, first)
     assert done.failure is None and done.location is not None
     assert [str(path) for path in (tmp_path / "savepoints").iterdir()] == [done.location]
@@ -163,7 +162,7 @@ def test_what_was_asked_by_a_file_is_an_operation_like_any_other(jobs: Jobs, tmp
         wait_until(lambda: jobs.operations.in_progress() != (), TIMEOUT_S, "the request")
         (operation,) = jobs.operations.in_progress()
         assert operation.request == of(client, Kind.SAVEPOINT)
-        Gate.go.set()
+        goes_on_until(held.reached.is_set)
         held.go.set()
         asker.join(TIMEOUT_S)
     assert answers == [ended(jobs.operations, operation).location]
@@ -172,6 +171,7 @@ def test_what_was_asked_by_a_file_is_an_operation_like_any_other(jobs: Jobs, tmp
 
 PROGRAM = """
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from flinkish.runtime.phases import Phase, set_hook
 from tests.unit.jobmanager import test_minicluster_jobs as program
@@ -214,9 +214,7 @@ def test_a_savepoint_before_the_first_epoch_waits_for_it(tmp_path: Path) -> None
     future = client.trigger_savepoint()
     wait_until(lambda: statuses(client) == [(1, "PENDING")], TIMEOUT_S, "the savepoint")
     assert not future.done()
-    goes_on_to(25)
-    wait_until(lambda: client.run.committed_epoch() is not None, TIMEOUT_S, "the first epoch")
-    Gate.go.set()
+    goes_on_until(future.done)
     manifest = read_manifest(future.result(TIMEOUT_S))
     assert manifest.epoch is not None and manifest.epoch >= 0
     let_go(client)
@@ -238,10 +236,10 @@ def test_savepoints_that_wait_for_another_one_are_listed_as_pending_and_taken_in
         wait_until(lambda: len(statuses(client)) == 1, TIMEOUT_S, "the first savepoint")
         second = client.trigger_savepoint()
         wait_until(lambda: len(statuses(client)) == 2, TIMEOUT_S, "the second savepoint")
-        Gate.go.set()
-        assert held.reached.wait(TIMEOUT_S)
+        goes_on_until(held.reached.is_set)
         assert statuses(client) == [(1, "PENDING"), (2, "PENDING")]
         held.go.set()
+        goes_on_until(second.done, (45, 55))
         paths = [future.result(TIMEOUT_S) for future in (first, second)]
     let_go(client)
     history = client.describe().checkpoints.history
@@ -296,8 +294,7 @@ def test_nothing_is_written_after_the_directory_is_given_back(tmp_path: Path) ->
     with hooked(hold):
         future = client.trigger_savepoint()
         wait_until(lambda: statuses(client) != [], TIMEOUT_S, "the savepoint")
-        Gate.go.set()
-        assert held.reached.wait(TIMEOUT_S)
+        goes_on_until(held.reached.is_set)
         cancelled = client.cancel()
         threading.Timer(0.3, held.go.set).start()
         cancelled.result(TIMEOUT_S)
@@ -311,8 +308,7 @@ def test_a_cancellation_prevails_over_a_stop_that_writes_its_savepoint(tmp_path:
     held = Held()
     with hooked(held):
         stop = client.stop_with_savepoint(False)
-        Gate.go.set()
-        assert held.reached.wait(TIMEOUT_S)
+        goes_on_until(held.reached.is_set)
         cancelled = client.cancel()
         held.go.set()
         cancelled.result(TIMEOUT_S)
@@ -322,14 +318,28 @@ def test_a_cancellation_prevails_over_a_stop_that_writes_its_savepoint(tmp_path:
     assert list((tmp_path / "job" / "savepoints").iterdir()) == []
 
 
+def test_a_savepoint_does_not_wait_for_an_epoch_that_hangs_longer_than_it_may_take(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path, execution__checkpointing__timeout="200 ms"), 25)
+    with pytest.raises(SavepointError, match="took longer than 0.2 s"):
+        client.trigger_savepoint().result(TIMEOUT_S)
+    assert not Gate.go.is_set(), "the epoch hangs on"
+    let_go(client)
+
+
+def test_what_cannot_be_asked_of_a_job_that_does_not_run_fails_as_a_future() -> None:
+    client = RunClient(JobRun(JobID(), "replayed"))
+    for future in (client.trigger_savepoint(), client.trigger_checkpoint(), client.stop_with_savepoint(False)):
+        with pytest.raises(OperationError, match="the job does not run: another epoch is replayed"):
+            future.result(TIMEOUT_S)
+
+
 def test_a_savepoint_that_takes_too_long_is_aborted_and_the_job_goes_on(tmp_path: Path) -> None:
     client = at_gate(kept(tmp_path, execution__checkpointing__timeout="200 ms"), 25)
     held = Held()
     with hooked(held):
         future = client.trigger_savepoint()
         wait_until(lambda: statuses(client) != [], TIMEOUT_S, "the savepoint")
-        Gate.go.set()
-        assert held.reached.wait(TIMEOUT_S)
+        goes_on_until(held.reached.is_set)
         wait_until(lambda: not held.go.wait(0.5), TIMEOUT_S, "the timeout")
         held.go.set()
         with pytest.raises(SavepointError, match=r"took longer than 0.2 s \(execution.checkpointing.timeout\)"):
@@ -338,18 +348,23 @@ def test_a_savepoint_that_takes_too_long_is_aborted_and_the_job_goes_on(tmp_path
     assert client.run.status is JobStatus.FINISHED
 
 
+def saved_ones(client: RunClient) -> list[bool]:
+    return [one.is_savepoint for one in client.describe().checkpoints.history]
+
+
 def test_checkpoints_and_savepoints_have_one_counter_over_all_drivers(tmp_path: Path) -> None:
     often = {"execution__checkpointing__interval": "1 ms", "flinkish__job__restart": "true"}
     numbers: list[int] = []
     for gate in (25, 45):
         client = at_gate(kept(tmp_path, **often), gate)
         saved = client.trigger_savepoint()
+        wait_until(lambda client=client: True in saved_ones(client), TIMEOUT_S, "the savepoint")
         stop = client.stop_with_savepoint(False)
         Gate.go.set()
         saved.result(TIMEOUT_S)
         stop.result(TIMEOUT_S)
         history = client.describe().checkpoints.history
-        assert [one.is_savepoint for one in history].count(True) == 2
+        assert saved_ones(client).count(True) == 2
         numbers += sorted(one.id for one in history)
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -363,7 +378,7 @@ def test_a_checkpoint_by_hand_is_one_to_start_from(full: bool, interval: str, jo
     client = at_gate(kept(tmp_path, execution__checkpointing__interval=interval), 25)
     operation = jobs.operations.trigger(of(client, Kind.CHECKPOINT, full=full))
     assert not operation.completed
-    goes_on_to(45)
+    goes_on_until(lambda: _completed(jobs, operation))
     done = ended(jobs.operations, operation)
     assert (done.failure, done.checkpoint_id, done.location) == (None, 1, None)
     described = client.describe().checkpoints.latest_completed
@@ -416,7 +431,7 @@ def saved(folder: Path) -> tuple[RunClient, Path]:
     """A job at work, and a savepoint of it in its directory."""
     client = at_gate(kept(folder), 25)
     future = client.trigger_savepoint()
-    goes_on_to(45)
+    goes_on_until(future.done)
     return client, Path(future.result(TIMEOUT_S))
 
 
@@ -470,10 +485,23 @@ def test_a_savepoint_from_which_a_job_at_work_was_started_is_not_disposed_of(job
 
 
 def test_a_checkpoint_of_a_job_at_work_is_not_disposed_of(jobs: Jobs, tmp_path: Path) -> None:
-    client, _ = saved(tmp_path)
+    client = at_gate(kept(tmp_path), 25)
     number = client.trigger_checkpoint()
-    Gate.go.set()
+    goes_on_until(number.done)
+    assert Gate.reached.wait(TIMEOUT_S), "it is at work"
     path = tmp_path / "job" / "checkpoints" / f"chk-{number.result(TIMEOUT_S)}"
-    if path.exists():
-        assert "it belongs to a job that a driver runs" in str(disposed(jobs, path).failure)
+    assert "it belongs to a job that a driver runs" in str(disposed(jobs, path).failure)
+    assert (path / "manifest.json").exists()
     let_go(client)
+
+
+def test_a_savepoint_and_a_checkpoint_say_how_large_they_are(tmp_path: Path) -> None:
+    client = at_gate(kept(tmp_path), 45)
+    futures = [client.trigger_savepoint(), client.trigger_checkpoint()]
+    goes_on_until(lambda: all(future.done() for future in futures), (55,))
+    let_go(client)
+    saved, taken = sorted(client.describe().checkpoints.history, key=lambda one: not one.is_savepoint)
+    for one in (saved, taken):
+        assert (one.status, one.rows_written) == ("COMPLETED", 10)
+        assert one.bytes_written > 0 and one.state_bytes["totals"] > 0
+    assert saved.offsets == taken.offsets != {}

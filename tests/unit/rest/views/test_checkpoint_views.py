@@ -33,6 +33,7 @@ def test_checkpoints_are_counted_and_the_newest_come_first(finished: JobDescript
     assert found["latest"]["completed"] == found["history"][0]
     assert found["latest"]["failed"] is None
     assert [one["discarded"] for one in found["history"]][:3] == [False, False, True], "two are retained"
+    assert found["latest"]["completed"]["checkpointed_size"] > 0, "what was written"
     durations = found["summary"]["end_to_end_duration"]
     assert 0 <= durations["min"] <= durations["p50"] <= durations["p999"] == durations["max"]
 
