@@ -140,7 +140,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "jobdir": (8, 2_324),
     "jobmanager/job": (5, 1_280),
     "checkpoint": (12, 3_647),
-    "rest": (13, 1_909),
+    "rest": (13, 1_912),
     "rest/views": (11, 2_101),
     "jobmanager": (30, 8_414),
     "jobmanager/replay": (3, 529),
