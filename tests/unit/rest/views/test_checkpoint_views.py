@@ -43,6 +43,7 @@ def test_a_checkpoint_has_a_part_for_each_vertex_and_subtask(finished: JobDescri
     found = checkpoints(finished, f"/details/{latest['id']}")
     assert set(found["tasks"]) == {vertex.job_vertex_id for vertex in finished.vertices}
     part = found["tasks"][COUNT]
+    assert part["state_size"] == found["state_size"] > 0
     assert (part["num_subtasks"], part["num_acknowledged_subtasks"], found["num_subtasks"]) == (2, 2, 4)
     subtasks = checkpoints(finished, f"/details/{latest['id']}/subtasks/{COUNT}")
     assert [one["className"] for one in subtasks["subtasks"]] == ["completed", "completed"]
