@@ -13,6 +13,7 @@ from flinkish.common import Types, WatermarkStrategy
 from flinkish.common.accumulators import Histogram, LongCounter
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, MapFunction, RuntimeContext
+from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import FinalOperationError, FlinkishError
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job.description import (
@@ -115,15 +116,17 @@ class Doubled(MapFunction):
 
 
 class Totals(KeyedProcessFunction):
-    """The number of records per key, in accumulators."""
+    """The number of records in accumulators, and the last one per key in state."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._last = runtime_context.get_state(ValueStateDescriptor("last", Types.LONG()))
         self._seen, self._lengths = LongCounter(), Histogram()
         runtime_context.add_accumulator("seen", self._seen)
         runtime_context.add_accumulator("lengths", self._lengths)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[str]:
         _gate.pass_by(value[1] // 2)
+        self._last.update(value[1])
         self._seen.add(1)
         self._lengths.add(len(value[0]))
         yield f"{value[0]} {value[1]}"

@@ -24,7 +24,7 @@ def summary(asked: Asked) -> Json:
     found = job.checkpoints
     completed = [one for one in found.history if one.status == "COMPLETED"]
     counts = {status: found.counts.get(status, 0) for status in _CLASS}
-    sizes, durations = [state_size(one) for one in completed], [one.duration_ms or 0 for one in completed]
+    durations = [one.duration_ms or 0 for one in completed]
     nothing = [0 for _ in completed]
     latest = {
         "completed": found.latest_completed,
@@ -41,8 +41,8 @@ def summary(asked: Asked) -> Json:
             "failed": counts["FAILED"],
         },
         "summary": {
-            "checkpointed_size": statistics(sizes),
-            "state_size": statistics(sizes),
+            "checkpointed_size": statistics(one.bytes_written for one in completed),
+            "state_size": statistics(map(state_size, completed)),
             "end_to_end_duration": statistics(durations),
             "alignment_buffered": statistics(nothing),
             "processed_data": statistics(nothing),
@@ -78,6 +78,7 @@ def _checkpoint(job: JobDescription, one: CheckpointDescription, now_ms: int, ta
         "trigger_timestamp": one.trigger_time_ms,
         "checkpoint_type": "SAVEPOINT" if one.is_savepoint else "CHECKPOINT",
         **_figures(one, job.vertices, now_ms),
+        "checkpointed_size": one.bytes_written,
         "tasks": tasks or {},
     }
     if one.status == "COMPLETED":
@@ -89,7 +90,8 @@ def _checkpoint(job: JobDescription, one: CheckpointDescription, now_ms: int, ta
 
 
 def _figures(one: CheckpointDescription, vertices: Iterable[VertexDescription], now_ms: int) -> Json:
-    """What is told of a checkpoint as a whole, and of its part of each vertex."""
+    """What is told of a checkpoint as a whole, and of its part of each vertex; how much was written for one of these is
+    not known, so that is the size of its state."""
     subtasks = sum(vertex.parallelism for vertex in vertices)
     uids = {operator.uid for vertex in vertices for operator in vertex.operators}
     size = sum(value for uid, value in one.state_bytes.items() if uid in uids)

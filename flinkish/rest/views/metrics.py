@@ -58,7 +58,7 @@ def job_metrics(job: JobDescription, now_ms: int) -> Metrics:
         "numberOfFailedCheckpoints": counts.get("FAILED", 0),
         "numberOfInProgressCheckpoints": counts.get("PENDING", 0),
         "lastCheckpointDuration": -1 if last is None else last.duration_ms or 0,
-        "lastCheckpointSize": -1 if last is None else state_size(last),
+        "lastCheckpointSize": -1 if last is None else last.bytes_written,
         "lastCheckpointFullSize": -1 if last is None else state_size(last),
         "lastCheckpointExternalPath": "n/a" if last is None else last.path or "n/a",
         "lastCompletedCheckpointId": -1 if last is None else last.id,

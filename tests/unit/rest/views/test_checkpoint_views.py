@@ -33,6 +33,7 @@ def test_checkpoints_are_counted_and_the_newest_come_first(finished: JobDescript
     assert found["latest"]["completed"] == found["history"][0]
     assert found["latest"]["failed"] is None
     assert [one["discarded"] for one in found["history"]][:3] == [False, False, True], "two are retained"
+    assert found["latest"]["completed"]["checkpointed_size"] > 0, "what was written"
     durations = found["summary"]["end_to_end_duration"]
     assert 0 <= durations["min"] <= durations["p50"] <= durations["p999"] == durations["max"]
 
@@ -42,6 +43,7 @@ def test_a_checkpoint_has_a_part_for_each_vertex_and_subtask(finished: JobDescri
     found = checkpoints(finished, f"/details/{latest['id']}")
     assert set(found["tasks"]) == {vertex.job_vertex_id for vertex in finished.vertices}
     part = found["tasks"][COUNT]
+    assert part["state_size"] == found["state_size"] > 0
     assert (part["num_subtasks"], part["num_acknowledged_subtasks"], found["num_subtasks"]) == (2, 2, 4)
     subtasks = checkpoints(finished, f"/details/{latest['id']}/subtasks/{COUNT}")
     assert [one["className"] for one in subtasks["subtasks"]] == ["completed", "completed"]
