@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -37,3 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """The longest files come first."""
     sort_items(items)
     config.stash[COLLECTED] = list(items)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and found stays: the collector need not look at it all again in the midst of tests."""
+    gc.freeze()

@@ -229,7 +229,7 @@ RENEW_S = 10.0
 #: An owner on another machine that does not renew its claim while it is watched for so many seconds is taken for dead.
 SILENCE_S = 35.0
 
-_POLL_S = 0.25
+POLL_S = 0.25
 
 #: The environment variable with the id of the container of YARN in which a process runs, and its form: the application,
 #: the number of the attempt, the container of the attempt.
@@ -345,7 +345,7 @@ def watch(
             return Life.ALIVE
         if time.monotonic() >= deadline:
             return Life.SILENT
-        time.sleep(min(_POLL_S, silence_s))
+        time.sleep(min(POLL_S, silence_s))
 
 
 def _mark(owner: dict[str, Any] | None) -> Any:

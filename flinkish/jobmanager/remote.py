@@ -34,7 +34,7 @@ _log = logging.getLogger("flinkish.JobMaster")
 STOP_FILE = "stop.json"
 
 #: Seconds between two looks at whether the running epoch is to be given up.
-_LOOK_S = 1.0
+LOOK_S = 1.0
 
 #: Name of the file that says why the query ended. Spark Connect cuts off long messages, so the text of its errors
 #: cannot be relied upon.
@@ -94,7 +94,7 @@ class FarSide:
             watch.join()
 
     def _watch(self, over: threading.Event, interrupt: Callable[[], Any]) -> None:
-        while not over.wait(_LOOK_S):
+        while not over.wait(LOOK_S):
             try:
                 if not (self._directory.read(STOP_FILE) or {}).get("now"):
                     continue

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.class_archive import set_java_options
+from tests.support.forking_python import ForkingPython
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.mariadb import MariadbServer
 from tests.support.postgres import PostgresServer
@@ -20,9 +21,10 @@ set_java_options()
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one Spark session of the run: two cores, with Delta."""
-    session = start_session(tmp_path_factory.mktemp("spark"), extra=COMPILED)
-    yield session
-    session.stop()
+    with ForkingPython() as python:
+        session = start_session(tmp_path_factory.mktemp("spark"), extra=COMPILED, python=str(python.executable))
+        yield session
+        session.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -47,7 +47,9 @@ def test_each_test_gets_an_empty_postgres_database(postgres: PostgresServer) -> 
     assert postgres.query(second, "select count(*) from pg_tables where schemaname = 'public'") == [(0,)]
 
 
-@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
+@pytest.mark.parametrize(
+    "ending", [pytest.param("stop", marks=pytest.mark.slow), pytest.param("kill", marks=pytest.mark.nightly)]
+)
 def test_mariadb_keeps_commits_and_address_over_an_end_and_a_start(mariadb: MariadbServer, ending: str) -> None:
     uri, other = mariadb.create_database(), mariadb.create_database()
     mariadb.query(uri, "create table kept as select 1 as n")
@@ -59,7 +61,9 @@ def test_mariadb_keeps_commits_and_address_over_an_end_and_a_start(mariadb: Mari
     assert mariadb.query(other, "show tables") == []
 
 
-@pytest.mark.parametrize("ending", [pytest.param("stop", marks=pytest.mark.slow), "kill"])
+@pytest.mark.parametrize(
+    "ending", [pytest.param("stop", marks=pytest.mark.slow), pytest.param("kill", marks=pytest.mark.nightly)]
+)
 def test_postgres_keeps_commits_and_address_over_an_end_and_a_start(postgres: PostgresServer, ending: str) -> None:
     uri = postgres.create_database()
     postgres.query(uri, "create table kept as select 1 as n")
@@ -73,6 +77,7 @@ def test_postgres_keeps_commits_and_address_over_an_end_and_a_start(postgres: Po
     assert postgres.query(uri, "select n from kept") == [(1,)]
 
 
+@pytest.mark.nightly
 def test_spark_reads_and_writes_delta(spark: SparkSession, tmp_path: Path) -> None:
     spark.range(5).write.format("delta").save(str(tmp_path / "table"))
     spark.range(5, 8).write.format("delta").mode("append").save(str(tmp_path / "table"))

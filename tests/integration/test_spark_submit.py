@@ -66,6 +66,7 @@ def test_a_job_has_delta_and_flinkish_and_the_console_for_itself(tmp_path: Path)
     assert said == [], result.stderr
 
 
+@pytest.mark.nightly
 def test_a_package_that_cannot_be_resolved_is_named_and_the_job_is_not_started(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text("print('started')")

@@ -1,4 +1,5 @@
-"""What the processes of a local job show to others on the machine: ports, command lines, files, imported modules."""
+"""What the processes of a local job show to others on the machine: ports, command lines, files, imported modules. And
+how a program ends whose Spark session is stopped under its job."""
 
 from __future__ import annotations
 
@@ -14,12 +15,14 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from flinkish.error_display import ExitCode
 from tests.support.processes import POLL_S, python_path
 
 PROGRAM = """
-import contextlib, logging, os, sys
+import contextlib, logging, os, sys, time
 import beside
-from flinkish.common import Configuration
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
 
 logging.basicConfig(level=logging.INFO)
@@ -45,11 +48,26 @@ conf = SparkSession.getActiveSession().sparkContext.getConf()
 folder = conf.get("spark.python.unix.domain.socket.dir")
 print("sockets", folder, oct(os.stat(folder).st_mode), len(os.listdir(folder)))
 for key in ("spark.authenticate", "spark.hadoop.fs.a.secret.key", "spark.hadoop.fs.b.secret.key"):
-    print("setting", key, conf.get(key))
+    print("setting", key, conf.get(key), flush=True)
+
+# without a directory, and so without restarts
+env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+source = DataGeneratorSource(lambda index: index, records_per_second=20.0)
+numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
+numbers.filter(lambda number: False).print()
+client = env.execute_async("endless")
+while not client.describe().metrics["epochs"]:
+    time.sleep(0.1)
+print("stops the session", file=sys.stderr, flush=True)
+SparkSession.getActiveSession().stop()
+client.get_job_execution_result().result()
 """
 
 #: Modules of the standard library that Python, PySpark or flinkish import.
 SHADOWED = ("calendar", "queue", "random", "tempfile", "socketserver", "shlex", "uuid", "copy", "json", "decimal")
+
+#: The most lines that are told of one mistake.
+SCREEN = 24
 
 
 @dataclass
@@ -99,7 +117,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         watching.start()
         output = process.communicate(timeout=300)[0]
         watching.join()
-    assert process.returncode == 0, output + errors.read_text()
+    assert process.returncode == ExitCode.FAILED_FOR_NOW, output + errors.read_text()
     return Ended(folder, [line.split() for line in output.splitlines()], errors.read_text(), seen)
 
 
@@ -154,3 +172,14 @@ def test_what_functions_print_is_on_the_standard_output_of_the_program(job: Ende
 
 def test_a_program_that_logs_at_info_has_the_console_for_its_own_lines(job: Ended) -> None:
     assert "py4j" not in job.errors and "assignment" not in job.errors
+
+
+def test_a_session_that_is_stopped_under_a_job_is_told_in_one_line_within_a_screen(job: Ended) -> None:
+    wanted = (
+        "flinkish.errors.SparkLostError: Spark has gone: its JVM or its server has ended, or the session was stopped "
+        "[job 'endless'"
+    )
+    told = job.errors.split("stops the session\n")[1]
+    lines = told.splitlines()
+    assert [line for line in lines if line.startswith(wanted)], job.errors
+    assert len(lines) <= SCREEN and "\tat " not in told, job.errors

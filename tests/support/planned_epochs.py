@@ -1,9 +1,10 @@
 """Plans the epochs of a job with several sources, or recomputes from logged offsets who reads what in them.
 
-    python -m tests.support.planned_epochs FOLDER plan|recompute
+    python -m tests.support.planned_epochs FOLDER plan|again
 
 ``FOLDER/input`` holds text files. ``plan`` writes the offsets to ``FOLDER/offsets.json``, as Spark's log would hold
-them; both print the shares of all subtasks in all epochs.
+them, and prints the shares of all subtasks in all epochs. ``again`` prints those of another query over the same files,
+and then, when the files are gone, those of the first query once more.
 """
 
 from __future__ import annotations
@@ -43,14 +44,24 @@ def job_of(folder: Path) -> JobDescriptor:
 
 def main(folder: Path, what: str) -> None:
     """Print the shares, an epoch a line."""
-    enumerator = JobEnumerator(job_of(folder), SegmentFiles(str(folder / "job")), ManualClock(7))
     log = folder / "offsets.json"
+    enumerator = JobEnumerator(job_of(folder), SegmentFiles(str(folder / what)), ManualClock(7))
+    offsets: list[dict[str, Any]] = [{}]
+    while (after := enumerator.next_offset(json.loads(json.dumps(offsets[-1])))) != offsets[-1]:
+        offsets.append(after)
+    show(enumerator, offsets)
     if what == "plan":
-        offsets: list[dict[str, Any]] = [{}]
-        while (after := enumerator.next_offset(json.loads(json.dumps(offsets[-1])))) != offsets[-1]:
-            offsets.append(after)
         log.write_text(json.dumps(offsets))
-    offsets = json.loads(log.read_text())
+        return
+    for path in (folder / "input").iterdir():
+        # what is read is in the offsets, whatever the directory looks like by now
+        path.unlink()
+    former = JobEnumerator(job_of(folder), SegmentFiles(str(folder / "plan")), ManualClock(7))
+    show(former, json.loads(log.read_text()))
+
+
+def show(enumerator: JobEnumerator, offsets: list[dict[str, Any]]) -> None:
+    """Print the shares between these offsets."""
     for start, end in zip(offsets, offsets[1:]):
         print(enumerator.shares(start, end))
 

@@ -17,3 +17,9 @@ def hold(check: Callable[..., None], rows: Iterable[tuple[Any, ...]]) -> None:
         except (Exception, pytest.fail.Exception) as error:
             failed.append(f"{', '.join(map(ascii, row))}: {type(error).__name__}: {error}")
     assert not failed, "\n".join([f"{len(failed)} rows:", *failed])
+
+
+def refuses(call: Callable[[], object], error: type[Exception], words: str) -> None:
+    """The check of a table of refusals: the call raises this error, with these words; "": with any."""
+    with pytest.raises(error, match=words or None):
+        call()

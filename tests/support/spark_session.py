@@ -27,9 +27,11 @@ _INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.fact
 COMPILED = {"spark.sql.codegen.wholeStage": "true"}
 
 
-def start_session(folder: Path, master: str = "local[2]", extra: dict[str, str] | None = None) -> SparkSession:
-    """Starts this process's one Spark session, with Delta; its files stay in `folder`."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+def start_session(
+    folder: Path, master: str = "local[2]", extra: dict[str, str] | None = None, python: str = sys.executable
+) -> SparkSession:
+    """Starts this process's one Spark session, with Delta; its files stay in `folder`, and its workers run `python`."""
+    os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONPATH"] = python_path()
     builder = SparkSession.Builder().master(master).appName("flinkish-tests")
     for name, value in {**session_settings(folder), **(extra or {})}.items():

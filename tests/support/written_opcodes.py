@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import functools
+import gc
 import json
 import os
 import pickle
 import resource
 import struct
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -123,35 +125,42 @@ def savepoint_text(value: Any) -> str:
     return json.dumps({"$pickle": base64.b64encode(pickle.PROTO + b"\x05" + pushed(value) + pickle.STOP).decode()})
 
 
-def in_child(action: Callable[[], str]) -> str:
-    """What an action says in a process of its own with bounded time and memory, or how that process was ended."""
+def in_child(*actions: Callable[[], str]) -> list[str]:
+    """What each action says in a process of their own, or how it ended that process, in which the rest is not tried.
+
+    Memory is bounded for all of them, and processor time for each.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the test process are not needed
         child = os.fork()
     if child == 0:
         try:
+            gc.freeze()
             used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-            spent = sum(os.times()[:2])
             resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))
-            resource.setrlimit(resource.RLIMIT_CPU, (int(spent) + CPU_S, int(spent) + CPU_S))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.write(writing, action().encode()[:60_000])
+            for action in actions:
+                until_s = int(sum(os.times()[:2])) + CPU_S
+                resource.setrlimit(resource.RLIMIT_CPU, (until_s, resource.getrlimit(resource.RLIMIT_CPU)[1]))
+                os.write(writing, json.dumps(action()[:60_000]).encode() + b"\n")
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
-        said = stream.read().decode()
+        said = [json.loads(line) for line in stream]
     _, status = os.waitpid(child, 0)
-    return said or f"ended by signal {os.waitstatus_to_exitcode(status)}"
+    if len(said) < len(actions):
+        said.append(f"ended by signal {os.waitstatus_to_exitcode(status)}")
+    return said + ["not tried"] * (len(actions) - len(said))
 
 
 def read_in_child(
-    stored: str, classes: ProgramClasses, look: Callable[[Any], Any] = lambda value: type(value).__name__
-) -> str:
-    """``refused: ...`` or ``read: ...``, with what a look at the value finds, for a text of a savepoint."""
+    texts: Iterable[str], classes: ProgramClasses, look: Callable[[Any], Any] = lambda value: type(value).__name__
+) -> list[str]:
+    """``refused: ...`` or ``read: ...``, with what a look at the value finds, for each text of a savepoint."""
 
-    def action() -> str:
+    def action(stored: str) -> str:
         try:
             value = from_text(stored, "row 7", classes)
         except FlinkishError as error:
@@ -161,4 +170,4 @@ def read_in_child(
             return f"{type(error).__name__}: {error}"
         return f"read: {look(value)}"
 
-    return in_child(action)
+    return in_child(*(functools.partial(action, stored) for stored in texts))

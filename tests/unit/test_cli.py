@@ -1,4 +1,5 @@
-"""The console command, run as a process: it ends by becoming the program."""
+"""The console command: it ends by becoming the program. What the program gets is looked at in this process; that it
+runs, with its exit code and without what it does not need, in another one."""
 
 from __future__ import annotations
 
@@ -7,11 +8,18 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+from unittest import mock
 
 import pytest
 
 import flinkish
+from flinkish.cli import main
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.errors import ConfigurationError
+from tests.support.programs import configuration_of
 
 PROGRAM = """
 import json, sys
@@ -33,9 +41,13 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
+def environment_in(home: Path, **variables: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in ("FLINKISH_CONF", "SPARK_HOME")}
+    return {**inherited, "FLINKISH_HOME": str(home), **variables}
+
+
 def run(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if name not in ("FLINKISH_CONF", "SPARK_HOME")}
-    environment |= {"FLINKISH_HOME": str(home), **variables}
+    environment = environment_in(home, **variables)
     command = [sys.executable, "-c", "import sys; from flinkish.cli import main; sys.exit(main())", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
 
@@ -43,6 +55,56 @@ def run(home: Path, *arguments: str, **variables: str) -> subprocess.CompletedPr
 def configuration(output: str) -> dict[str, str]:
     settings: dict[str, str] = json.loads(output.partition("\n")[2])
     return settings
+
+
+class Became(NamedTuple):
+    """The program that a process becomes: its file and arguments, and its environment variables."""
+
+    words: list[str]
+    environment: Mapping[str, str]
+
+    def settings(self) -> dict[str, str]:
+        """The settings of an environment of the program."""
+        with mock.patch.dict(os.environ, self.environment, clear=True):
+            return configuration_of(StreamExecutionEnvironment.get_execution_environment()).to_dict()
+
+
+class _Replaced(BaseException):
+    """Ends a command where its process would be another one."""
+
+
+@pytest.fixture
+def command(program: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Became]:
+    """Runs a command in this process. Raises SystemExit if it ends by itself."""
+
+    def execve(_: str, words: list[str], environment: Mapping[str, str]) -> NoReturn:
+        raise _Replaced(words, environment)
+
+    def carry_out(*arguments: str) -> Became:
+        with mock.patch.dict(os.environ, environment_in(program.parent), clear=True):
+            try:
+                sys.exit(main(arguments))
+            except _Replaced as replaced:
+                (python, _, _, *words), environment = replaced.args
+                assert python == sys.executable
+                return Became(words, environment)
+
+    monkeypatch.setattr(os, "execve", execve)
+    return carry_out
+
+
+@pytest.fixture
+def refused(command: Callable[..., Became], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """What a command says that ends with the exit code 2."""
+
+    def said(*arguments: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            command(*arguments)
+        out, err = capsys.readouterr()
+        assert (ended.value.code, out) == (2, "")
+        return err
+
+    return said
 
 
 def test_a_program_in_the_minicluster_needs_neither_java_nor_jars(program: Path) -> None:
@@ -88,8 +150,10 @@ def test_a_command_runs_by_the_name_of_its_module(tmp_path: Path) -> None:
     assert "no driver runs a job in this directory" in result.stderr
 
 
-def test_the_version_is_the_packages(tmp_path: Path) -> None:
-    assert run(tmp_path, "--version").stdout == f"flinkish {flinkish.__version__}\n"
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"flinkish {flinkish.__version__}\n"
 
 
 def test_a_program_runs_with_its_options_and_its_exit_code(program: Path) -> None:
@@ -99,12 +163,10 @@ def test_a_program_runs_with_its_options_and_its_exit_code(program: Path) -> Non
     assert configuration(result.stdout) == {"parallelism.default": "2", "state.backend.type": "hashmap"}
 
 
-def test_settings_of_the_command_line_win_over_those_of_the_file(program: Path) -> None:
-    result = run(
-        program.parent, "run", "-D", "state.backend.type=rocksdb", "-D", "env.a=b=c", "-p", "3", str(program), "-p"
-    )
-    assert result.stdout.startswith("['-p']\n")
-    assert configuration(result.stdout) == {"parallelism.default": "3", "state.backend.type": "rocksdb", "env.a": "b=c"}
+def test_settings_of_the_command_line_win_over_those_of_the_file(program: Path, command: Any) -> None:
+    became = command("run", "-D", "state.backend.type=rocksdb", "-D", "env.a=b=c", "-p", "3", str(program), "-p")
+    assert became.words == [str(program), "-p"]
+    assert became.settings() == {"parallelism.default": "3", "state.backend.type": "rocksdb", "env.a": "b=c"}
 
 
 def test_settings_of_the_command_line_are_in_no_file_and_in_no_argument_of_the_program(program: Path) -> None:
@@ -130,9 +192,9 @@ def test_settings_of_a_program_that_starts_another_one_remain_below_its_settings
     }
 
 
-def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> None:
-    result = run(program.parent, "run", "-s", "/savepoints/1", str(program))
-    assert configuration(result.stdout)["execution.state-recovery.path"] == "/savepoints/1"
+def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path, command: Any) -> None:
+    became = command("run", "-s", "/savepoints/1", str(program))
+    assert became.settings()["execution.state-recovery.path"] == "/savepoints/1"
 
 
 @pytest.mark.parametrize(
@@ -143,11 +205,8 @@ def test_a_savepoint_to_restore_from_becomes_flinks_setting(program: Path) -> No
         (["run", "-D", "key", "x.py"], "an option -D is not of its form; expected -D KEY=VALUE"),
     ],
 )
-def test_a_command_that_cannot_be_carried_out_says_why(program: Path, arguments: list[str], message: str) -> None:
-    result = run(program.parent, *arguments)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert "Traceback" not in result.stderr
+def test_a_command_that_cannot_be_carried_out_says_why(refused: Any, arguments: list[str], message: str) -> None:
+    assert message in refused(*arguments)
 
 
 def test_without_a_home_the_settings_of_the_command_line_need_no_file_and_no_package(tmp_path: Path) -> None:
@@ -168,18 +227,18 @@ sys.exit(cli.main(["run", "-D", "env.a=it's # {{b}}", {str(program)!r}]))
     assert configuration(result.stdout) == {"env.a": "it's # {b}"}
 
 
-def test_a_configuration_that_is_not_yaml_is_refused_whatever_the_command_line_sets(program: Path) -> None:
+def test_a_configuration_that_is_not_yaml_is_refused_whatever_the_command_line_sets(
+    program: Path, command: Any
+) -> None:
     (program.parent / "conf/flinkish.yaml").write_text("a: [\n")
-    result = run(program.parent, "run", "-p", "1", str(program))
-    assert result.returncode != 0
-    assert "the configuration is not YAML" in result.stderr
+    with pytest.raises(ConfigurationError, match="the configuration is not YAML"):
+        command("run", "-p", "1", str(program)).settings()
 
 
-def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Path) -> None:
+def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Path, command: Any, refused: Any) -> None:
     for option in ("-s", "--fromSavepoint", "--from-savepoint"):
         options = ["-n", "-claim", "claim", "--dry-run", "--restart"]
-        result = run(program.parent, "run", option, "/sp/1", *options, str(program))
-        assert configuration(result.stdout) == {
+        assert command("run", option, "/sp/1", *options, str(program)).settings() == {
             "parallelism.default": "2",
             "state.backend.type": "hashmap",
             "execution.state-recovery.path": "/sp/1",
@@ -188,58 +247,56 @@ def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Pa
             "execution.state-recovery.dry-run": "true",
             "flinkish.job.restart": "true",
         }
-    wrong = run(program.parent, "run", "--claimMode", "mine", str(program))
-    assert wrong.returncode == 2 and "NO_CLAIM" in wrong.stderr
+    assert "NO_CLAIM" in refused("run", "--claimMode", "mine", str(program))
 
 
-def test_a_replay_starts_the_program_with_the_request_in_its_environment(program: Path, tmp_path: Path) -> None:
-    program.write_text("import os, sys; print(sys.argv[1:]); print(os.environ['FLINKISH_REPLAY'])")
+def test_a_replay_starts_the_program_with_the_request_in_its_environment(
+    program: Path, tmp_path: Path, command: Any, refused: Any
+) -> None:
     options = ["--epoch", "3", "--subtask", "sums/1", "--pdb", "--limit", "5"]
-    result = run(program.parent, "replay", str(tmp_path / "job"), *options, str(program), "--epoch", "x")
-    assert result.returncode == 0, result.stderr
-    own, request = result.stdout.splitlines()
-    assert own == "['--epoch', 'x']"
+    became = command("replay", str(tmp_path / "job"), *options, str(program), "--epoch", "x")
+    assert became.words == [str(program), "--epoch", "x"]
     expected = {"directory": str(tmp_path / "job"), "epoch": 3, "subtask": "sums/1", "pdb": True, "limit": 5}
-    assert json.loads(request) == {**expected, "json": False}
+    assert json.loads(became.environment["FLINKISH_REPLAY"]) == {**expected, "json": False}
     for wrong in (["--epoch", "3"], ["--epoch", "three", str(program)], [str(program)]):
-        assert run(program.parent, "replay", str(tmp_path / "job"), *wrong).returncode == 2
+        refused("replay", str(tmp_path / "job"), *wrong)
 
 
 @pytest.mark.parametrize("words", [["-D", "env.x=/a/b.py"], ["-Denv.x=/a/b.py"]])
-def test_a_setting_of_a_replay_may_end_like_a_program(words: list[str], program: Path, tmp_path: Path) -> None:
-    result = run(program.parent, "replay", str(tmp_path / "job"), "--epoch", "3", *words, str(program))
-    assert configuration(result.stdout)["env.x"] == "/a/b.py", result.stderr
+def test_a_setting_of_a_replay_may_end_like_a_program(
+    words: list[str], program: Path, tmp_path: Path, command: Any
+) -> None:
+    became = command("replay", str(tmp_path / "job"), "--epoch", "3", *words, str(program))
+    assert became.settings()["env.x"] == "/a/b.py"
 
 
-def test_a_setting_of_several_lines_in_the_file_keeps_them(program: Path) -> None:
+def test_a_setting_of_several_lines_in_the_file_keeps_them(program: Path, command: Any) -> None:
     (program.parent / "conf/flinkish.yaml").write_text("env.a: |\n  one\n  two\n")
-    result = run(program.parent, "run", "-p", "1", str(program))
-    assert configuration(result.stdout) == {"env.a": "one\ntwo\n", "parallelism.default": "1"}
+    became = command("run", "-p", "1", str(program))
+    assert became.settings() == {"env.a": "one\ntwo\n", "parallelism.default": "1"}
 
 
-def test_the_examples_are_copied_and_run(program: Path, tmp_path: Path) -> None:
+def test_the_examples_are_copied_and_run(program: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "copies"
-    result = run(program.parent, "examples", str(folder))
+    assert main(["examples", str(folder)]) == 0
     jobs = {path.name: path.read_text() for path in Path(flinkish.__file__).parents[1].joinpath("jobs").glob("*.*")}
     assert "click_count.py" in jobs and {path.name: path.read_text() for path in folder.iterdir()} == jobs
-    assert (result.returncode, result.stdout.splitlines()) == (0, [str(folder / name) for name in sorted(jobs)])
+    assert capsys.readouterr().out.splitlines() == [str(folder / name) for name in sorted(jobs)]
     job = str(folder / "word_count.py")
     counts = run(program.parent, "run", "-D", "execution.target=minicluster", job, "--events", "5")
     assert (counts.returncode, "50 words, 27 of them different" in counts.stdout) == (0, True), counts.stdout
 
 
-def test_an_example_that_was_changed_is_not_replaced(program: Path, tmp_path: Path) -> None:
+def test_an_example_that_was_changed_is_not_replaced(tmp_path: Path, refused: Any) -> None:
     own = tmp_path / "word_count.py"
     own.write_text("# mine\n")
-    result = run(program.parent, "examples", str(tmp_path))
-    assert (result.returncode, result.stdout, own.read_text()) == (2, "", "# mine\n")
-    assert result.stderr == (
-        f"flinkish: {own}: exists, with other contents; expected a directory without these files\n"
-    )
+    said = refused("examples", str(tmp_path))
+    assert said == f"flinkish: {own}: exists, with other contents; expected a directory without these files\n"
+    assert own.read_text() == "# mine\n"
     assert not (tmp_path / "click_count.py").exists()
 
 
-def test_a_folder_for_the_examples_that_cannot_be_made_is_said_in_one_line(program: Path) -> None:
-    result = run(program.parent, "examples", str(program / "below"))
-    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
-    assert f"the examples cannot be written to {program / 'below'}: Not a directory" in result.stderr
+def test_a_folder_for_the_examples_that_cannot_be_made_is_said_in_one_line(program: Path, refused: Any) -> None:
+    said = refused("examples", str(program / "below"))
+    assert said.count("\n") == 1
+    assert f"the examples cannot be written to {program / 'below'}: Not a directory" in said

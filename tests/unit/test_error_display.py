@@ -38,14 +38,20 @@ def caught(error: FlinkishError) -> FlinkishError:
     raise AssertionError
 
 
-def job(folder: Path, text: str = JOB, **variables: str) -> str:
+def job(folder: Path, text: str = JOB) -> str:
     """What Python says of a program."""
     (folder / "job.py").write_text(text)
-    command = [sys.executable, "-c", "import os, sys; os.environ.update(eval(sys.argv[1])); del sys.argv[:2];"]
-    command[-1] += "exec(compile(open('job.py').read(), 'job.py', 'exec'))"
-    done = subprocess.run([*command, repr(variables)], cwd=folder, capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", "exec(compile(open('job.py').read(), 'job.py', 'exec'))"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stdout == ""
     return done.stderr
+
+
+def shown(text: str) -> str:
+    """What is shown of the error of a program that runs in this process."""
+    with pytest.raises(FlinkishError) as raised:
+        exec(compile(text, "job.py", "exec"), {"__name__": "__main__"})
+    return error_display.text_of(raised.value, raised.tb)
 
 
 def test_an_error_in_a_function_is_its_traceback_and_one_line() -> None:
@@ -127,8 +133,9 @@ def test_a_job_that_plain_python_runs_shows_no_frame_of_flinkish(tmp_path: Path)
     assert "flinkish/" not in "".join(lines[start:]).replace(str(tmp_path), "")
 
 
-def test_a_job_shows_all_on_request(tmp_path: Path) -> None:
-    text = job(tmp_path, FLINKISH_FULL_TRACEBACK="1")
+def test_a_job_shows_all_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(error_display.VARIABLE, "1")
+    text = shown(JOB)
     assert "in execute" in text and "What had happened:" in text and "RUNNING -> FAILING" in text
 
 
@@ -139,13 +146,15 @@ def test_errors_of_others_and_other_ways_to_show_errors_are_left_alone(tmp_path:
     assert job(tmp_path, hook + JOB).splitlines()[-1] == "hooked"
 
 
-def test_frames_of_libraries_are_left_out_unless_they_are_asked_for_or_there_are_no_others(tmp_path: Path) -> None:
+def test_frames_of_libraries_are_left_out_unless_they_are_asked_for_or_there_are_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     program = JOB.replace("number // 0", "__import__('json').loads('{')")
-    text = job(tmp_path, program)
-    shown = text.partition("Traceback (most recent call last):\n")[2].splitlines()
-    assert [line for line in shown if line.startswith("  File ")] == ['  File "job.py", line 7, in <lambda>']
-    assert "  ... and 3 frames of libraries (flinkish run --traceback)" in shown
-    assert "json/decoder.py" in job(tmp_path, program, FLINKISH_FULL_TRACEBACK="1")
+    lines = shown(program).partition("Traceback (most recent call last):\n")[2].splitlines()
+    assert [line for line in lines if line.startswith("  File ")] == ['  File "job.py", line 7, in <lambda>']
+    assert "  ... and 3 frames of libraries (flinkish run --traceback)" in lines
+    monkeypatch.setenv(error_display.VARIABLE, "1")
+    assert "json/decoder.py" in shown(program)
     alone = 'Traceback (most recent call last):\n  File "/usr/lib/python3.12/json/decoder.py", line 3, in f\nE: no\n'
     assert error_display.own_frames(alone) == alone
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from pathlib import Path
+from functools import cache
 from typing import NamedTuple
 
 import pytest
 
-import flinkish
 from flinkish import errors
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.job_record import who_must_act
+from tests.support.sources import MODULES, PACKAGE, nodes_of
 
 #: A line of the tree: what draws its depth, the names of siblings, and who must act.
 _LINE = re.compile(r"((?:│   |    )*(?:├── |└── )?)(\w+(?: · \w+)*)(?:  +(\S.*?)  +(no restart|restart))?")
@@ -64,14 +64,14 @@ def tree_of_the_docstring() -> str:
     return "\n".join(line[4:] for line in found[1].splitlines())
 
 
+@cache
 def classes_of_the_package() -> dict[str, type[FlinkishError]]:
     """All classes of the package that are derived from FlinkishError, by name; found in its source, without importing
     what needs Spark."""
-    root = Path(flinkish.__file__).parent
     bases: dict[str, tuple[str, set[str]]] = {}
-    for path in root.rglob("*.py"):
-        module = ".".join(path.relative_to(root.parent).with_suffix("").parts)
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 names = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
                 bases.setdefault(node.name, (module, names))

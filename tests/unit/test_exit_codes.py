@@ -68,17 +68,20 @@ def test_yarn_starts_a_driver_in_cluster_mode_again_only_where_that_helps(
     assert exit_code_of(failure, stopped, {"SPARK_YARN_STAGING_DIR": "hdfs://host/user/ann/.sparkStaging/x"}) == code
 
 
-@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize(
-    ("raised", "in_the_program", "code"),
+    ("raised", "in_the_program", "code", "start"),
     [
-        ("KeyError('user')", False, 1),
-        ("KeyError('user')", True, 1),
-        ("OperationError('the disk is full')", True, 75),
-        ("FencedError('another driver')", True, 77),
-        ("SystemExit(5)", True, 5),
+        ("KeyError('user')", False, 1, "python"),
+        ("KeyError('user')", False, 1, "flinkish run"),
+        ("KeyError('user')", True, 1, "python"),
+        ("OperationError('the disk is full')", True, 75, "flinkish run"),
+        ("FencedError('another driver')", True, 77, "python"),
+        ("SystemExit(5)", True, 5, "flinkish run"),
+        pytest.param("KeyError('user')", True, 1, "flinkish run", marks=pytest.mark.nightly),
+        pytest.param("OperationError('the disk is full')", True, 75, "python", marks=pytest.mark.nightly),
+        pytest.param("FencedError('another driver')", True, 77, "flinkish run", marks=pytest.mark.nightly),
+        pytest.param("SystemExit(5)", True, 5, "python", marks=pytest.mark.nightly),
     ],
-    ids=["function", "program", "operator", "fenced", "exit"],
 )
 def test_a_program_ends_with_the_same_code_however_it_is_started(
     tmp_path: Path, start: str, raised: str, in_the_program: bool, code: int

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
+from functools import cache
 
 import pytest
 
-import flinkish
 from tests.support.documented import DOCS
+from tests.support.sources import name_of, trees
 
-ROOT = Path(flinkish.__file__).parent
 PAGE = (DOCS / "formats.md").read_text()
 ROWS = re.findall(r"^\| (.+?) \| .+? \| (\d+) \| `([\w/]+\.py): (\w+)` \|", PAGE, re.MULTILINE)
 #: A constant that is the version of a format, by its name, and its value.
@@ -24,26 +23,25 @@ _OTHERS = {
 }
 
 
-def versions_in(path: Path) -> dict[str, int]:
-    """The constants of a module that are versions, by the module and their names."""
-    found: dict[str, int] = {}
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is int:
-            for target in node.targets:
-                if isinstance(target, ast.Name) and _VERSION.match(target.id):
-                    found[f"{path.relative_to(ROOT)}: {target.id}"] = node.value.value
-    return found
-
-
-VERSIONS = {name: version for path in ROOT.rglob("*.py") for name, version in versions_in(path).items()}
+@cache
+def versions() -> dict[str, int]:
+    """The constants of the package that are versions, by their module and name."""
+    return {
+        f"{name_of(path)}: {target.id}": node.value.value
+        for path, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and type(node.value.value) is int
+        for target in node.targets
+        if isinstance(target, ast.Name) and _VERSION.match(target.id)
+    }
 
 
 @pytest.mark.parametrize(("what", "version", "module", "constant"), ROWS)
 def test_a_format_has_the_version_that_the_page_names(what: str, version: str, module: str, constant: str) -> None:
-    assert VERSIONS[f"{module}: {constant}"] == int(version), what
+    assert versions()[f"{module}: {constant}"] == int(version), what
 
 
 def test_the_page_names_each_version_of_a_stored_format() -> None:
     assert len(ROWS) > 15
-    assert set(VERSIONS) - _OTHERS == {f"{module}: {constant}" for _, _, module, constant in ROWS}
-    assert set(VERSIONS) > _OTHERS
+    assert set(versions()) - _OTHERS == {f"{module}: {constant}" for _, _, module, constant in ROWS}
+    assert set(versions()) > _OTHERS

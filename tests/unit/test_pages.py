@@ -17,6 +17,7 @@ import pytest
 
 from flinkish.common import options
 from tests.support.documented import DOCS
+from tests.support.sources import MODULES, nodes_of
 
 ROOT = DOCS.parent
 CONFIGURATION = DOCS / "site" / "mkdocs.yml"
@@ -71,7 +72,7 @@ def test_nobody_is_told_to_install_the_name_which_others_can_register() -> None:
     # flinkish is not published: pip would install what a stranger has published by this name
     asked = re.compile(r"flinkish\[|pip install (?:-\S+ )*[\"']?flinkish(?![\w.*-])")
     shown = [ROOT / "README.md", *(ROOT / "jobs").rglob("*"), *DOCS.rglob("*")]
-    shown += (ROOT / "flinkish").rglob("*.py")
+    shown += MODULES
     texts = {path: path.read_text() for path in shown if path.suffix in (".md", ".py", ".ipynb", ".sh", ".yml")}
     assert len(texts) > 400 and [path for path, text in texts.items() if asked.search(text)] == []
     assert all(
@@ -117,7 +118,7 @@ def test_what_one_writes_here_instead_exists() -> None:
     classes = {
         name for row in rows for code in _CODE.findall(row) for name in re.findall(r"^[A-Z][a-z]+[A-Z]\w+", code)
     }
-    sources = "\n".join(path.read_text() for path in (ROOT / "flinkish").rglob("*.py"))
+    sources = "\n".join(path.read_text() for path in MODULES)
     assert "KeyedProcessFunction" in classes
     assert [name for name in classes if not re.search(rf"^class {name}\b", sources, re.MULTILINE)] == []
 
@@ -127,8 +128,8 @@ def said() -> list[str]:
     """All texts of the package and of the scripts, each with a line break where a value is filled in."""
     texts = [(ROOT / name).read_text() for name in ("spark-submit.sh", "run-tests.sh", "conf/environment.sh")]
     texts = [re.sub(r"\$(\w+|\{[^}]*\}|\([^)]*\))", "\n", text) for text in texts]
-    for path in (ROOT / "flinkish").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        for node in nodes_of(path):
             if isinstance(node, ast.JoinedStr):
                 texts.append("".join(part.value if isinstance(part, ast.Constant) else "\n" for part in node.values))
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):

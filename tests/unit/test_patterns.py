@@ -16,25 +16,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.errors import NumberFormatException
 
-import flinkish
 from flinkish.common.typeinfo import Types
 from flinkish.errors import FlinkishError, OperationError, redact
 from flinkish.formats.csv import CsvRowDeserializationSchema
 from flinkish.formats.json import JsonRowDeserializationSchema
 from flinkish.spark.failures import translate
+from tests.support.sources import name_of, nodes_of, trees
 
 try:
     from re import _parser as parser
 except ImportError:  # Python 3.10
     import sre_parse as parser  # type: ignore[no-redef]
 
-SOURCE = Path(flinkish.__file__).parent
 METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
 
 #: Places where a pattern is made of values that only a run has -> why no text of others can make it slow, or what tests
@@ -160,12 +158,12 @@ def from_table(module: Any, tree: ast.Module, inner: str, call: ast.Call) -> lis
 def patterns() -> tuple[list[Found], list[str]]:
     """The patterns in the source of flinkish, and the places where one is made at run time."""
     found, dynamic = [], []
-    for path in sorted(SOURCE.rglob("*.py")):
-        tree, name = ast.parse(path.read_text(encoding="utf-8")), str(path.relative_to(SOURCE))
-        functions = (*METHODS, "compile", "NameForm")
-        calls = [(inner, call) for inner, call in calls_of(tree) if function_of(call) in functions]
-        if not calls:
+    functions = (*METHODS, "compile", "NameForm")
+    for path, tree in trees().items():
+        if not any(isinstance(node, ast.Call) and function_of(node) in functions for node in nodes_of(path)):
             continue
+        name = name_of(path)
+        calls = [(inner, call) for inner, call in calls_of(tree) if function_of(call) in functions]
         imported = f"flinkish.{name.removesuffix('.py').replace('/', '.')}".removesuffix(".__init__")
         module = importlib.import_module(imported)
         for inner, call in calls:

@@ -14,13 +14,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from enum import Enum
 from functools import partial, wraps
-from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 
-import flinkish
 from flinkish.common import (
     ByteArraySchema,
     Encoder,
@@ -43,7 +41,9 @@ from flinkish.datastream.connectors.kafka import KafkaSink, KafkaTopicSelector
 from flinkish.datastream.formats.avro import AvroRowDeserializationSchema, AvroRowSerializationSchema
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
+from tests.support.functions import Elements
 from tests.support.programs import new_environment, results_of
+from tests.support.sources import MODULES, nodes_of
 
 ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 AVRO = '{"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}'
@@ -297,7 +297,7 @@ OWN_CLASSES: dict[str, Callable[[], Any]] = {
         words().key_by(lambda word: word[0]).map(with_attribute(Counting(), "open"))
     ),
     "ProcessWindowFunction.clear": lambda: results_of(
-        timed().key_by(lambda word: word[0]).window(EVENT_TIME).process(with_attribute(Whole(), "clear"))
+        timed().key_by(lambda word: word[0]).window(EVENT_TIME).process(with_attribute(Elements(), "clear"))
     ),
     "KeyedProcessFunction.on_timer": lambda: results_of(
         timed().key_by(lambda word: word[0]).process(with_attribute(Timed(), "on_timer"))
@@ -338,11 +338,6 @@ class Counting(functions.MapFunction):
     def map(self, value: Any) -> Any:
         self.count.add(1)
         return value
-
-
-class Whole(functions.ProcessWindowFunction[Any, Any, Any, Any]):
-    def process(self, key: Any, context: Any, elements: Any) -> Any:
-        return list(elements)
 
 
 class Timed(functions.KeyedProcessFunction):
@@ -401,7 +396,7 @@ def test_a_method_that_keeps_the_base_method_is_no_override() -> None:
 
     assert runs_ours(Plain(), "deserialize")
     assert not runs_ours(noting(SimpleStringSchema, "serialize")())
-    assert inherits(Whole(), functions.ProcessWindowFunction, "clear")
+    assert inherits(Elements(), functions.ProcessWindowFunction, "clear")
     assert not stands_for(noting(window.EventTimeTrigger, "on_merge")(), "traits", "on_element", "on_merge")
 
 
@@ -494,7 +489,6 @@ def test_each_public_class_is_in_the_table_or_is_not_extended() -> None:
     assert in_table & NOT_IN_THE_TABLE == set()
 
 
-SOURCES = list(Path(flinkish.__file__).parent.rglob("*.py"))
 HELPERS = ("runs_ours", "stands_for", "inherits", "form_for_lists")
 
 
@@ -502,8 +496,8 @@ def test_each_method_that_a_fast_path_stands_for_is_in_the_table() -> None:
     in_table = {row.split(".")[1] for row in OWN_CLASSES}
     asked = {
         argument.value
-        for path in SOURCES
-        for call in ast.walk(ast.parse(path.read_text()))
+        for path in MODULES
+        for call in nodes_of(path)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in HELPERS
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
@@ -520,8 +514,8 @@ def compared_types() -> Iterator[str]:
         "ProcessWindowFunction",
         "KeyedProcessFunction",
     }
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path in MODULES:
+        for node in nodes_of(path):
             if isinstance(node, ast.Compare) and ("type(" in (left := ast.unparse(node.left)) or "__class__" in left):
                 names = {name.id for part in node.comparators for name in ast.walk(part) if isinstance(name, ast.Name)}
                 if names & extended:

@@ -410,7 +410,7 @@ class ProgramPlaces:
 
     def has(self, file: str) -> bool:
         """Whether the file of a module is the program's."""
-        if any(file == path or _lies_below(file, path) for path in self.shipped):
+        if self.shipped and any(file == path or _lies_below(file, path) for path in self.shipped):
             return True
         folder = _nearest(file, self.folders)
         if folder is None or len(_nearest(file, self.libraries) or "") > len(folder):
@@ -427,7 +427,8 @@ def _lies_below(file: str, folder: str) -> bool:
 
 def _nearest(file: str, folders: Iterable[str]) -> str | None:
     """The lowest of the folders that a file is in or below of."""
-    return max((path for path in folders if file.startswith(path.rstrip(os.sep) + os.sep)), key=len, default=None)
+    above = [path for path in folders if file.startswith(path.rstrip(os.sep) + os.sep)]
+    return max(above, key=len) if above else None
 
 
 def _folders_of(main: ModuleType | None) -> list[str]:
@@ -452,7 +453,7 @@ def _places_of_tools() -> frozenset[str]:
 def _is_of_program(name: str, module: ModuleType | None, packages: Iterable[str], places: ProgramPlaces) -> bool:
     if module is None or name == MAIN:
         return False
-    if any(name == package or name.startswith(f"{package}.") for package in packages):
+    if packages and any(name == package or name.startswith(f"{package}.") for package in packages):
         return True
     top = name.partition(".")[0]
     if top in _INFRASTRUCTURE or top in sys.stdlib_module_names:

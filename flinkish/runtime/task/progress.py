@@ -405,7 +405,8 @@ class TaskStack:
 
     def __init__(self, innermost: FrameType | None) -> None:
         frames = []
-        while innermost is not None:
+        # the thread goes on meanwhile: Python 3.11 was seen to give something else for the caller of a frame
+        while isinstance(innermost, FrameType):
             frames.append(innermost)
             innermost = innermost.f_back
         #: the outermost first

@@ -39,9 +39,6 @@ CLEAN_UP_EPOCHS = 8
 TaskId = tuple[int, int]
 
 
-WORKER = f"{socket.gethostname()}:{os.getpid()}"
-
-
 @dataclass(frozen=True)
 class EpochStamp:
     """The number and the processing time of an epoch, and the place where its task runs."""
@@ -194,7 +191,7 @@ class Task:
             "records_out": self.chain.records_out(),
             "metrics": self.chain.metric_values(stamp.time_ms),
             "accumulators": self.chain.accumulators.take(self.job.classes),
-            "worker": WORKER,
+            "worker": f"{socket.gethostname()}:{os.getpid()}",
             "place": stamp.place,
             "processing_time_ms": stamp.time_ms,
             "commit_requested": self.commit_requested,

@@ -100,6 +100,7 @@ def test_a_function_that_holds_the_spark_session_is_refused_by_the_name_of_its_o
     check_goes_on(job)
 
 
+@pytest.mark.nightly
 def test_a_key_selector_that_cannot_travel_is_refused_by_the_name_of_the_operator_before_it(job: Job) -> None:
     message = refused(job, UnserializableFunctionError, key=holding(threading.Lock()))
     assert "operator 'Map' (uid pairs)" in message

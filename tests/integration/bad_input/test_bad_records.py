@@ -115,6 +115,7 @@ def test_a_value_that_does_not_fit_the_declared_type_is_refused(job: Job) -> Non
     job.check_complete()
 
 
+@pytest.mark.nightly
 def test_a_malformed_json_line_is_quoted_with_its_file(job: Job, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()

@@ -106,6 +106,7 @@ def test_a_database_that_is_away_is_named_and_gets_each_row_once_when_it_is_back
     assert counts == Counter(event(index)["user"] for index in range(COUNT))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(BOUND_S)
 def test_a_kafka_that_is_away_is_named_and_is_read_on_where_the_job_stood_when_it_is_back(
     job: Job, kafka: KafkaBroker, topic: str

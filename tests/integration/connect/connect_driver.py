@@ -4,8 +4,9 @@ that run one after the other in one session.
 A job's options: ``folder`` (Spark's files), ``remote`` (as for ``SparkSession.builder.remote``), ``job_dir``,
 ``database`` (SQLite), ``source`` (``generated``, ``parquet`` or ``text``), ``files``, ``sink`` (``jdbc``, ``delta``,
 ``merge``, ``print``, ``collect``), ``table`` (Delta), ``count``, ``per_epoch``, ``break_at`` (the index of a click
-that user code fails on), ``fails_once`` (a file that says that it has), ``users`` (so many more users, one record
-each), ``asks`` (user code asks for a commit with each record), ``settings``.
+that user code fails on: the jobs behind it run nevertheless, and the driver ends with 3), ``fails_once`` (a file that
+says that it has), ``users`` (so many more users, one record each), ``asks`` (user code asks for a commit with each
+record), ``settings``.
 """
 
 from __future__ import annotations
@@ -131,13 +132,15 @@ def main(jobs: list[dict[str, Any]]) -> None:
     spark = session(jobs[0])
     # a server elsewhere cannot import this module
     cloudpickle.register_pickle_by_value(clicks)
+    failed = False
     for options in jobs:
         try:
             run(options)
         except FlinkishError as error:
+            failed = True
             print(f"BEGIN {type(error).__name__}\n{error}\nEND", flush=True)
-            raise SystemExit(3) from None
     spark.stop()
+    sys.exit(3 if failed else 0)
 
 
 if __name__ == "__main__":

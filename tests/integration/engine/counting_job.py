@@ -65,17 +65,29 @@ def in_database(folder: Path, table: str = "counts") -> list[tuple[int, int]]:
 
 
 def build(
-    folder: Path, job: str = "job", delta: bool = False, slow_s: float = 0, fails_once: bool = False, **more: Any
+    folder: Path,
+    job: str = "job",
+    delta: bool = False,
+    slow_s: float = 0,
+    fails_once: bool = False,
+    records: int = RECORDS,
+    **more: Any,
 ) -> Any:
     """The environment with the program. ``fails_once``: one of its calls raises, the first time."""
     env = environment(folder / job, **more)
     url = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{folder / 'out.db'}").build()
-    program(env, url, folder / "table" if delta else None, slow_s, folder / "failed" if fails_once else None)
+    table, failed = folder / "table" if delta else None, folder / "failed" if fails_once else None
+    program(env, url, table, slow_s, failed, records)
     return env
 
 
 def program(
-    env: StreamExecutionEnvironment, url: JdbcConnectionOptions, table: Path | None, slow_s: float, failed: Path | None
+    env: StreamExecutionEnvironment,
+    url: JdbcConnectionOptions,
+    table: Path | None,
+    slow_s: float,
+    failed: Path | None,
+    records: int,
 ) -> None:
     """(key, count so far) and windows of 30 s."""
 
@@ -87,7 +99,7 @@ def program(
             raise ConnectionError("the service does not answer")
         return index % KEYS, index * 1000
 
-    source = DataGeneratorSource(slowly, RECORDS, records_per_epoch=PER_EPOCH, splits=2)
+    source = DataGeneratorSource(slowly, records, records_per_epoch=PER_EPOCH, splits=2)
     numbers = env.from_source(source, by_field(1), "numbers").uid("numbers")
     ones = numbers.map(lambda e: (e[0], 1))
     counts = ones.key_by(lambda e: e[0]).reduce(lambda a, b: (a[0], a[1] + b[1])).uid("counts")

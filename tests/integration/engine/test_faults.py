@@ -26,11 +26,21 @@ from tests.integration.engine.checkpointed_job import (
     wait_for_checkpoints,
 )
 from tests.integration.engine.collecting import collecting
-from tests.integration.engine.counting_job import build, expected, in_database, make_tables, windows_expected
+from tests.integration.engine.counting_job import (
+    PER_EPOCH,
+    RECORDS,
+    build,
+    expected,
+    in_database,
+    make_tables,
+    windows_expected,
+)
 from tests.support import faults
 from tests.support.processes import ProcessGroup, start_driver
 
 TIMEOUT_S = 180
+#: Records of a job that fails once: two epochs go before that one, and one comes after it.
+FEW = 4 * PER_EPOCH
 
 
 @dataclass(frozen=True)
@@ -114,9 +124,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def assert_right(folder: Path) -> None:
-    assert in_database(folder) == expected()
-    assert in_database(folder, "windows") == windows_expected()
+def assert_right(folder: Path, records: int = RECORDS) -> None:
+    assert in_database(folder) == expected(records)
+    assert in_database(folder, "windows") == windows_expected(records)
 
 
 def drive(folder: Path, log: str = "driver.log", **options: Any) -> ProcessGroup:
@@ -152,16 +162,16 @@ def test_after_a_fault_the_job_goes_on_and_its_results_are_right(
     # Delta's phases are passed in the driver after those of the other sinks, in the workers
     faults.plan_fault(fault_plan, case.phase, case.how, epoch=2, pid=os.getpid() if case.delta else None)
     with pytest.raises(FlinkishError) as caught:
-        build(folder, delta=case.delta).execute("faulty")
+        build(folder, delta=case.delta, records=FEW).execute("faulty")
     assert faults.happened(fault_plan)
     if case.how == "raise":
         assert f"injected at {case.phase.value}" in str(caught.value)
     faults.no_fault(fault_plan)
-    build(folder, delta=case.delta).execute("faulty")
-    assert_right(folder)
+    build(folder, delta=case.delta, records=FEW).execute("faulty")
+    assert_right(folder, FEW)
     if case.delta:
         table = spark.read.format("delta").load(str(folder / "table"))
-        assert sorted(tuple(row) for row in table.collect()) == expected()
+        assert sorted(tuple(row) for row in table.collect()) == expected(FEW)
 
 
 @pytest.mark.slow

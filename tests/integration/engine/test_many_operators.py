@@ -82,7 +82,7 @@ def build(env: StreamExecutionEnvironment, collected: Collected) -> None:
 def run(look: Callable[[Any], None] = lambda client: None, **more: Any) -> dict[str, list[Any]]:
     """What the sinks got. ``look`` is given the client of the job when it has finished."""
     with collecting() as collected:
-        env = environment(**{"flinkish__epoch__max_records_per_source": 130, **more})
+        env = environment(**{"flinkish__epoch__max_records_per_source": 225, **more})
         build(env, collected)
         client = env.execute_async("many")
         client.get_job_execution_result().result()

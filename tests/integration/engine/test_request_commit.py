@@ -23,9 +23,9 @@ class CountingAndAsking(KeyedProcessFunction):
 def test_a_job_that_asks_in_each_epoch_does_not_wait_for_the_interval(spark: SparkSession, tmp_path: Path) -> None:
     # by its interval it would take hours
     env = environment(tmp_path, flinkish__epoch__interval="1 h")
-    source = DataGeneratorSource(lambda i: i, 40, records_per_epoch=10)
+    source = DataGeneratorSource(lambda i: i, 30, records_per_epoch=10)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
     with collecting() as collected:
         numbers.key_by(lambda i: i % 3).process(CountingAndAsking()).sink_to(collected.sink())
         env.execute("asking")
-        assert sorted(collected.rows["out"]) == list(range(40))
+        assert sorted(collected.rows["out"]) == list(range(30))

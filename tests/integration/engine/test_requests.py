@@ -40,7 +40,8 @@ def flinkish(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def start(folder: Path, collected: Collected, **more: Any) -> Any:
-    env = environment(folder / "job", **more)
+    # whoever asks is another Python, which takes its time to start
+    env = environment(folder / "job", flinkish__epoch__interval="1 s", **more)
     source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
     events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
     events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())

@@ -89,14 +89,14 @@ def test_an_epoch_that_takes_too_long_fails_and_is_planned_anew_by_the_restart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     restarts = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__attempts": "99"}
-    client = build(tmp_path, 600, flinkish__epoch__timeout="10 s", **restarts).execute_async("slow")
+    client = build(tmp_path, 600, flinkish__epoch__timeout="5 s", **restarts).execute_async("slow")
     wait_until(lambda: working(tmp_path), TIMEOUT_S, "the slow epoch")
     (tmp_path / "mended").touch()
     client.get_job_execution_result().result(TIMEOUT_S)
     assert_workers_end(tmp_path)
     assert in_database(tmp_path) == expected(RECORDS)
     told = [failure.message for failure in client.describe().exceptions]
-    assert told and all("epoch 0 has not ended within 10 s (flinkish.epoch.timeout)" in text for text in told)
+    assert told and all("epoch 0 has not ended within 5 s (flinkish.epoch.timeout)" in text for text in told)
 
 
 def in_a_commit(folder: Path, plan: Path, **more: Any) -> JobClient:

@@ -61,8 +61,9 @@ def build(
     function: Any = None,
     uid: str = "counter",
     parts: tuple[str, ...] = ("counter", "sums"),
+    per_epoch: int = RECORDS,
 ) -> None:
-    source = DataGeneratorSource(event, RECORDS, records_per_epoch=18)
+    source = DataGeneratorSource(event, RECORDS, records_per_epoch=per_epoch)
     events = env.from_source(source, by_field(2), "events").uid("events")
     keyed = events.key_by(lambda e: e[0], Types.STRING())
 
@@ -90,7 +91,7 @@ def original(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> s
     folder = tmp_path_factory.mktemp("state")
     with collecting() as collected:
         env = environment(folder / "first")
-        build(env, collected)
+        build(env, collected, per_epoch=18)
         client = env.execute_async("first")
         wait_until(lambda: len(collected.rows["out"]) >= 36, TIMEOUT_S, "results")
         path = client.stop_with_savepoint(False, str(folder / "savepoints")).result(TIMEOUT_S)
@@ -158,8 +159,7 @@ def test_a_job_goes_on_with_what_sql_has_updated_deleted_and_inserted(
     so_far = {row["key"]: row["value"] for row in read_state(savepoint, "counter", "n").collect()}
     table = f"delta.`{savepoint}/state`"
     spark.sql(f"UPDATE {table} SET value = '1000' WHERE uid = 'counter' AND state = 'n' AND key = '\"u0\"'")
-    spark.sql(f"DELETE FROM {table} WHERE state = 'n' AND key = '\"u1\"'")
-    spark.sql(f"DELETE FROM {table} WHERE state = 'n' AND key = '\"u2\"'")
+    spark.sql(f"DELETE FROM {table} WHERE state = 'n' AND key IN ('\"u1\"', '\"u2\"')")
     spark.sql(f"INSERT INTO {table} VALUES ('counter', 'n', 'value', '\"u2\"', NULL, '2000')")
     rest = RECORDS // KEYS - so_far["u3"]
     report = report_of(tmp_path, savepoint)

@@ -81,7 +81,9 @@ def descriptions(spark: SparkSession, name: str) -> list[set[str]]:
 
 def test_jobs_of_spark_are_named_and_records_are_counted(spark: SparkSession, tmp_path: Path) -> None:
     written = str(tmp_path / "written")
-    env = environment(tmp_path / "job", parallelism__default="1", execution__checkpointing__interval="100 ms")
+    # while a checkpoint is taken, epochs leave it the cores
+    often = {"execution__checkpointing__interval": "100 ms", "flinkish__epoch__interval": "2 s"}
+    env = environment(tmp_path / "job", parallelism__default="1", **often)
     source = DataGeneratorSource(lambda n: n, None, records_per_epoch=30)
     numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
     counts = numbers.key_by(lambda n: n % 3).map(lambda n: Row(key=n % 3, n=n), COUNT).name("count").uid("count")

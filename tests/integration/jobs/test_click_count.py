@@ -22,6 +22,8 @@ from tests.support.processes import wait_until
 from tests.support.submit import submit
 
 COUNTS = "SELECT user_id, clicks FROM click_counts"
+#: for 12,000 clicks; a slow machine would make a dozen, the first ones of a few clicks
+THREE_EPOCHS = {"flinkish.epoch.target-duration": "0 ms", "flinkish.epoch.max-records-per-source": "4000"}
 
 
 def fill(kafka: KafkaBroker, clicks: Sequence[Any], topic: str | None = None) -> str:
@@ -38,7 +40,7 @@ def fill(kafka: KafkaBroker, clicks: Sequence[Any], topic: str | None = None) ->
 def test_without_servers_the_job_counts_generated_clicks_into_a_file(tmp_path: Path) -> None:
     database = tmp_path / "job" / "click-count.db"
     arguments = ("--events", "12000", "--users", "300", "--job-dir", str(tmp_path / "job"))
-    with submit("click_count", *arguments, log_file=tmp_path / "job.log") as job:
+    with submit("click_count", *arguments, log_file=tmp_path / "job.log", settings=THREE_EPOCHS) as job:
         output = job.succeed(300)
     counts = expected_counts(clicks_of(range(12_000), 300))
     assert dict(sqlite_rows(database, COUNTS)) == counts

@@ -73,9 +73,10 @@ def test_two_failures_under_two_and_four_cores_lose_and_double_nothing(
 
 
 def test_topic_to_topic_is_exactly_once_although_the_driver_is_killed_in_the_middle_of_a_commit(
-    spark: SparkSession, new_cell: NewCell, servers: Servers, sessions: Sessions
+    spark: SparkSession, tmp_path: Path, servers: Servers, sessions: Sessions
 ) -> None:
-    cell = new_cell("kafka", "kafka")
+    # one epoch before the one in which the driver is killed, and one behind it
+    cell = make_cell(tmp_path, "kafka", "kafka", servers, records_per_epoch=28)
     changes.kill_driver(cell, sessions, (Phase.SINK_COMMITTED,), "local[4]")
     run(cell)
     assert_golden(cell, servers)

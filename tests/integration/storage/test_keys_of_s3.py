@@ -21,12 +21,12 @@ _PROVIDERS = "security.credential.provider.path"
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def stores(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Stores of credentials, by what their one key is for."""
     folder = tmp_path_factory.mktemp("credentials")
     return {
-        "all": credential_store(folder / "all.jceks", {"fs.s3a.access.key": "of all"}),
-        "jobs": credential_store(folder / "jobs.jceks", {"fs.s3a.bucket.jobs.access.key": "of jobs"}),
+        "all": credential_store(folder / "all.jceks", {"fs.s3a.access.key": "of all"}, spark),
+        "jobs": credential_store(folder / "jobs.jceks", {"fs.s3a.bucket.jobs.access.key": "of jobs"}, spark),
     }
 
 

@@ -18,13 +18,11 @@ from tests.support.s3_server import S3Server
 
 
 @pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    with S3Server() as server:
-        server.create_bucket("jobs")
-        monkeypatch.setenv(S3_SETTINGS, server.settings)
-        set_exclusive_creator(create_by_boto3)
-        yield server
-        set_exclusive_creator(None)
+def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    monkeypatch.setenv(S3_SETTINGS, server.settings)
+    set_exclusive_creator(create_by_boto3)
+    yield server
+    set_exclusive_creator(None)
 
 
 @pytest.fixture
@@ -71,7 +69,7 @@ def test_an_owner_that_renews_its_claim_while_it_is_watched_keeps_it(directory: 
 
 
 def test_a_copy_of_the_query_has_all_of_its_files(directory: JobDirectory) -> None:
-    files = [f"{folder}/{number}" for folder in ("offsets", "commits", "state/0/1", "prepared") for number in range(40)]
+    files = [f"{folder}/{number}" for folder in ("offsets", "commits", "state/0/1", "prepared") for number in range(10)]
     storage = storage_of(directory.path)
     for name in files:
         storage.write(f"{directory.path}/spark/{name}", name.encode())

@@ -1,5 +1,5 @@
 """What goes wrong around a program is told in one line that names it, within a screen: tables of (what happens, the
-line that its user sees)."""
+line that its user sees). A session that is stopped: ``test_started_processes.py``."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_stop_before_the_first_epoch_waits_for_it_and_starts_no_query_twice(jo
 
 
 PROGRAM = """
-import os, signal, sys, threading
+import os, signal, sys
 from flinkish.common import Configuration, Types, WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import StreamExecutionEnvironment
@@ -92,17 +92,11 @@ env = StreamExecutionEnvironment.get_execution_environment(settings)
 source = DataGeneratorSource(lambda index: index, type_info=Types.LONG(), records_per_second=20.0)
 numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
 numbers.map(same, Types.LONG()).filter(lambda number: False).print()
-client = env.execute_async("endless")
-if what == "stop":
-    from pyspark.sql import SparkSession
-
-    while not client.describe().metrics["epochs"]:
-        threading.Event().wait(0.1)
-    SparkSession.builder.getOrCreate().stop()
-client.get_job_execution_result().result()
+env.execute("endless")
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("what", "settings", "line"),
     [
@@ -113,18 +107,11 @@ client.get_job_execution_result().result()
             id="the port of the UI is in use",
         ),
         pytest.param(
-            "stop",
-            [],
-            r"SparkLostError: Spark has gone: its JVM or its server has ended, or the session was stopped \[job 'e",
-            id="the session is stopped under the job",
-        ),
-        pytest.param(
             "kill",
             [],
             r"RetryableError: a Python worker \(process \d+\) was killed by SIGKILL in task 'Source: numbers -> .*: "
             r"perhaps memory, its peak was [\d.]+ [MG]iB of [\d.]+ [MG]iB \[",
             id="a worker is killed",
-            marks=pytest.mark.nightly,
         ),
     ],
 )

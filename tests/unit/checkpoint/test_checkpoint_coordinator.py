@@ -1,19 +1,27 @@
-"""When checkpoints are taken and what follows from those that fail, by a clock that moves when it is told to."""
+"""When checkpoints are taken and what follows from those that fail, by a clock that moves when it is told to; and
+savepoints, which stand among them, described and told to the history of the job, whatever becomes of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator
+from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, CheckpointCoordinator, SavepointLog
 from flinkish.common import Configuration
+from flinkish.common.job_id import JobID
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import CheckpointError, IllegalTransitionError
+from flinkish.errors import CheckpointError, OperationError
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_settings
+from flinkish.jobmanager.job_record import describe_checkpoints
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.savepoint import take_savepoint
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 
 
@@ -40,6 +48,7 @@ class Coordinated:
 
 
 def test_a_checkpoint_is_due_an_interval_after_the_last_trigger() -> None:
+    assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
     c = Coordinated()
     assert c.coordinator.due_in_ms() == 1_000
     c.clock.advance(1_500)
@@ -67,10 +76,6 @@ def test_a_clock_that_is_put_back_does_not_put_checkpoints_off() -> None:
     assert c.coordinator.complete().duration_ms == 0
 
 
-def test_without_an_interval_none_is_ever_due() -> None:
-    assert Coordinated(interval_ms=None).coordinator.due_in_ms() is None
-
-
 def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> None:
     c = Coordinated(tolerable_failures=2)
     assert c.fail() is None and c.fail() is None
@@ -82,6 +87,10 @@ def test_the_job_fails_with_one_failure_in_a_row_more_than_it_tolerates() -> Non
     assert "3 checkpoints in a row failed, the last one with: the disk is full [job 'a']" in str(error)
     # the job is restarted, and counting begins anew
     assert c.fail() is None
+    # what is given up because the job ends does not count
+    strict = Coordinated()
+    assert strict.fail("the job has ended", counts=False) is None
+    assert strict.ended[-1].status == "FAILED"
 
 
 def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_interval_later() -> None:
@@ -92,12 +101,6 @@ def test_a_checkpoint_that_could_not_be_triggered_counts_and_the_next_is_due_an_
     error = c.coordinator.fail("the storage is away")
     assert error is not None and "2 checkpoints in a row failed" in str(error)
     assert c.coordinator.describe() == (), "it has got no number"
-
-
-def test_what_is_given_up_because_the_job_ends_does_not_count() -> None:
-    c = Coordinated()
-    assert c.fail("the job has ended", counts=False) is None
-    assert c.ended[-1].status == "FAILED"
 
 
 def test_each_checkpoint_is_told_once_with_its_number_times_and_reason() -> None:
@@ -123,17 +126,7 @@ def test_the_last_hundred_are_remembered() -> None:
     assert [d.epoch for d in c.coordinator.describe()] == list(range(5, MAX_DESCRIPTIONS + 5))
 
 
-def test_a_checkpoint_ends_once() -> None:
-    from flinkish.jobmanager.job.lifecycle import CHECKPOINT_TRANSITIONS, CheckpointState, StateMachine
-
-    machine = StateMachine(CHECKPOINT_TRANSITIONS, "checkpoint 1")
-    machine.to(CheckpointState.COMPLETED)
-    with pytest.raises(IllegalTransitionError):
-        machine.to(CheckpointState.FAILED)
-
-
 def test_every_setting_of_checkpoints_is_read() -> None:
-    configuration = Configuration()
     values = {
         "interval": "10 s",
         "timeout": "1 min",
@@ -145,18 +138,11 @@ def test_every_setting_of_checkpoints_is_read() -> None:
         "incremental": "false",
         "externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
     }
-    for key, value in values.items():
-        configuration.set_string(f"execution.checkpointing.{key}", value)
-    assert checkpoint_settings(configuration) == CheckpointSettings(
-        10_000, 60_000, 2_000, 3, 4, 5, "/checkpoints", False, True
+    found = checkpoint_settings(
+        Configuration.from_dict({f"execution.checkpointing.{key}": value for key, value in values.items()})
     )
-    assert not checkpoint_settings(configuration).changelog
-
-
-def test_checkpoints_are_incremental_unless_that_is_not_wanted() -> None:
-    configuration = Configuration().set_string("execution.checkpointing.interval", "1 s")
-    assert checkpoint_settings(configuration).changelog
-    assert not checkpoint_settings(Configuration()).changelog
+    assert found == CheckpointSettings(10_000, 60_000, 2_000, 3, 4, 5, "/checkpoints", False, True)
+    assert not found.changelog
 
 
 @pytest.mark.parametrize(
@@ -173,7 +159,72 @@ def test_a_job_with_a_directory_has_a_checkpoint_each_minute_unless_it_is_told_o
     settings: dict[str, str], interval_ms: int | None
 ) -> None:
     configuration = Configuration.from_dict(settings)
-    assert checkpoint_settings(configuration).interval_ms == interval_ms
+    found = checkpoint_settings(configuration)
+    assert (found.interval_ms, found.changelog) == (interval_ms, interval_ms is not None), "incremental by itself"
     config = StreamExecutionEnvironment.get_execution_environment(configuration).get_checkpoint_config()
     assert config.get_checkpoint_interval() == (interval_ms or -1)
     assert config.is_checkpointing_enabled() == (interval_ms is not None)
+
+
+class Log:
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.told: list[CheckpointDescription] = []
+        self.log = SavepointLog(self.told.append, self.clock)
+
+
+def test_a_savepoint_is_pending_and_then_completed_with_what_is_known_of_it() -> None:
+    log = Log()
+    with log.log.taking(7, "/savepoints/savepoint-1") as learned:
+        assert [(one.status, one.path, one.duration_ms) for one in log.log.describe()] == [
+            ("PENDING", "/savepoints/savepoint-1", None)
+        ]
+        assert log.told == []
+        log.clock.advance(250)
+        learned(rows_written=3, offsets={"numbers": "10"})
+    (done,) = log.told
+    assert log.log.describe() == (done,)
+    assert done == CheckpointDescription(
+        *(1, 7, "COMPLETED", 1_000_000, 250, True),
+        path="/savepoints/savepoint-1",
+        rows_written=3,
+        offsets={"numbers": "10"},
+    )
+    described = describe_checkpoints((), log.log.describe())
+    assert (described.latest_savepoint, described.latest_completed) == (done, None)
+    assert described.counts == {"COMPLETED": 1, "savepoints": 1}
+
+
+def test_two_savepoints_at_a_time_are_two() -> None:
+    log = Log()
+    with log.log.taking(7, "/first"):
+        with pytest.raises(OSError), log.log.taking(8, "/second"):
+            raise OSError("no space")
+        assert [one.status for one in log.log.describe()] == ["PENDING", "FAILED"]
+    assert [(one.id, one.path) for one in log.told] == [(2, None), (1, "/first")]
+
+
+def test_the_last_hundred_savepoints_are_remembered() -> None:
+    log = Log()
+    for epoch in range(MAX_DESCRIPTIONS + 5):
+        with log.log.taking(epoch, "/savepoint"):
+            pass
+    assert [one.epoch for one in log.log.describe()] == list(range(5, MAX_DESCRIPTIONS + 5))
+    assert len(log.told) == MAX_DESCRIPTIONS + 5
+
+
+def test_a_savepoint_that_cannot_be_written_is_told_with_its_epoch_and_its_reason(tmp_path: Path) -> None:
+    def write(epoch: int, path: str) -> Any:
+        raise OperationError(f"the log of epoch {epoch} is gone")
+
+    told: list[CheckpointDescription] = []
+    run: Any = JobRun(JobID(), "clicks")
+    run.history = SimpleNamespace(checkpoint=told.append)
+    run.job, run.committed_epoch, run.write_savepoint = JobDescriptor("ab" * 16, "clicks", (), ()), lambda: 7, write
+    with pytest.raises(OperationError, match="the log of epoch 7 is gone"):
+        take_savepoint(run, str(tmp_path))
+    (failed,) = told
+    assert run.savepoints.describe() == (failed,)
+    assert (failed.epoch, failed.status, failed.is_savepoint, failed.path) == (7, "FAILED", True, None)
+    assert failed.failure_reason is not None and "the log of epoch 7 is gone" in failed.failure_reason
+    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from flinkish.checkpoint.claim import subsume_claimed
 from flinkish.checkpoint.manifest import Manifest, TableVersion, write_manifest
 from flinkish.jobdir.directory import JobDirectory
@@ -42,27 +44,18 @@ def test_a_savepoint_that_is_not_claimed_stays(tmp_path: Path) -> None:
     assert subsume_claimed(JobDirectory(str(tmp_path / "other")), completed=1, retained=1) is None
 
 
-def test_the_table_of_a_claimed_checkpoint_goes_with_the_last_one_that_uses_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slash", [False, True], ids=["", "on storage with a scheme the slash at the end stays"])
+def test_the_table_of_a_claimed_checkpoint_goes_with_the_last_one_that_uses_it(tmp_path: Path, slash: bool) -> None:
     first, second = (written(tmp_path / "old" / name, "../state") for name in ("chk-1", "chk-2"))
     (tmp_path / "old" / "changes").mkdir()
-    assert subsume_claimed(job_with(tmp_path, second, "CLAIM"), 1, 1) == str(second)
+    directory = job_with(tmp_path, second, "CLAIM")
+    if slash:
+        directory.write("restored.json", {**(directory.read("restored.json") or {}), "path": f"{second}/"})
+    assert subsume_claimed(directory, 1, 1) == str(second)
     assert not second.exists() and first.exists()
     assert (tmp_path / "old" / "state").exists() and (tmp_path / "old" / "changes").exists()
     assert subsume_claimed(job_with(tmp_path, first, "CLAIM"), 1, 1) == str(first)
     assert not (tmp_path / "old" / "state").exists() and not (tmp_path / "old" / "changes").exists()
-
-
-def test_a_claimed_checkpoint_takes_no_table_with_it_that_others_use_however_its_path_is_written(
-    tmp_path: Path,
-) -> None:
-    first, second = (written(tmp_path / "old" / name, "../state") for name in ("chk-1", "chk-2"))
-    directory = job_with(tmp_path, second, "CLAIM")
-    # on storage with a scheme the slash at the end stays
-    remembered = directory.read("restored.json") or {}
-    directory.write("restored.json", {**remembered, "path": f"{second}/"})
-    assert subsume_claimed(directory, 1, 1) == str(second)
-    assert not second.exists() and first.exists()
-    assert (tmp_path / "old" / "state").exists()
 
 
 def test_a_path_on_other_storage_has_no_slash_at_its_end() -> None:

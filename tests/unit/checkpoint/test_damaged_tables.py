@@ -29,15 +29,12 @@ def file(log: Path, version: int) -> Path:
     return log / f"{version:020d}.json"
 
 
-def test_a_log_that_is_whole_will_do(log: Path) -> None:
-    check_log(str(log.parent), None)
-    check_log(str(log.parent), 2)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"), [("", "empty"), ('{"add":', "unreadable"), ("[]\n", "not what Delta writes")]
 )
 def test_a_damaged_commit_is_named(log: Path, text: str, problem: str) -> None:
+    check_log(str(log.parent), None)
+    check_log(str(log.parent), 2)
     file(log, 2).write_text(text)
     with pytest.raises(SavepointError, match=f"{file(log, 2)} is {problem}"):
         check_log(str(log.parent), None)

@@ -32,6 +32,13 @@ def nothing() -> None:
     """A check that passes."""
 
 
+def is_refused(*calls: Callable[[], object]) -> None:
+    """Each call is that of a driver that is not the owner any more."""
+    for call in calls:
+        with pytest.raises(FencedError):
+            call()
+
+
 def write_checkpoints(directory: CheckpointDirectory, *numbers: int) -> None:
     for number in numbers:
         directory.write(number, Manifest("ab", "shop", number, 0, state=TableVersion("../state", number)))
@@ -51,8 +58,7 @@ def numbers(directory: CheckpointDirectory) -> list[int]:
 
 
 def test_old_checkpoints_are_deleted_by_the_owner_only(checkpoints: CheckpointDirectory) -> None:
-    with pytest.raises(FencedError):
-        checkpoints.drop_but(1, FallingFence().check)
+    is_refused(lambda: checkpoints.drop_but(1, FallingFence().check))
     assert numbers(checkpoints) == [1, 2, 3, 4]
     assert checkpoints.drop_but(1, nothing) == [4]
     assert numbers(checkpoints) == [4]
@@ -69,8 +75,7 @@ def test_checkpoints_that_came_meanwhile_are_not_deleted(checkpoints: Checkpoint
 def test_all_checkpoints_are_deleted_by_the_owner_only(checkpoints: CheckpointDirectory) -> None:
     table = Path(checkpoints.table)
     table.mkdir()
-    with pytest.raises(FencedError):
-        checkpoints.delete(FallingFence().check)
+    is_refused(lambda: checkpoints.delete(FallingFence().check))
     assert numbers(checkpoints) == [1, 2, 3, 4] and table.is_dir()
     checkpoints.delete(nothing)
     assert numbers(checkpoints) == []
@@ -126,13 +131,9 @@ def test_files_are_deleted_by_the_owner_only(tmp_path: Path) -> None:
     (tmp_path / "state" / "_delta_log" / f"{1:020d}.checkpoint.parquet").touch()
     (tmp_path / "state" / "vector.bin").touch()
     log = sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir())
-    for delete in (
-        lambda: table.delete_unneeded(oldest=2),
-        lambda: table.trim_log(oldest=2),
-        lambda: table.vacuum(retain_ms=1),
-    ):
-        with pytest.raises(FencedError):
-            delete()
+    is_refused(
+        lambda: table.delete_unneeded(oldest=2), lambda: table.trim_log(oldest=2), lambda: table.vacuum(retain_ms=1)
+    )
     assert table.files() == {"0.parquet", "1.parquet", "2.parquet"}
     assert sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir()) == log
 
@@ -155,13 +156,11 @@ def test_what_clean_ups_have_counted_is_written_by_the_owner_only(tmp_path: Path
     Maintenance(CheckpointTable(None, directory.table, nothing), directory).overwritten(Written(1, 10, 100))
     counted = (Path(directory.path) / "maintenance.json").read_bytes()
     paused = Maintenance(CheckpointTable(None, directory.table, FallingFence().check), directory)
-    for count in (
+    is_refused(
         lambda: paused.overwritten(Written(2, 20, 200)),
         lambda: paused.appended(Written(2, 20, 200), first=False),
         lambda: paused.merged(Written(2, 20, 200)),
-    ):
-        with pytest.raises(FencedError):
-            count()
+    )
     assert (Path(directory.path) / "maintenance.json").read_bytes() == counted
 
 
@@ -190,30 +189,21 @@ def test_a_row_without_a_value_is_found_by_the_statistics_and_assumed_without(tm
 def test_a_damaged_table_is_set_aside_by_the_owner_only(tmp_path: Path) -> None:
     table = three_versions(tmp_path / "state")
     (tmp_path / "state" / "_delta_log" / f"{1:020d}.json").write_text("")
-    with pytest.raises(FencedError):
-        set_aside_if_damaged(table.path, 1, "shop", FallingFence().check)
+    is_refused(lambda: set_aside_if_damaged(table.path, 1, "shop", FallingFence().check))
     assert table.files() == {"0.parquet", "1.parquet", "2.parquet"}
-
-
-def ledger_with(directory: JobDirectory, *epochs: int) -> ChangelogLedger:
-    ledger = ChangelogLedger(directory)
-    for epoch in epochs:
-        path = Path(ledger.path) / f"epoch={epoch}"
-        path.mkdir(parents=True)
-        (path / "part-0.parquet").touch()
-        ledger.epoch_written(epoch, "/job/spark")
-    return ledger
 
 
 def test_the_changelog_is_deleted_by_the_owner_only(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
-    ledger = ledger_with(directory, 0, 1, 2)
+    ledger = ChangelogLedger(directory)
+    for epoch in (0, 1, 2):
+        part = Path(ledger.path) / f"epoch={epoch}" / "part-0.parquet"
+        part.parent.mkdir(parents=True)
+        part.touch()
+        ledger.epoch_written(epoch, "/job/spark")
     assert ledger.epochs(0, 9) == [1, 2]
     directory.fence = FallingFence()
-    with pytest.raises(FencedError):
-        ledger.forget(1)
-    with pytest.raises(FencedError):
-        ledger.drop()
+    is_refused(lambda: ledger.forget(1), ledger.drop)
     assert ledger.epochs(0, 9) == [1, 2]
 
 
@@ -223,8 +213,7 @@ def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> Non
     write_checkpoints(CheckpointDirectory(str(claimed)), 1)
     directory.write("restored.json", {"savepoint": str(claimed), "path": str(claimed / "chk-1"), "claim_mode": "CLAIM"})
     directory.fence = FallingFence()
-    with pytest.raises(FencedError):
-        subsume_claimed(directory, completed=1, retained=1)
+    is_refused(lambda: subsume_claimed(directory, completed=1, retained=1))
     assert (claimed / "chk-1" / "manifest.json").exists()
 
 

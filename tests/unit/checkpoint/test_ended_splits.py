@@ -80,7 +80,8 @@ def test_checkpoint_has_all_splits_that_have_ended_though_its_manifest_stays_sma
     for number in range(1, 60):
         files.find(100)
         checkpoint = files.checkpoint(number)
-        files.assert_complete(checkpoint)
+        if number % 10 == 9:
+            files.assert_complete(checkpoint)
         assert (checkpoint / "manifest.json").stat().st_size < 10_000
     assert files.directory.drop_but(1, lambda: None) == [59]
     files.assert_complete(checkpoint)
@@ -101,11 +102,11 @@ def test_checkpoint_of_few_splits_is_as_that_of_earlier_versions(files: Files) -
 
 def test_file_that_any_retained_checkpoint_refers_to_stays(files: Files) -> None:
     checkpoints = []
-    for number in range(1, 40):
+    for number in range(1, 20):
         files.find(100)
         checkpoints.append((files.checkpoint(number), encode_position(files.progress, files.store)))
-        files.directory.drop_but(20, lambda: None)
-    for checkpoint, whole in checkpoints[-20:]:
+        files.directory.drop_but(10, lambda: None)
+    for checkpoint, whole in checkpoints[-10:]:
         assert json.loads(read_manifest(str(checkpoint)).sources["files"]) == json.loads(whole)
 
 

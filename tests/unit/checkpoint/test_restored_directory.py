@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint import fallback
+from flinkish.checkpoint.claim import restored_watermarks
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common import Configuration
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job.settings import DriverSettings, Fallback, driver_settings
-from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from tests.support.fences import FallingFence
+
+#: no operator is made here
+PASS_ON: Any = None
 
 PROGRAM = RestoredProgram(JobDescriptor("ab" * 16, "clicks", (), ()), {})
 
@@ -47,13 +51,22 @@ def test_a_savepoint_is_the_same_however_its_path_is_written(tmp_path: Path, mon
         assert again(directory, written) == os.path.join(directory.path, "restore-1"), written
     with pytest.raises(SavepointError, match="cannot be started from .*/savepoint-2"):
         again(directory, str(tmp_path / "savepoint-2"))
-
-
-def test_a_savepoint_on_other_storage_is_the_same_with_a_slash_at_its_end(tmp_path: Path) -> None:
+    # on other storage, too
     directory = began_with(tmp_path, "s3://bucket/savepoint-1/", "s3://bucket/savepoint-1/")
     assert again(directory, "s3://bucket/savepoint-1") is not None
     with pytest.raises(SavepointError, match="cannot be started from s3://other/savepoint-1"):
         again(directory, "s3://other/savepoint-1")
+
+
+def test_the_subtasks_of_each_vertex_begin_with_the_watermark_of_its_first_operator() -> None:
+    vertices = tuple(
+        VertexDescriptor(number, uid, 0, tuple(OperatorDescriptor(one, one, PASS_ON) for one in (uid, "behind")), 1, 1)
+        for number, uid in enumerate(("clicks", "sums", "new"))
+    )
+    job = replace(PROGRAM.job, vertices=vertices)
+    remembered = {"watermarks": {"clicks": 7, "sums": 5, "behind": 3, "gone": 1}}
+    assert restored_watermarks(job, remembered) == {0: 7, 1: 5}
+    assert restored_watermarks(job, None) == {}
 
 
 def test_a_fallback_leaves_the_rows_alone_that_the_job_has_begun_with(

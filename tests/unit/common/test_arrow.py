@@ -169,7 +169,7 @@ WORDS = Types.ROW_NAMED(["word", "tags"], [Types.STRING(), Types.LIST(Types.ROW_
         ((7, []), r"the value 7 of type int does not fit.*\[sink 'out', field 'word'\].*a text"),
         (
             (None, [(1,), (10**40,)]),
-            r"the value 1000+ of type int.*\[sink 'out', field 'tags', an element, field 'n'\]",
+            r"the value 1000+ of type int.*\[sink 'out', field 'tags', an element, .*'n'\]",
         ),
         ((None, "ab"), r"the value 'ab' of type str.*field 'tags'\].*a list"),
         ((None, [(1, 2)]), r"the value \(1, 2\) of type tuple.*field 'tags', an element\].*the fields n"),
@@ -217,13 +217,8 @@ def test_a_value_that_would_lose_something_is_refused(value: Any, arrow: Any) ->
 
 
 def test_numbers_widen_but_do_not_round() -> None:
-    assert arrow_array([1, True, 2**60 + 1, Decimal("0.5"), None], pa.float64()).to_pylist() == [
-        1,
-        1,
-        2.0**60,
-        0.5,
-        None,
-    ]
+    numbers = arrow_array([1, True, 2**60 + 1, Decimal("0.5"), None], pa.float64()).to_pylist()
+    assert numbers == [1, 1, 2.0**60, 0.5, None]
     assert arrow_array([True, 5], pa.int8()).to_pylist() == [1, 5]
     assert arrow_array([5, Decimal("0.5")], pa.decimal128(10, 2)).to_pylist() == [5, Decimal("0.50")]
     assert arrow_array([Decimal("8." + "0" * 49)], pa.decimal128(18, 10)).to_pylist() == [8]

@@ -50,6 +50,8 @@ def test_flat_keys_are_read_without_pyyaml(without_yaml):
         "jdbc": "it's",
         "url": "http://host:80/#top",
     }
+    with pytest.raises(EnvironmentVersionError, match="pip install pyyaml"):
+        parse_yaml(NESTED)
 
 
 def test_a_yaml_parser_reads_the_flat_file_alike():
@@ -67,27 +69,23 @@ def test_nested_keys_lists_and_maps_are_read():
         "pipeline.global-job-parameters": "user:ann",
     }
     configuration.validate()
+    items = parse_yaml("pipeline:\n  jars: ['a;b.jar', '[c].jar']\n").get(core.JARS)
+    assert items == ["a;b.jar", "[c].jar"], "an item may hold what separates items"
+    assert parse_yaml("# nothing\n").to_dict() == {}
 
 
-def test_an_item_of_a_list_may_hold_what_separates_items():
-    configuration = parse_yaml("pipeline:\n  jars: ['a;b.jar', '[c].jar']\n")
-    assert configuration.get(core.JARS) == ["a;b.jar", "[c].jar"]
-
-
-def test_nested_keys_without_pyyaml_name_the_package(without_yaml):
-    with pytest.raises(EnvironmentVersionError, match="pip install pyyaml"):
-        parse_yaml(NESTED)
-
-
-@pytest.mark.parametrize("text", ["a: 1\na: 2\n", "a:\n  b: 1\na.b: 2\n"])
-def test_a_key_that_occurs_twice_is_refused(text):
-    with pytest.raises(ConfigurationError, match="occurs twice"):
-        parse_yaml(text)
-
-
-@pytest.mark.parametrize("text", ["- a\n- b\n", "a: [1\n", "just text"])
-def test_what_is_no_mapping_is_refused(text):
-    with pytest.raises(ConfigurationError, match="where|conf|YAML"):
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\na: 2\n", "occurs twice"),
+        ("a:\n  b: 1\na.b: 2\n", "occurs twice"),
+        ("- a\n- b\n", "where|conf|YAML"),
+        ("a: [1\n", "where|conf|YAML"),
+        ("just text", "where|conf|YAML"),
+    ],
+)
+def test_a_key_that_occurs_twice_and_what_is_no_mapping_are_refused(text, said):
+    with pytest.raises(ConfigurationError, match=said):
         parse_yaml(text)
 
 
@@ -97,7 +95,3 @@ def test_a_file_is_read_and_an_absent_one_is_named(tmp_path):
     assert load_yaml(file).to_dict() == {"parallelism.default": "3"}
     with pytest.raises(ConfigurationError, match="nowhere.yaml"):
         load_yaml(tmp_path / "nowhere.yaml")
-
-
-def test_an_empty_file_is_an_empty_configuration():
-    assert parse_yaml("# nothing\n").to_dict() == {}

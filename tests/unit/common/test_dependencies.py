@@ -40,15 +40,15 @@ def test_the_environment_writes_pyflinks_keys_and_they_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    "jar",
+    ("jar", "way"),
     [
-        "file:///opt/flink/lib/flink-sql-connector-kafka-3.1.0-1.18.jar",
-        "flink-connector-jdbc-3.1.2-1.17.jar",
-        "/jars/kafka-clients-3.4.0.jar",
-        "https://example.org/flink-json-1.18.1.jar",
+        ("file:///opt/flink/lib/flink-sql-connector-kafka-3.1.0-1.18.jar", "add_classpaths"),
+        ("flink-connector-jdbc-3.1.2-1.17.jar", "add_jars"),
+        ("flink-connector-jdbc-3.1.2-1.17.jar", "add_classpaths"),
+        ("/jars/kafka-clients-3.4.0.jar", "pipeline.jars"),
+        ("https://example.org/flink-json-1.18.1.jar", "add_jars"),
     ],
 )
-@pytest.mark.parametrize("way", ["add_jars", "add_classpaths", "pipeline.jars"])
 def test_jars_of_flink_are_not_needed_and_need_not_exist(jar: str, way: str, caplog: pytest.LogCaptureFixture) -> None:
     no_effect.forget_reports()
     env = new_environment()
@@ -102,16 +102,13 @@ def test_texts_that_cannot_be_meant_are_refused(key: str, value: str, message: s
         dependencies_of(Configuration().set_string(key, value))
 
 
-def test_two_cached_files_of_one_name_are_refused() -> None:
+def test_two_cached_files_of_one_name_and_a_class_path_without_a_protocol_are_refused() -> None:
     env = new_environment()
     env.register_cached_file("a.txt", "words")
     with pytest.raises(ConfigurationError, match="'words' exists already"):
         env.register_cached_file("b.txt", "words")
-
-
-def test_a_class_path_needs_a_protocol() -> None:
     with pytest.raises(ProgramError, match="a URL with a protocol"):
-        new_environment().add_classpaths("three.jar")
+        env.add_classpaths("three.jar")
 
 
 class Words(MapFunction):
@@ -125,21 +122,14 @@ class Words(MapFunction):
         return self.words
 
 
-def test_functions_find_cached_files_by_name(tmp_path: Path) -> None:
+def test_functions_find_cached_files_by_name_however_their_paths_are_written(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("some words")
     env = new_environment()
-    env.register_cached_file(str(tmp_path / "words.txt"), "words")
-    assert results_of(env.from_collection([1]).map(Words("words"))) == ["some words"]
-    with pytest.raises(ProgramError, match="no cached file 'others'.*one of words"):
+    for name, begin in (("words", ""), ("by scheme", "file:"), ("by url", "file://")):
+        env.register_cached_file(f"{begin}{tmp_path}/words.txt", name)
+        assert results_of(env.from_collection([1]).map(Words(name))) == ["some words"]
+    with pytest.raises(ProgramError, match="no cached file 'others'.*one of .*words"):
         results_of(env.from_collection([1]).map(Words("others")))
-
-
-@pytest.mark.parametrize("begin", ["", "file:", "file://"])
-def test_a_cached_file_is_found_in_the_minicluster_however_its_path_is_written(tmp_path: Path, begin: str) -> None:
-    (tmp_path / "words.txt").write_text("a")
-    env = new_environment()
-    env.register_cached_file(f"{begin}{tmp_path}/words.txt", "words")
-    assert results_of(env.from_collection([1]).map(Words("words"))) == ["a"]
 
 
 class Place(MapFunction):

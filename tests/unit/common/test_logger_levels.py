@@ -83,30 +83,20 @@ def test_handlers_of_the_program_are_the_only_ones() -> None:
     assert logging.getLogger().handlers == before
 
 
-def test_a_level_that_does_not_exist_is_refused_and_nothing_is_changed() -> None:
+def test_keys_of_loggers_are_keys_of_the_configuration_and_levels_that_do_not_exist_are_refused() -> None:
+    Configuration.from_dict({"rootLogger": "info", "logger.TaskManager": "ALL", "logger.my_shop": "off"}).validate()
+    for key, level, words in (
+        ("logger.my_shop", "LOUD", "expected one of ALL, TRACE"),
+        ("rootLogger", "INFO, console", "expected one of ALL, TRACE"),
+        ("logger.TaskManger", "INFO", r"unknown configuration key.*did you mean 'logger\.TaskManager'"),
+        ("logger.taskmanager.level", "INFO", "unknown configuration key"),
+        ("logger.", "INFO", "unknown configuration key"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            Configuration.from_dict({key: level}).validate()
     with pytest.raises(ConfigurationError, match=r"logger\.TaskManager"):
         configure_loggers({"logger.Task": "ALL", "logger.TaskManager": "LOUD"})
-    assert logging.getLogger("flinkish.Task").level == logging.NOTSET
-
-
-def test_keys_of_loggers_are_keys_of_the_configuration() -> None:
-    levels = {"rootLogger": "info", "logger.TaskManager": "ALL", "logger.my_shop": "off"}
-    Configuration.from_dict(levels).validate()
-    with pytest.raises(ConfigurationError, match="expected one of ALL, TRACE"):
-        Configuration.from_dict({"logger.my_shop": "LOUD"}).validate()
-    with pytest.raises(ConfigurationError, match="expected one of ALL, TRACE"):
-        Configuration.from_dict({"rootLogger": "INFO, console"}).validate()
-
-
-@pytest.mark.parametrize("key", ["logger.TaskManger", "logger.taskmanager.level", "logger."])
-def test_a_key_of_a_logger_that_is_not_meant_so_is_unknown(key: str) -> None:
-    with pytest.raises(ConfigurationError, match="unknown configuration key"):
-        Configuration.from_dict({key: "INFO"}).validate()
-
-
-def test_a_misspelt_class_is_told_its_name() -> None:
-    with pytest.raises(ConfigurationError, match=r"did you mean 'logger\.TaskManager'"):
-        Configuration.from_dict({"logger.TaskManger": "INFO"}).validate()
+    assert logging.getLogger("flinkish.Task").level == logging.NOTSET, "nothing is changed"
 
 
 def test_each_logger_of_flinkish_can_be_named() -> None:

@@ -11,6 +11,7 @@ from flinkish.common.serialization import DeserializationSchema, RowFieldExtract
 from flinkish.common.text import PRINT_ROW_SEPARATOR, text_writer
 from flinkish.common.typeinfo import ExternalTypeInfo
 from flinkish.errors import MalformedRecordError, TypeMismatchError
+from tests.support.rows import hold, refuses
 
 
 def test_strings_go_there_and_back_in_their_charset():
@@ -20,11 +21,6 @@ def test_strings_go_there_and_back_in_their_charset():
     assert schema.get_produced_type() == Types.STRING()
 
 
-def test_bytes_that_are_no_text_are_quoted():
-    with pytest.raises(MalformedRecordError, match=r"xff.*not UTF-8 text"):
-        SimpleStringSchema().deserialize(b"ab\xff")
-
-
 @pytest.mark.parametrize(("charset", "text"), [("UTF-8", "half \ud83d"), ("ISO-8859-1", "5 €")])
 def test_a_character_that_the_charset_does_not_have_is_refused_by_name(charset, text):
     for write in (SimpleStringSchema(charset).serialize, Encoder.simple_string_encoder(charset).encode):
@@ -32,30 +28,24 @@ def test_a_character_that_the_charset_does_not_have_is_refused_by_name(charset, 
             write(text)
 
 
-def test_records_of_another_type_are_refused():
-    with pytest.raises(TypeMismatchError, match="the record 5 is of type int"):
-        SimpleStringSchema().serialize(5)
-    with pytest.raises(TypeMismatchError, match="expected bytes"):
-        ByteArraySchema().serialize("a")
-    with pytest.raises(ValueError, match="unknown charset"):
-        SimpleStringSchema("klingon")
+def test_what_has_another_type_or_no_form_is_refused():
+    rows = [
+        (lambda: SimpleStringSchema().deserialize(b"ab\xff"), MalformedRecordError, r"xff.*not UTF-8 text"),
+        (lambda: SimpleStringSchema().serialize(5), TypeMismatchError, "the record 5 is of type int"),
+        (lambda: ByteArraySchema().serialize("a"), TypeMismatchError, "expected bytes"),
+        (lambda: SimpleStringSchema("klingon"), ValueError, "unknown charset"),
+        (lambda: RowFieldExtractorSchema(1).serialize(Row(1, "v")), TypeMismatchError, "field 1 .* is of type str"),
+        (lambda: RowFieldExtractorSchema(1).serialize(Row(1)), TypeMismatchError, "no field 1"),
+        (lambda: RowFieldExtractorSchema(-1), ValueError, "non-negative"),
+    ]
+    hold(refuses, rows)
 
 
-def test_bytes_stay():
+def test_bytes_stay_and_one_field_of_a_row_is_extracted():
     assert ByteArraySchema().serialize_batch([b"a", bytearray(b"b"), None]) == [b"a", b"b", None]
     assert ByteArraySchema().deserialize(b"a") == b"a"
-
-
-def test_one_field_of_a_row_is_extracted():
-    schema = RowFieldExtractorSchema(1)
     # as in Flink, since None would be a tombstone in Kafka
-    assert schema.serialize_batch([Row(1, b"v"), Row(1, None), None]) == [b"v", b"", b""]
-    with pytest.raises(TypeMismatchError, match="field 1 .* is of type str"):
-        schema.serialize(Row(1, "v"))
-    with pytest.raises(TypeMismatchError, match="no field 1"):
-        schema.serialize(Row(1))
-    with pytest.raises(ValueError, match="non-negative"):
-        RowFieldExtractorSchema(-1)
+    assert RowFieldExtractorSchema(1).serialize_batch([Row(1, b"v"), Row(1, None), None]) == [b"v", b"", b""]
 
 
 class Reversed(SerializationSchema, DeserializationSchema):
@@ -79,24 +69,18 @@ def test_the_string_encoder_writes_javas_text_for_typed_records_and_pythons_for_
     assert pickle.loads(pickle.dumps(typed)).encode(("a", 1)) == b"(a,1)\n"
 
 
-def test_texts_of_typed_records_are_javas():
+def test_texts_of_typed_records_are_javas_but_print_writes_the_fields_of_rows_as_python():
     type_info = Types.ROW([Types.STRING(), Types.INT()])
     row = Row.of_kind(RowKind.UPDATE_AFTER, "a", None)
-    assert text_writer(type_info)(row) == "+U[a, null]"
-    assert text_writer(ExternalTypeInfo(type_info))(row) == "+U[a, null]"
+    for typed in (type_info, ExternalTypeInfo(type_info)):
+        assert text_writer(typed)(row) == "+U[a, null]"
+        # the map that PyFlink's print() puts before the sink joins str() of the fields
+        assert text_writer(typed, PRINT_ROW_SEPARATOR)(row) == "+U[a,None]"
+    assert text_writer(Types.TUPLE([type_info]), PRINT_ROW_SEPARATOR)((row,)) == "(+U[a, null])"
     assert text_writer(Types.MAP(Types.STRING(), Types.BOOLEAN()))({"k": True}) == "{k=true}"
     assert text_writer(Types.LIST(Types.INT()))([1, None]) == "[1, null]"
-    assert text_writer(Types.PICKLED_BYTE_ARRAY())(row) == str(row)
-
-
-def test_print_writes_the_fields_of_rows_as_python_and_everything_else_as_java():
-    type_info = Types.ROW([Types.STRING(), Types.INT()])
-    row = Row.of_kind(RowKind.UPDATE_AFTER, "a", None)
-    # the map that PyFlink's print() puts before the sink joins str() of the fields
-    assert text_writer(type_info, PRINT_ROW_SEPARATOR)(row) == "+U[a,None]"
-    assert text_writer(ExternalTypeInfo(type_info), PRINT_ROW_SEPARATOR)(row) == "+U[a,None]"
-    assert text_writer(Types.TUPLE([type_info]), PRINT_ROW_SEPARATOR)((row,)) == "(+U[a, null])"
-    assert text_writer(Types.PICKLED_BYTE_ARRAY(), PRINT_ROW_SEPARATOR)(row) == str(row)
+    for separator in ([], [PRINT_ROW_SEPARATOR]):
+        assert text_writer(Types.PICKLED_BYTE_ARRAY(), *separator)(row) == str(row)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.common import Row, SimpleStringSchema, Types
+from flinkish.common import Row, SimpleStringSchema
+from flinkish.common.typeinfo import Types
+from flinkish.core.source import SourceLimits
 from flinkish.datastream.connectors.base import DeliveryGuarantee
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from flinkish.datastream.connectors.kafka import (
@@ -19,7 +25,12 @@ from flinkish.datastream.connectors.kafka import (
 )
 from flinkish.datastream.formats.csv import CsvRowDeserializationSchema, CsvRowSerializationSchema, CsvSchema
 from flinkish.datastream.formats.json import JsonRowDeserializationSchema, JsonRowSerializationSchema
-from flinkish.errors import ConfigurationError, ProgramError
+from flinkish.errors import ConfigurationError, ProgramError, UserCodeError
+from flinkish.minicluster import MiniCluster, StateStore
+from flinkish.runtime.phases import ManualClock
+from tests.support.documented import documented
+from tests.support.split_reading import SplitReading
+from tests.unit.minicluster.programs import environment, job_of
 
 ROW = Types.ROW_NAMED(["a"], [Types.INT()])
 SCHEMA = SimpleStringSchema()
@@ -177,3 +188,78 @@ def test_arguments_have_pyflinks_names_and_defaults() -> None:
     )
     reading.set_starting_offsets(starting_offsets_initializer=KafkaOffsetsInitializer.committed_offsets())
     reading.set_bounded(stopping_offsets_initializer=KafkaOffsetsInitializer.latest()).build()
+
+
+# --- Names are where PyFlink has them, and none of them needs Spark or a driver to be imported ----------------------
+
+
+_BLOCK = """
+import sys
+for name in ("pyspark", "delta", "confluent_kafka", "psycopg", "pymysql", "pandas"):
+    sys.modules[name] = None
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from flinkish.datastream.connectors.base import DeliveryGuarantee, Sink, Source",
+        "from flinkish.datastream.connectors.kafka import KafkaSource, KafkaSink, KafkaOffsetsInitializer, "
+        "KafkaOffsetResetStrategy, KafkaTopicPartition, KafkaRecordSerializationSchema, KafkaTopicSelector",
+        "from flinkish.datastream.connectors.file_system import FileSource, FileSink, StreamFormat, OutputFileConfig, "
+        "RollingPolicy, BucketAssigner",
+        "from flinkish.datastream.connectors.jdbc import JdbcSink, JdbcConnectionOptions, JdbcExecutionOptions",
+        "from flinkish.datastream.connectors.number_seq import NumberSequenceSource",
+        "from flinkish.datastream.connectors.datagen import DataGeneratorSource",
+        "from flinkish.datastream.connectors.delta import DeltaSource, DeltaSink",
+        "from flinkish.datastream.connectors.spark import SparkSource, FunctionSink",
+    ],
+)
+def test_names_are_at_pyflinks_paths(line: str) -> None:
+    exec(line, {})
+
+
+def test_definitions_import_without_spark_and_drivers() -> None:
+    modules = (
+        "generated results spark frame_sinks columns hybrid_source paged_source jdbc.sink jdbc.source kafka.source "
+        "kafka.sink kinesis.source kinesis.sink file_system.source file_system.sink"
+    ).split()
+    program = _BLOCK + "\n".join(f"import flinkish.connectors.{module}" for module in modules)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- The sources and sinks of one's own in docs/connectors.md are ones ----------------------------------------------
+
+
+def test_the_documented_source_gives_its_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = documented("documented_source", 1, tmp_path, monkeypatch).Countdowns()
+    reading = SplitReading(source, SourceLimits(max_records=4)).run()
+    assert reading.ended
+    assert reading.by_split == {"3": [3, 2, 1], "5": [5, 4, 3, 2, 1]}
+
+
+def test_the_documented_sink_writes_each_epoch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = documented("documented_sink", 4, tmp_path, monkeypatch).JsonFiles(str(tmp_path))
+    env, store = environment(1), StateStore()
+    numbers = env.from_collection([Row(n=n) for n in range(7)], Types.ROW_NAMED(["n"], [Types.LONG()]))
+    numbers.sink_to(sink)
+    commit = type(sink).commit
+    while not store.finished:
+        cluster = MiniCluster(job_of(env), ManualClock(), store, 3)
+        with pytest.raises(UserCodeError, match="the answer was lost"), monkeypatch.context() as patched:
+            patched.setattr(type(sink), "commit", lambda *given: (commit(*given), _lose_it()))
+            cluster.run_epoch()
+        # the epoch is delivered again
+        cluster.run_epoch()
+        cluster.dispose()
+    files = sorted(tmp_path.glob("*.json"))
+    assert [json.loads(file.read_text()) for file in files] == [
+        [{"n": 0}, {"n": 1}, {"n": 2}],
+        [{"n": 3}, {"n": 4}, {"n": 5}],
+        [{"n": 6}],
+    ]
+
+
+def _lose_it() -> None:
+    raise RuntimeError("the answer was lost")

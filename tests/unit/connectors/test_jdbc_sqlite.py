@@ -45,6 +45,12 @@ def options(tmp_path: Path, name: str = "shop.db") -> JdbcConnectionOptions:
     return JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{tmp_path / name}").build()
 
 
+@pytest.fixture
+def sink(tmp_path: Path, database: sqlite3.Connection) -> JdbcSink:
+    """Inserts into the table of the database."""
+    return JdbcSink.sink(INSERT, ROW, options(tmp_path))
+
+
 def no_retry() -> JdbcExecutionOptions:
     return JdbcExecutionOptions.builder().with_max_retries(0).build()
 
@@ -63,8 +69,7 @@ def rows(database: sqlite3.Connection) -> list[Any]:
     return database.execute("SELECT page, n FROM counts ORDER BY page").fetchall()
 
 
-def test_an_epoch_that_is_delivered_again_changes_nothing(tmp_path: Path, database: sqlite3.Connection) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+def test_an_epoch_that_is_delivered_again_changes_nothing(sink: JdbcSink, database: sqlite3.Connection) -> None:
     assert [deliver(sink, [Row("a", 1), ("b", 2)], epoch) for epoch in (4, 4)] == [2, 0]
     assert deliver(sink, [("c", 3)], 5) == 1
     assert rows(database) == [("a", 1), ("b", 2), ("c", 3)]
@@ -72,9 +77,8 @@ def test_an_epoch_that_is_delivered_again_changes_nothing(tmp_path: Path, databa
 
 
 def test_a_driver_that_is_taken_over_within_the_transaction_writes_neither_rows_nor_marker(
-    tmp_path: Path, database: sqlite3.Connection
+    sink: JdbcSink, database: sqlite3.Connection
 ) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     deliver(sink, [("a", 1)], 0)
     with pytest.raises(FencedError):
         deliver(sink, [("b", 2)], 1, fence=FallingFence())
@@ -84,20 +88,18 @@ def test_a_driver_that_is_taken_over_within_the_transaction_writes_neither_rows_
 
 
 def test_an_older_driver_that_comes_late_with_an_epoch_finds_it_done(
-    tmp_path: Path, database: sqlite3.Connection
+    sink: JdbcSink, database: sqlite3.Connection
 ) -> None:
     """Between its last look at the fence and its commit: an epoch's number stands for the same records, whoever runs
     it, so that the marker is all it takes."""
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     assert deliver(sink, [("a", 1)], 4) == 1
     assert deliver(sink, [("a", 1)], 4, fence=FallingFence(passes=1)) == 0
     assert rows(database) == [("a", 1)]
 
 
 def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_rows(
-    tmp_path: Path, database: sqlite3.Connection
+    sink: JdbcSink, database: sqlite3.Connection
 ) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     deliver(sink, [("a", 1)], 5)
     with pytest.raises(
         FinalOperationError,
@@ -112,10 +114,7 @@ def test_a_marker_that_is_ahead_is_an_error_and_no_reason_to_drop_rows(
     assert rows(database) == [("a", 1), ("b", 2)]
 
 
-def test_the_last_epoch_is_the_highest_marker_of_the_sinks_subtasks(
-    tmp_path: Path, database: sqlite3.Connection
-) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+def test_the_last_epoch_is_the_highest_marker_of_the_sinks_subtasks(tmp_path: Path, sink: JdbcSink) -> None:
     context = CommitContext("job", "shop", "sink", "sink", 0, 1_000, 0, 2)
     assert sink.create_committer().last_committed_epoch(context) is None
     for number, (epoch, subtask, job_id) in enumerate([(7, 1, "job"), (5, 0, "job"), (9, 0, "other")]):
@@ -126,8 +125,7 @@ def test_the_last_epoch_is_the_highest_marker_of_the_sinks_subtasks(
         nowhere.create_committer().last_committed_epoch(context)
 
 
-def test_markers_of_subtasks_and_jobs_are_apart(tmp_path: Path, database: sqlite3.Connection) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+def test_markers_of_subtasks_and_jobs_are_apart(sink: JdbcSink, database: sqlite3.Connection) -> None:
     assert deliver(sink, [("a", 1)], 0) == deliver(sink, [("b", 1)], 0, subtask=1) == 1
     assert deliver(sink, [("c", 1)], 0, job_id="other") == 1
     assert len(rows(database)) == 3
@@ -146,8 +144,7 @@ def test_an_upsert_writes_one_row_per_key_and_epoch(tmp_path: Path, database: sq
     assert rows(database) == [("a", 4), ("b", 1)]
 
 
-def test_subtasks_that_commit_at_once_all_get_through(tmp_path: Path, database: sqlite3.Connection) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+def test_subtasks_that_commit_at_once_all_get_through(sink: JdbcSink, database: sqlite3.Connection) -> None:
     committed: list[int] = []
 
     def run(subtask: int) -> None:
@@ -190,9 +187,8 @@ def test_a_null_in_a_primary_key_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_refused_row_is_named_and_nothing_of_its_epoch_is_written(
-    tmp_path: Path, database: sqlite3.Connection
+    sink: JdbcSink, database: sqlite3.Connection
 ) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     values = [(f"p{n}", n) for n in range(50)] + [("bad", -1)] + [(f"q{n}", n) for n in range(50)]
     with pytest.raises(ProgramError, match=r"refused the row \('bad', -1\).*CHECK.*epoch 7.*page: String, n: Long"):
         deliver(sink, values, 7)
@@ -222,9 +218,8 @@ class Faulty:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_error_of_the_program_in_the_middle_of_a_commit_leaves_nothing(
-    tmp_path: Path, database: sqlite3.Connection, error: type[BaseException]
+    sink: JdbcSink, database: sqlite3.Connection, error: type[BaseException]
 ) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     deliver(sink, [("a", 1)], 0)
     with pytest.raises(error, match="no value"):
         deliver(sink, [("b", 2), ("c", Faulty(error))], 1)
@@ -236,9 +231,7 @@ def test_an_error_of_the_program_in_the_middle_of_a_commit_leaves_nothing(
     assert [deliver(sink, [("b", 2)], 1), deliver(sink, [("b", 2)], 1)] == [1, 0]
 
 
-def test_an_error_while_committables_are_read_leaves_nothing(tmp_path: Path, database: sqlite3.Connection) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
-
+def test_an_error_while_committables_are_read_leaves_nothing(sink: JdbcSink) -> None:
     def torn() -> Iterator[list[Any]]:
         yield [("a", 1)]
         raise EOFError("the file ends here")
@@ -268,8 +261,9 @@ def test_epochs_and_subtasks_use_one_connection_and_other_databases_another(
     assert opened == ["shop.db", "other.db"]
 
 
-def test_a_database_file_that_was_replaced_is_opened_again(tmp_path: Path, database: sqlite3.Connection) -> None:
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
+def test_a_database_file_that_was_replaced_is_opened_again(
+    tmp_path: Path, sink: JdbcSink, database: sqlite3.Connection
+) -> None:
     deliver(sink, [("a", 1)], 0)
     database.close()
     for file in tmp_path.glob("shop.db*"):
@@ -412,11 +406,8 @@ def test_the_database_decides_whether_a_row_fits(
     assert database.execute("SELECT * FROM things").fetchall() == stored
 
 
-def test_a_key_that_is_there_twice_is_found_when_the_epoch_is_committed(
-    tmp_path: Path, database: sqlite3.Connection
-) -> None:
+def test_a_key_that_is_there_twice_is_found_when_the_epoch_is_committed(sink: JdbcSink) -> None:
     """The row that is in its way may be gone by then."""
-    sink = JdbcSink.sink(INSERT, ROW, options(tmp_path))
     deliver(sink, [("a", 1)], 0)
     assert prepare(sink, ("a", 2), (None, 1.5)) == [("a", 2), (None, 1.5)]
     with pytest.raises(ProgramError, match=r"refused the row \('a', 2\): UNIQUE"):

@@ -109,23 +109,23 @@ def asked_for_ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_plan_of_many_partitions_asks_once_for_their_ends_and_takes_few_samples(
     cluster: MockCluster, asked_for_ends: list[int]
 ) -> None:
-    topics = [f"clicks-of-{letter}" for letter in "abcdefg"]
+    topics = [f"clicks-of-{letter}" for letter in "abc"]
     for topic in topics:
         cluster.write(topic, 200, partitions=4)
     settings = cluster.settings(topics=tuple(topics))
     store, progress = SegmentsInMemory(), SourceProgress()
     samples = []
-    for first in (1, 3):
+    for epochs in ((1,), (2, 3)):
         enumerator = KafkaSplitEnumerator(settings, progress.splits.splits(store))
         enumerator.start(SplitEnumeratorContext("", progress.state))
         planner = EpochPlanner(KafkaSource(settings), enumerator, 2, SourceLimits(max_records=500), store)
-        for epoch in (first, first + 1):
+        for epoch in epochs:
             planner.discover(progress, epoch)
             progress = planner.next(progress, epoch)
             samples.append(len(progress.state["samples"]))
         enumerator.close()
-    assert asked_for_ends == [28] * 4
-    assert samples == [8, 16, 24, 28], "a restart does not begin with samples again"
+    assert asked_for_ends == [12] * 3
+    assert samples == [8, 12, 12], "a restart does not begin with samples again"
 
 
 def test_restart_of_a_bounded_source_asks_once_for_all_ends(cluster: MockCluster, asked_for_ends: list[int]) -> None:

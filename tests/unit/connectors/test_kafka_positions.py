@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from confluent_kafka import Message
 
+from flinkish.common.serialization import SimpleStringSchema
 from flinkish.connectors.kafka.enumerator import gone, next_offsets, renewed
+from flinkish.connectors.kafka.settings import decoded
+from flinkish.core.source import SplitRecords
 from flinkish.errors import SavepointError
 
 
@@ -61,3 +65,18 @@ def test_records_before_behind_and_without_their_partition_are_gone() -> None:
         "topic 'b', partition 0 is not there any more; the job has read it up to offset 5",
     ]
     assert gone({("a", 0): 5}, {("a", 0): (0, 9)}) == []
+
+
+# --- Messages of Kafka become records, with Kafka's timestamps where something reads them. No broker is needed ------
+
+
+MESSAGES = [
+    Message(topic="clicks", partition=0, offset=offset, value=value, timestamp=(1, time_ms))
+    for offset, (value, time_ms) in enumerate([(b"a", 1_000), (None, 5_000), (b"b", 3_000)])
+]
+
+
+@pytest.mark.parametrize(("with_timestamps", "timestamps"), [(True, [1_000, 3_000]), (False, None)])
+def test_timestamps_are_made_where_they_are_read(with_timestamps: bool, timestamps: list[int] | None) -> None:
+    records = decoded(SimpleStringSchema(), MESSAGES, "clicks-0", with_timestamps)
+    assert records == SplitRecords(["a", "b"], timestamps, newest_ms=3_000)

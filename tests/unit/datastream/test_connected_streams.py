@@ -19,13 +19,13 @@ from flinkish.datastream import (
     DataStream,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
-    MapFunction,
     OutputTag,
     RuntimeContext,
     StreamExecutionEnvironment,
 )
 from flinkish.datastream.state import MapStateDescriptor, StateTtlConfig, ValueStateDescriptor
 from flinkish.errors import ProgramError, TypeMismatchError
+from tests.support.functions import Same
 from tests.support.programs import chains_of, job_of, new_environment, results_of
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -214,20 +214,15 @@ def test_key_types_must_be_the_same() -> None:
         words.key_by(first, Types.STRING()).connect(numbers.key_by(first, Types.INT()))
 
 
-class Plain(MapFunction):
-    def map(self, value: Any) -> Any:
-        return value
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda w, n: w.connect(n).map(lambda v: v), "The input function must be a CoMapFunction, not an instance"),
         (lambda w, n: w.connect(n).map(Tell), "must be a CoMapFunction, not the class Tell"),
-        (lambda w, n: w.connect(n).map(Plain()), "must be a CoMapFunction, not an instance of Plain"),
+        (lambda w, n: w.connect(n).map(Same()), "must be a CoMapFunction, not an instance of Same"),
         (lambda w, n: w.connect(n).flat_map(lambda v: v), "The input must be a CoFlatMapFunction"),
-        (lambda w, n: w.connect(n).process(Plain()), "must be a CoProcessFunction or KeyedCoProcessFunction"),
-        (lambda w, n: w.connect(n).key_by(first, second).process(Plain()), "CoProcessFunction or KeyedCoProcessF"),
+        (lambda w, n: w.connect(n).process(Same()), "must be a CoProcessFunction or KeyedCoProcessFunction"),
+        (lambda w, n: w.connect(n).key_by(first, second).process(Same()), "CoProcessFunction or KeyedCoProcessF"),
         (lambda w, n: w.connect(n).key_by(first, 1), "key_selector should be type of KeySelector or a callable"),
         (
             lambda w, n: w.connect([1]),

@@ -10,7 +10,6 @@ import pytest
 
 from flinkish.common import Time, Types, WatermarkStrategy
 from flinkish.common.time import Duration
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import DataStream, OutputTag, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, ProcessJoinFunction
 from flinkish.datastream.window import (
@@ -21,19 +20,15 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkish.errors import ProgramError
+from tests.support.functions import TimeOf
 from tests.support.programs import chains_of, new_environment, results_of
 
 TEN = TumblingEventTimeWindows.of(Time.milliseconds(10))
 
 
-class LastField(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[-1])
-
-
 def stream(env: StreamExecutionEnvironment, records: list[Any], out_of_order_ms: int = 100) -> DataStream:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(out_of_order_ms))
-    strategy = strategy.with_timestamp_assigner(LastField())
+    strategy = strategy.with_timestamp_assigner(TimeOf(lambda record: record[-1]))
     return env.from_collection(records).assign_timestamps_and_watermarks(strategy)
 
 

@@ -46,7 +46,6 @@ from flinkish.datastream import (
     OnError,
     OutputTag,
     ProcessFunction,
-    ProcessWindowFunction,
     SlotSharingGroup,
     StreamExecutionEnvironment,
     WindowFunction,
@@ -88,6 +87,7 @@ from flinkish.datastream.window import (
 from flinkish.errors import (
     ProgramError,
 )
+from tests.support.functions import CountOf, Elements, NoCoroutine, PassOn, PassOnAsync, PassOnKeyed, Same
 from tests.support.programs import new_environment, results_of
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -127,22 +127,7 @@ class Programs:
         return self.words.assign_timestamps_and_watermarks(strategy)
 
 
-class Same(MapFunction):
-    def map(self, value: Any) -> Any:
-        return value
-
-
-class Plain(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        yield value
-
-
-class Keyed(KeyedProcessFunction):
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
-        yield value
-
-
-class Opened(Keyed):
+class Opened(PassOnKeyed):
     """Uses the runtime context in ``open``."""
 
     def __init__(self, use: Callable[[Any], Any]) -> None:
@@ -152,7 +137,7 @@ class Opened(Keyed):
         self._use(runtime_context)
 
 
-class Used(Keyed):
+class Used(PassOnKeyed):
     """Uses a state, or the context, for each record."""
 
     def __init__(self, descriptor: Any, use: Callable[[Any, Any], Any], getter: str = "get_state") -> None:
@@ -166,7 +151,7 @@ class Used(Keyed):
         yield value
 
 
-class WithoutKeys(Plain):
+class WithoutKeys(PassOn):
     def __init__(self, use: Callable[[Any], Any]) -> None:
         self._use = use
 
@@ -283,24 +268,9 @@ class AsksForOtherRules(KeyedByRules):
         ctx.get_broadcast_state(MapStateDescriptor("others", Types.STRING(), Types.INT()))
 
 
-class NoCoroutine(AsyncFunction[Any, Any]):
-    def async_invoke(self, value: Any) -> list[Any]:  # type: ignore[override]
-        return [value]
-
-
-class Call(AsyncFunction[Any, Any]):
-    async def async_invoke(self, value: Any) -> list[Any]:
-        return [value]
-
-
 class CallOfOne(AsyncFunction[Any, Any]):
     async def async_invoke(self, value: Any) -> Any:
         return 5
-
-
-class Elements(ProcessWindowFunction[Any, Any, Any, Any]):
-    def process(self, key: Any, context: Any, elements: Iterable[Any]) -> Iterable[Any]:
-        return list(elements)
 
 
 class WindowStateOfSessions(Elements):
@@ -317,20 +287,6 @@ class Applied(WindowFunction[Any, Any, Any, Any]):
 class NoGap:
     def extract(self, element: Any) -> int:
         return 0
-
-
-class Sum(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 def _of_state(descriptor: Any, use: Callable[[Any, Any], Any], getter: str = "get_state") -> Callable[[Programs], Any]:
@@ -371,13 +327,13 @@ def _kafka_sink() -> Any:
 MISUSES: dict[str, Callable[[Programs], Any]] = {
     "map takes no number": lambda p: p.words.map(5),
     "map takes no class of a function": lambda p: p.words.map(Same),
-    "map takes no function of another kind": lambda p: p.words.map(Plain()),
+    "map takes no function of another kind": lambda p: p.words.map(PassOn()),
     "flat_map takes no number": lambda p: p.words.flat_map(5),
     "filter takes no text": lambda p: p.words.filter("a"),
     "key_by takes no position of a field": lambda p: p.words.key_by(0),
     "key_by takes no key type of Python's": lambda p: p.words.key_by(lambda w: w[0], str),
     "process takes no plain function": lambda p: p.words.process(lambda value, ctx: [value]),
-    "process of a stream without keys takes no keyed function": lambda p: p.words.process(Keyed()),
+    "process of a stream without keys takes no keyed function": lambda p: p.words.process(PassOnKeyed()),
     "a declared type is none of Python's": lambda p: p.words.map(len, output_type=int),
     "a list of declared types has no types of Python's": lambda p: p.words.map(list, output_type=[str, int]),
     "only tuples are projected": lambda p: p.numbers.project(0),
@@ -401,7 +357,9 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "connected streams take no plain function in flat_map": lambda p: p.words.connect(p.numbers).flat_map(
         lambda value: [value]
     ),
-    "connected streams take no function of one input in process": lambda p: p.words.connect(p.numbers).process(Plain()),
+    "connected streams take no function of one input in process": lambda p: p.words.connect(p.numbers).process(
+        PassOn()
+    ),
     "streams without keys take no keyed function of two inputs": lambda p: p.words.connect(p.numbers).process(Two()),
     "keys of two types never meet": lambda p: p.words.key_by(lambda w: w[0], Types.STRING()).connect(
         p.numbers.key_by(lambda n: n, Types.INT())
@@ -415,7 +373,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         p.words.broadcast(RULES)
     ).process(KeyedByRules()),
     "broadcast streams take no function of one input": lambda p: p.words.connect(p.words.broadcast(RULES)).process(
-        Plain()
+        PassOn()
     ),
     "the other side does not write broadcast state": lambda p: results_of(
         p.keyed.connect(p.words.broadcast(RULES)).process(WritesRules())
@@ -450,13 +408,13 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "a keyed stream is not repartitioned": lambda p: p.keyed.rebalance(),
     "a keyed stream is not broadcast": lambda p: p.keyed.broadcast(),
     "a cached stream has no uid": lambda p: p.words.map(len).cache().uid("cached"),
-    "a keyed stream takes no process function without keys": lambda p: p.keyed.process(Plain()),
+    "a keyed stream takes no process function without keys": lambda p: p.keyed.process(PassOn()),
     "reduce takes no number": lambda p: p.keyed.reduce(5),
     "a position is a number or a name": lambda p: p.keyed.sum(1.5),
     "a position is one of the record's": lambda p: results_of(p.keyed.sum(7)),
     "a position of a single value is 0": lambda p: results_of(p.numbers.key_by(lambda n: n % 2).max(1)),
-    "a key is not NaN": lambda p: results_of(p.words.key_by(lambda w: float("nan")).process(Keyed())),
-    "a key is hashable": lambda p: results_of(p.words.key_by(lambda w: {w}).process(Keyed())),
+    "a key is not NaN": lambda p: results_of(p.words.key_by(lambda w: float("nan")).process(PassOnKeyed())),
+    "a key is hashable": lambda p: results_of(p.words.key_by(lambda w: {w}).process(PassOnKeyed())),
     "None leaves a map only without a type": lambda p: results_of(p.words.map(lambda w: None, Types.STRING())),
     "flat_map gives what can be iterated": lambda p: results_of(p.words.flat_map(lambda w: 5)),
     "a result fits its declared type": lambda p: results_of(p.words.map(lambda w: "five", output_type=Types.INT())),
@@ -471,7 +429,7 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
     "late data go to a tag": lambda p: p.windows.side_output_late_data("late"),
     "windows reduce by a function": lambda p: p.windows.reduce(5),
     "windows reduce with a window function": lambda p: p.windows.reduce(lambda a, b: a, Same()),
-    "windows aggregate with a window function": lambda p: p.windows.aggregate(Sum(), Same()),
+    "windows aggregate with a window function": lambda p: p.windows.aggregate(CountOf(), Same()),
     "windows aggregate by an AggregateFunction": lambda p: p.windows.aggregate(lambda a, b: a),
     "apply takes a WindowFunction": lambda p: p.windows.apply(Elements()),
     "process takes a ProcessWindowFunction": lambda p: p.windows.process(Applied()),
@@ -532,14 +490,14 @@ MISUSES: dict[str, Callable[[Programs], Any]] = {
         p, Same(), Time.seconds(1), AsyncRetryStrategy.no_restart()
     ),
     "async_invoke is a coroutine": lambda p: _async(p, NoCoroutine(), Time.seconds(1), AsyncRetryStrategy.no_restart()),
-    "a retry strategy is not None": lambda p: _async(p, Call(), Time.seconds(1), None),
+    "a retry strategy is not None": lambda p: _async(p, PassOnAsync(), Time.seconds(1), None),
     "retries need a timeout": lambda p: _async(
-        p, Call(), Time.seconds(0), AsyncRetryStrategy.fixed_delay(3, 10, None, None)
+        p, PassOnAsync(), Time.seconds(0), AsyncRetryStrategy.fixed_delay(3, 10, None, None)
     ),
-    "a capacity is above 0": lambda p: _async(p, Call(), Time.seconds(1), AsyncRetryStrategy.no_restart(), 0),
-    "a timeout of calls is a Time": lambda p: _async(p, Call(), 5, AsyncRetryStrategy.no_restart()),
+    "a capacity is above 0": lambda p: _async(p, PassOnAsync(), Time.seconds(1), AsyncRetryStrategy.no_restart(), 0),
+    "a timeout of calls is a Time": lambda p: _async(p, PassOnAsync(), 5, AsyncRetryStrategy.no_restart()),
     "a capacity of ordered calls is above 0": lambda p: AsyncDataStream.ordered_wait(
-        p.numbers, Call(), Time.seconds(1), 0
+        p.numbers, PassOnAsync(), Time.seconds(1), 0
     ),
     "attempts are more than 0": lambda p: AsyncRetryStrategy.fixed_delay(0, 10, None, None),
     "a call gives a list": lambda p: results_of(

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.datastream import (
-    AggregateFunction,
     OutputTag,
     ProcessWindowFunction,
     TimeWindow,
@@ -31,28 +29,10 @@ from flinkish.datastream.window import (
     TumblingEventTimeWindows,
 )
 from flinkish.errors import ProgramError
+from tests.support.functions import CountOf, TimeOf
 from tests.support.programs import job_of, new_environment, results_of
 
 EVENTS = [("a", 1), ("b", 2), ("a", 3), ("a", 12), ("a", 5), ("a", 25)]
-
-
-class Seconds(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[1]) * 1000
-
-
-class Count(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 class Applied(WindowFunction[Any, Any, str, TimeWindow]):
@@ -68,7 +48,7 @@ class Processed(ProcessWindowFunction[Any, Any, str, TimeWindow]):
 
 
 def timed(parallelism: int = 1) -> DataStream:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Seconds())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda r: r[1] * 1000))
     pairs = new_environment(parallelism).from_collection(EVENTS, Types.TUPLE([Types.STRING(), Types.INT()]))
     return pairs.assign_timestamps_and_watermarks(strategy)
 
@@ -85,7 +65,7 @@ def test_windows_are_reduced_aggregated_applied_and_processed(parallelism: int) 
 
     # ("a", 5) comes after the watermark of ("a", 12): late
     assert sorted(results_of(windowed(parallelism).reduce(sums))) == [("a", 4), ("a", 12), ("a", 25), ("b", 2)]
-    assert sorted(results_of(windowed(parallelism).aggregate(Count()))) == [1, 1, 1, 2]
+    assert sorted(results_of(windowed(parallelism).aggregate(CountOf()))) == [1, 1, 1, 2]
     assert sorted(results_of(windowed(parallelism).process(Processed()))) == [
         ("a", 0, 2),
         ("a", 10, 1),
@@ -94,12 +74,12 @@ def test_windows_are_reduced_aggregated_applied_and_processed(parallelism: int) 
     ]
     assert ("a", 10, ["('a', 1)", "('a', 3)"]) in results_of(windowed(parallelism).apply(Applied()))
     assert ("a", 10, ["('a', 4)"]) in results_of(windowed(parallelism).reduce(sums, Applied()))
-    assert ("a", 0, 1) in results_of(windowed(parallelism).aggregate(Count(), Processed()))
+    assert ("a", 0, 1) in results_of(windowed(parallelism).aggregate(CountOf(), Processed()))
 
 
 def test_late_records_go_to_their_side_output() -> None:
     late = OutputTag("late", Types.TUPLE([Types.STRING(), Types.INT()]))
-    counted = windowed().side_output_late_data(late).aggregate(Count())
+    counted = windowed().side_output_late_data(late).aggregate(CountOf())
     assert results_of(counted.get_side_output(late)) == [("a", 5)]
 
 
@@ -107,7 +87,7 @@ def test_allowed_lateness_evaluates_a_window_again() -> None:
     results = results_of(windowed().allowed_lateness(60_000).process(Processed()))
     assert [result for result in results if result[:2] == ("a", 0)] == [("a", 0, 2), ("a", 0, 3)]
     with pytest.raises(ProgramError, match="lateness"):
-        windowed().allowed_lateness(-1).aggregate(Count())
+        windowed().allowed_lateness(-1).aggregate(CountOf())
 
 
 def test_another_trigger_decides_when() -> None:
@@ -115,9 +95,9 @@ def test_another_trigger_decides_when() -> None:
 
 
 def test_the_operator_has_pyflinks_name_and_description() -> None:
-    stream = windowed().trigger(EventTimeTrigger()).aggregate(Count(), Processed(), output_type=Types.INT())
+    stream = windowed().trigger(EventTimeTrigger()).aggregate(CountOf(), Processed(), output_type=Types.INT())
     assert (stream.get_name(), stream.get_type()) == ("TumblingEventTimeWindows", Types.INT())
-    assert '"Window(TumblingEventTimeWindows(10000, 0), EventTimeTrigger, Count, Processed)"' in (
+    assert '"Window(TumblingEventTimeWindows(10000, 0), EventTimeTrigger, CountOf, Processed)"' in (
         stream.get_execution_environment().get_execution_plan()
     )
     assert job_of(stream.get_execution_environment()).vertices[1].keyed
@@ -128,7 +108,7 @@ def test_reduce_keeps_the_inputs_type_and_others_do_not() -> None:
     assert windowed().get_input_type() == pair
     assert windowed().reduce(lambda x, y: x).get_type() == pair
     assert windowed().reduce(lambda x, y: x, Applied()).get_type() == Types.PICKLED_BYTE_ARRAY()
-    assert windowed().aggregate(Count()).get_type() == Types.PICKLED_BYTE_ARRAY()
+    assert windowed().aggregate(CountOf()).get_type() == Types.PICKLED_BYTE_ARRAY()
 
 
 def test_what_is_none_of_these_is_refused() -> None:
@@ -143,7 +123,7 @@ def test_what_is_none_of_these_is_refused() -> None:
     with pytest.raises(TypeError, match="must be a ReduceFunction or a callable"):
         stream.reduce(3)
     with pytest.raises(TypeError, match="window_function should be a WindowFunction or ProcessWindowFunction"):
-        stream.aggregate(Count(), lambda key: key)
+        stream.aggregate(CountOf(), lambda key: key)
     with pytest.raises(TypeError, match="expected an AggregateFunction"):
         stream.aggregate(sum)
     with pytest.raises(TypeError, match="should be a WindowFunction"):
@@ -224,10 +204,10 @@ def test_windows_over_all_records_are_evaluated_in_one_subtask(parallelism: int)
     assert results_of(applied) == [(10, [1, 2, 3]), (20, [12]), (30, [25])]
     assert results_of(all_windowed().process(AllProcessed())) == [(10, 1, 3), (20, 2, 1), (30, 3, 1)]
     assert results_of(all_windowed().sum(1)) == [("a", 6), ("a", 12), ("a", 25)]
-    assert results_of(all_windowed().aggregate(Count(), AllApplied())) == [(10, [3]), (20, [1]), (30, [1])]
+    assert results_of(all_windowed().aggregate(CountOf(), AllApplied())) == [(10, [3]), (20, [1]), (30, [1])]
     assert results_of(all_windowed().reduce(lambda a, b: (a[0], a[1] + b[1]))) == [("a", 6), ("a", 12), ("a", 25)]
     late = OutputTag("late", Types.TUPLE([Types.STRING(), Types.INT()]))
-    counted = all_windowed().side_output_late_data(late).aggregate(Count())
+    counted = all_windowed().side_output_late_data(late).aggregate(CountOf())
     assert results_of(counted.get_side_output(late)) == [("a", 5)]
 
 

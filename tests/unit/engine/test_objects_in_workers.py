@@ -43,19 +43,20 @@ KEY, VALUE = User("ann", Colour.RED), [Colour.RED]
 ROW = to_savepoint_row("u", StateRow("s", "value", None, KEY, VALUE), CLASSES)
 
 
-def bodies() -> Any:
+def keyed_body(key: Any, value: Any, classes: ProgramClasses) -> bytes:
     table = StateTable("s", "value")
-    table.namespace(None)[KEY] = VALUE
+    table.namespace(None)[key] = value
     inline = table.inline()
     assert inline is not None
+    return KeyedBody({"s": inline}).encode("", classes)
+
+
+def bodies() -> Any:
     operator = OperatorState()
     operator.put("s", VALUE)
     headers = [TaskHeader("u", 0, subtask, saved={"u": Colour.RED}).encode(CLASSES) for subtask in (0, 1)]
-    keyed, operators = (
-        KeyedBody({"s": inline}).encode("", CLASSES),
-        StoredOperatorStates({"u": operator}, classes=CLASSES).snapshot(0),
-    )
-    stored = [TaskBody(keyed, None).encode(), TaskBody(None, operators).encode()]
+    operators = StoredOperatorStates({"u": operator}, classes=CLASSES).snapshot(0)
+    stored = [TaskBody(keyed_body(KEY, VALUE, CLASSES), None).encode(), TaskBody(None, operators).encode()]
     return pa.RecordBatch.from_arrays([pa.array(headers), pa.array(stored)], names=["header", "body"])
 
 
@@ -99,11 +100,7 @@ def test_objects_become_texts_and_texts_objects(name: str) -> None:
 )
 @pytest.mark.parametrize("key", ["\ud83d", 10**5000, ("\ud83d" + "\ude00", 1)], ids=["text", "int", "tuple"])
 def test_every_key_and_value_becomes_a_row_and_is_shown(key: Any, value: Any) -> None:
-    table = StateTable("s", "value")
-    table.namespace(None)[key] = value
-    inline = table.inline()
-    assert inline is not None
-    body = TaskBody(KeyedBody({"s": inline}).encode("", NO_CLASSES), None).encode()
+    body = TaskBody(keyed_body(key, value, NO_CLASSES), None).encode()
     header = TaskHeader("u", 0, 0, saved={}).encode(NO_CLASSES)
     stored = pa.RecordBatch.from_arrays([pa.array([header]), pa.array([body])], names=["header", "body"])
     deployed = DeployedClasses.of(NO_CLASSES)

@@ -59,20 +59,8 @@ from tests.support.profiles import examples
 from tests.unit.minicluster.programs import job_of
 
 NAMES = (
-    "../x",
-    "../../outside",
-    "/outside",
-    "a/b",
-    "spark\0",
-    "spark\n",
-    "",
-    ".",
-    "..",
-    "link",
-    "x" * 5000,
-    7,
-    None,
-    [],
+    *("../x", "../../outside", "/outside", "a/b", "spark\0", "spark\n", "", ".", "..", "link", "x" * 5000),
+    *(7, None, []),
 )
 
 
@@ -82,6 +70,26 @@ def outside(folder: Path) -> Path:
     (place / "_delta_log").mkdir(parents=True)
     (place / "kept").write_text("kept")
     return place
+
+
+def claim_of(folder: Path, savepoint: Path) -> JobDirectory:
+    """The directory of a job that has claimed a savepoint."""
+    directory = JobDirectory(str(folder / "job"))
+    directory.write("restored.json", {"path": str(savepoint), "claim_mode": "CLAIM"})
+    return directory
+
+
+def log_below(folder: Path) -> tuple[Path, Path]:
+    """A table with a link to elsewhere, and the directory of its log."""
+    table = folder / "state"
+    (table / "_delta_log").mkdir(parents=True)
+    (table / "link").symlink_to(outside(folder))
+    return table, table / "_delta_log"
+
+
+def is_refused(table: Path, words: str) -> None:
+    with pytest.raises(SavepointError, match=words):
+        check_log(str(table), None)
 
 
 @pytest.mark.parametrize("table", ["..", "../..", "../../outside", "../outside", "/", "state/../..", "link", "changes"])
@@ -96,10 +104,8 @@ def test_a_manifest_that_names_another_table_is_refused_and_claiming_deletes_not
     (savepoint / "link").symlink_to(place)
     with pytest.raises(SavepointError, match=r"was not written by flinkish: it names the table .*manifest.json"):
         read_manifest(str(savepoint))
-    directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("restored.json", {"path": str(savepoint), "claim_mode": "CLAIM"})
     with pytest.raises(SavepointError):
-        subsume_claimed(directory, 1, 1)
+        subsume_claimed(claim_of(tmp_path, savepoint), 1, 1)
     assert (place / "kept").exists() and (savepoint / "manifest.json").exists()
 
 
@@ -116,9 +122,7 @@ def test_claiming_deletes_what_a_savepoint_consists_of_and_nothing_else_in_its_d
     write_manifest(str(savepoint), Manifest("", "", 1, 0))
     (savepoint / "state").mkdir()
     (savepoint / "notes.txt").write_text("mine")
-    directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("restored.json", {"path": str(savepoint), "claim_mode": "CLAIM"})
-    assert subsume_claimed(directory, 1, 1) == str(savepoint)
+    assert subsume_claimed(claim_of(tmp_path, savepoint), 1, 1) == str(savepoint)
     assert [path.name for path in savepoint.iterdir()] == ["notes.txt"]
 
 
@@ -136,82 +140,65 @@ def test_claiming_deletes_what_a_savepoint_consists_of_and_nothing_else_in_its_d
     ],
 )
 def test_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, action: dict[str, Any]) -> None:
-    place, table = outside(tmp_path), tmp_path / "state"
-    (table / "_delta_log").mkdir(parents=True)
-    (table / "link").symlink_to(place)
-    (table / "_delta_log" / f"{0:020d}.json").write_text(json.dumps(action))
-    with pytest.raises(SavepointError, match="00000.json is not what Delta writes below the table"):
-        check_log(str(table), None)
+    table, log = log_below(tmp_path)
+    (log / f"{0:020d}.json").write_text(json.dumps(action))
+    is_refused(table, "00000.json is not what Delta writes below the table")
 
 
 @pytest.mark.parametrize("path", ["/etc/data.parquet", "../other/part.parquet", "%2e%2e/x.parquet", "link/kept"])
 @pytest.mark.parametrize("part", ["", "0000000001.0000000002."])
 def test_a_checkpoint_of_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, path: str, part: str) -> None:
-    place, table = outside(tmp_path), tmp_path / "state"
-    (table / "_delta_log").mkdir(parents=True)
-    (table / "link").symlink_to(place)
-    checkpoint = table / "_delta_log" / f"{0:020d}.checkpoint.{part}parquet"
+    table, log = log_below(tmp_path)
+    checkpoint = log / f"{0:020d}.checkpoint.{part}parquet"
     pq.write_table(pa.table({"add": [None, {"path": "part-0.parquet"}], "txn": [1, 2]}), checkpoint)
     check_log(str(table), None)
     pq.write_table(pa.table({"add": [{"path": "part-0.parquet"}, {"path": path}]}), checkpoint)
-    with pytest.raises(SavepointError, match=f"{checkpoint.name} is not what Delta writes below the table"):
-        check_log(str(table), None)
+    is_refused(table, f"{checkpoint.name} is not what Delta writes below the table")
 
 
 def test_a_vector_and_a_file_that_a_checkpoint_of_the_log_names_elsewhere_are_refused(tmp_path: Path) -> None:
-    log = tmp_path / "_delta_log"
-    log.mkdir()
+    table, log = log_below(tmp_path)
     checkpoint = log / f"{0:020d}.checkpoint.parquet"
     vector = {"storageType": "p", "pathOrInlineDv": "/etc/x.bin"}
     pq.write_table(pa.table({"add": [{"path": "a.parquet", "deletionVector": vector}]}), checkpoint)
-    with pytest.raises(SavepointError, match="it names the deletion vector '/etc/x.bin'"):
-        check_log(str(tmp_path), None)
+    is_refused(table, "it names the deletion vector '/etc/x.bin'")
     pq.write_table(pa.table({"sidecar": [{"path": "../../x.parquet"}]}), checkpoint)
-    with pytest.raises(SavepointError, match="names further files"):
-        check_log(str(tmp_path), None)
+    is_refused(table, "names further files")
     checkpoint.rename(log / f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.json")
-    with pytest.raises(SavepointError, match="names further files"):
-        check_log(str(tmp_path), None)
+    is_refused(table, "names further files")
 
 
 def test_commits_that_were_joined_name_only_files_below_the_table(tmp_path: Path) -> None:
-    log = tmp_path / "_delta_log"
-    log.mkdir()
+    table, log = log_below(tmp_path)
     for version in range(2):
         (log / f"{version:020d}.json").write_text(json.dumps({"add": {"path": "a.parquet"}}))
     joined = log / f"{0:020d}.{1:020d}.compacted.json"
     joined.write_text(json.dumps({"add": {"path": "/etc/data.parquet"}}))
-    with pytest.raises(SavepointError, match="compacted.json is not what Delta writes below the table"):
-        check_log(str(tmp_path), None)
+    is_refused(table, "compacted.json is not what Delta writes below the table")
 
 
 @pytest.mark.parametrize("damage", [b"", b"PAR1", "cut", "flipped"])
 def test_a_damaged_checkpoint_of_a_log_is_named(tmp_path: Path, damage: Any) -> None:
-    log = tmp_path / "_delta_log"
-    log.mkdir()
+    folder, log = log_below(tmp_path)
     checkpoint = log / f"{0:020d}.checkpoint.parquet"
     protocol = [{"minReaderVersion": 1, "minWriterVersion": 2}, None]
     pq.write_table(pa.table({"add": [None, {"path": "a" * 500}], "protocol": protocol}), checkpoint)
     whole = checkpoint.read_bytes()
-    table = CheckpointTable(None, str(tmp_path), lambda: None)
+    table = CheckpointTable(None, str(folder), lambda: None)
     assert table.protocol_of_checkpoint() == protocol[0]
     flipped = whole[:4] + bytes(byte ^ 0x55 for byte in whole[4:-8]) + whole[-8:]
     checkpoint.write_bytes({"cut": whole[:-9], "flipped": flipped}.get(damage, damage))
-    for read in (table.protocol_of_checkpoint, lambda: check_log(str(tmp_path), None)):
+    for read in (table.protocol_of_checkpoint, lambda: check_log(str(folder), None)):
         with pytest.raises(SavepointError, match=f"{checkpoint} is unreadable"):
             read()
 
 
 @pytest.mark.parametrize("name", NAMES, ids=repr)
-def test_a_reference_to_a_state_file_has_the_name_of_one(name: Any) -> None:
+def test_a_reference_to_a_file_of_state_or_of_an_epoch_has_the_name_of_one(name: Any) -> None:
     good = FileReference("7-c0ffee.arrow", 1, 14, b"", (0, 0), (1, 0))
     assert FileReference.decode(good.encode()) == good
     with pytest.raises(ValueError, match="it names the file .*, expected a name of the form"):
         FileReference.decode((name, *good.encode()[1:]))
-
-
-@pytest.mark.parametrize("name", NAMES, ids=repr)
-def test_the_files_of_an_epoch_have_the_names_that_tasks_give(tmp_path: Path, name: Any) -> None:
     with pytest.raises(ValueError):
         Slice.decode(json.dumps({"file": name, "offset": 0, "length": 1, "sha256": ""}).encode())
 
@@ -233,8 +220,8 @@ def test_a_query_is_neither_moved_nor_found_elsewhere(tmp_path: Path, name: Any)
 
 
 def test_a_query_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
-    place, directory = outside(tmp_path), JobDirectory(str(tmp_path / "job"))
-    (tmp_path / "job" / "spark").symlink_to(place)
+    directory = JobDirectory(str(tmp_path / "job"))
+    (tmp_path / "job" / "spark").symlink_to(outside(tmp_path))
     with pytest.raises(FinalOperationError, match="leads to .*outside"):
         directory.query_location()
 
@@ -252,13 +239,6 @@ class Pages(PagedSource):
 
     def fetch(self, cursor: Any) -> Page:
         return Page([], None)
-
-
-@pytest.mark.parametrize("info", [None, {}, {"file": 7}, {"file": "/etc/passwd"}, {"file": "../0.json"}])
-def test_a_page_is_read_only_from_a_file_with_the_name_of_a_page(info: Any) -> None:
-    wanted = SplitRange(SourceSplit("0", 0, 1, info), 0, 1)
-    with pytest.raises(FinalOperationError, match="a page that was read ahead"):
-        list(Pages().create_reader().read(wanted, 10))
 
 
 # ------------------------------------------------------------------------------------------------ all kinds of files
@@ -411,23 +391,8 @@ def test_a_request_for_a_replay_of_another_shape_is_an_error_of_configuration(te
 
 ODD = st.sampled_from(
     [
-        None,
-        True,
-        7,
-        -1,
-        1 << 70,
-        1.5,
-        float("inf"),
-        "",
-        "../outside",
-        "/outside",
-        "a\0b",
-        "a\nb",
-        "link",
-        [],
-        {},
-        [[]],
-        {"a": []},
+        *(None, True, 7, -1, 1 << 70, 1.5, float("inf"), "", "../outside", "/outside", "a\0b", "a\nb", "link"),
+        *([], {}, [[]], {"a": []}),
     ]
 )
 
@@ -576,12 +541,16 @@ def test_what_is_no_offset_of_delta_is_refused(text: str) -> None:
         source.load(None, SourceLimits(), text)
 
 
-def test_a_page_is_read_only_by_one_who_knows_the_digest_of_its_content(tmp_path: Path) -> None:
+def test_a_page_is_read_only_from_a_file_with_the_name_of_a_page_by_one_who_knows_the_digest_of_its_content(
+    tmp_path: Path,
+) -> None:
     secret = tmp_path / f"7-{'0' * 32}.json"
     secret.write_text('["secret"]')
-    for info in ({"bytes": 10, "file": str(secret)}, {"bytes": 10, "file": str(secret), "sha256": SHA}):
+    known: dict[str, Any] = {"bytes": 10, "file": str(secret)}
+    nowhere: list[Any] = [None, {}, {"file": 7}, {"file": "/etc/passwd"}, {"file": "../0.json"}]
+    for info in (*nowhere, known, {**known, "sha256": SHA}):
         with pytest.raises(FinalOperationError, match="a page that was read ahead"):
             list(Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10))
-    info["sha256"] = hashlib.sha256(secret.read_bytes()).hexdigest()
-    (batch,) = Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, info), 0, 1), 10)
+    known["sha256"] = hashlib.sha256(secret.read_bytes()).hexdigest()
+    (batch,) = Pages().create_reader().read(SplitRange(SourceSplit("7", 0, 1, known), 0, 1), 10)
     assert batch.values == ["secret"]

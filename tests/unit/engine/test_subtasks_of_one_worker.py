@@ -15,24 +15,17 @@ import pytest
 
 from flinkish.common import Configuration, RestartStrategies, Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import DataStream, FilterFunction, MapFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import UnserializableFunctionError, UserCodeError
+from tests.support.functions import TimeOf
+from tests.support.programs import new_environment
 
 
 def environment(parallelism: int = 2) -> StreamExecutionEnvironment:
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "minicluster",
-        "flinkish.progress": "never",
-        "parallelism.default": str(parallelism),
-        "flinkish.epoch.max-records-per-source": "10",
-    }.items():
-        configuration.set_string(key, value)
-    return StreamExecutionEnvironment.get_execution_environment(configuration)
+    return new_environment(parallelism, flinkish__progress="never", flinkish__epoch__max_records_per_source="10")
 
 
 class Counting(MapFunction):
@@ -167,6 +160,13 @@ def test_subtasks_that_are_given_one_function_share_no_memory(make: Any) -> None
     assert list(make()(stream).execute_and_collect()) == [7, 7]
 
 
+def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> None:
+    factor = [10]
+    with environment().from_collection([1, 2]).map(lambda value: value * factor[0]).execute_and_collect() as results:
+        factor[0] = 0
+        assert list(results) == [10, 20]
+
+
 def test_sources_that_are_given_one_function_share_no_memory() -> None:
     check, env = first_time(), environment()
     streams = [
@@ -176,14 +176,6 @@ def test_sources_that_are_given_one_function_share_no_memory() -> None:
         for number in range(2)
     ]
     assert list(streams[0].union(streams[1]).execute_and_collect()) == [True] * 4
-
-
-def test_what_the_program_does_with_its_variables_later_on_changes_nothing() -> None:
-    factor = [10]
-    env = environment()
-    with env.from_collection([1, 2]).map(lambda value: value * factor[0]).execute_and_collect() as results:
-        factor[0] = 0
-        assert list(results) == [10, 20]
 
 
 def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
@@ -204,16 +196,10 @@ def test_after_a_failure_functions_are_those_that_have_not_run() -> None:
 
 
 def test_functions_are_those_of_the_program_if_it_is_asked_for() -> None:
-    seen, lock = list[int](), threading.Lock()
-
-    def see(value: int) -> int:
-        with lock:
-            seen.append(value)
-        return value
-
+    seen = list[int]()
     env = environment()
     env.configure(Configuration().set_string("flinkish.minicluster.share-functions", "true"))
-    env.from_collection([1, 2]).map(see).print()
+    env.from_collection([1, 2]).map(seen.append).print()
     env.execute()
     assert seen == [1, 2]
 
@@ -376,15 +362,18 @@ def test_what_spark_would_refuse_is_refused_before_the_job_runs(
         stream.get_execution_environment().execute_async()
 
 
-class _Itself(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value) * 1000
+def test_a_key_selector_that_spark_would_refuse_is_refused_by_the_name_of_the_operator_before_it() -> None:
+    lock = threading.Lock()
+    before = environment().from_collection([1]).map(str).uid("refused")
+    before.key_by(lambda value: lock.locked()).reduce(lambda one, other: one).uid("behind").print()
+    with pytest.raises(UnserializableFunctionError, match=r"cannot be sent to the workers: .*lock.*uid refused"):
+        before.get_execution_environment().execute_async()
 
 
 @pytest.mark.parametrize("splits", [(1, 1), (2, 1), (5, 2)])
 def test_windows_behind_a_union_fire_whatever_the_numbers_of_splits_and_subtasks_are(splits: tuple[int, int]) -> None:
     env = environment(3)
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(_Itself())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda n: n * 1000))
     first, second = (
         env.from_source(DataGeneratorSource(lambda i: i, 25, splits=count), strategy, "numbers") for count in splits
     )

@@ -18,10 +18,12 @@ import pyarrow as pa
 import pytest
 
 from flinkish.common import AvroRowDeserializationSchema, AvroRowSerializationSchema, Row, Types
-from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink
+from flinkish.connectors.file_system.avro import AvroFormat
+from flinkish.datastream.connectors.file_system import BucketAssigner, FileSink, FileSource
 from flinkish.datastream.formats.avro import AvroBulkWriters, AvroInputFormat, AvroSchema, GenericRecordAvroTypeInfo
 from flinkish.errors import MalformedRecordError, ProgramError, TypeMismatchError
 from tests.support.programs import new_environment, results_of
+from tests.support.split_reading import read_all
 
 fastavro: Any = pytest.importorskip("fastavro", reason="the extra 'test' of an older checkout has no fastavro")
 
@@ -251,6 +253,11 @@ def avro_file(path: Path, schema: Any, records: list[Any], codec: str = "null") 
 ONE_TEXT: Any = {"type": "record", "name": "T", "fields": [{"name": "t", "type": "string"}]}
 
 
+def read_file(path: Path, schema: AvroSchema, max_record_bytes: int | None = None) -> list[Any]:
+    """As a job reads it."""
+    return read_all(FileSource(AvroFormat(schema), [str(path)]), max_record_bytes=max_record_bytes)
+
+
 def packed_file(path: Path, codec: str, block: bytes, count: int = 1, schema: Any = None) -> AvroSchema:
     """An Avro file of one block, whatever packages of codecs are installed."""
     parsed = avro_file(path, schema or ONE_TEXT, [])
@@ -281,14 +288,11 @@ def test_a_block_beyond_the_limit_is_an_error_with_file_and_place(tmp_path: Path
     path = tmp_path / "in.avro"
     for size in (900, 1_000_000):
         schema = packed_file(path, codec, PACKERS[codec](long(size) + b"a" * size))
-        stream = new_environment(flinkish__source__max_record_bytes="1 kb").create_input(
-            AvroInputFormat(str(path), schema)
-        )
         if size == 900:
-            assert results_of(stream) == [{"t": "a" * size}]
+            assert read_file(path, schema, 1024) == [{"t": "a" * size}]
             continue
         with pytest.raises(MalformedRecordError, match=r"1,024.*\(flinkish\.source\.max.*in\.avro, byte \d+"):
-            results_of(stream)
+            read_file(path, schema, 1024)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +306,7 @@ def test_a_block_beyond_the_limit_is_an_error_with_file_and_place(tmp_path: Path
 def test_numbers_in_a_block_are_not_believed(tmp_path: Path, block: bytes, count: int, message: str) -> None:
     schema = packed_file(tmp_path / "in.avro", "null", block, count)
     with pytest.raises(MalformedRecordError, match=f"{message}.*in.avro, byte "):
-        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))
+        read_file(tmp_path, schema)
 
 
 EMPTY: Any = {"type": "record", "name": "Empty", "fields": []}
@@ -324,7 +328,7 @@ def test_an_array_whose_items_have_no_bytes_is_refused(tmp_path: Path, items: An
         AvroRowDeserializationSchema(avro_schema_string=json.dumps(schema))
     parsed = packed_file(tmp_path / "in.avro", "null", long(2**31) + b"\0", schema=schema)
     with pytest.raises(MalformedRecordError, match="have no bytes.*in.avro"):
-        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), parsed)))
+        read_file(tmp_path, parsed)
 
 
 NODE: Any = {
@@ -336,10 +340,6 @@ NODE: Any = {
         {"name": "more", "type": {"type": "array", "items": "N"}},
     ],
 }
-
-
-def read_file(path: Path, schema: AvroSchema) -> list[Any]:
-    return results_of(new_environment().create_input(AvroInputFormat(str(path), schema)))
 
 
 def test_a_record_that_holds_itself_is_read_unless_it_is_too_deep(tmp_path: Path) -> None:
@@ -417,4 +417,4 @@ def test_an_index_that_the_schema_does_not_have_is_an_error(tmp_path: Path, data
     assert pickle.loads(pickle.dumps(read)).deserialize(b"\0\0\0") == Row(e="A", u=None, again=[])
     schema = packed_file(tmp_path / "in.avro", "null", data, schema=indexed("E"))
     with pytest.raises(MalformedRecordError, match=rf"index of an enum or a union is {index}, .*in.avro, byte \d+"):
-        results_of(new_environment().create_input(AvroInputFormat(str(tmp_path), schema)))
+        read_file(tmp_path, schema)

@@ -23,6 +23,7 @@ from flinkish.datastream.formats.parquet import ParquetBulkWriters, ParquetColum
 from flinkish.errors import MalformedRecordError, ProgramError, TypeMismatchError
 from flinkish.table import DataTypes
 from tests.support.programs import new_environment, results_of
+from tests.support.split_reading import read_all
 
 ROW_TYPE = DataTypes.ROW(
     [
@@ -178,26 +179,23 @@ def two_columns(**settings: Any) -> CsvSchema:
     return builder.build()
 
 
-@pytest.mark.parametrize("header", ["id,name", "name,id", "x,y", "7,seven", "id", '"id","name","more"', ""])
-def test_the_first_line_is_the_header_whatever_it_says(tmp_path: Path, header: str) -> None:
-    schema = two_columns(set_use_header=True)
-    assert read_csv(tmp_path / "in", schema, f"{header}\n1,a\n", f"{header or 'id'}\n2,b\n") == (
-        [(1, "a"), (2, "b")] if header else [(2, "b")]
-    )
+def test_the_first_line_is_the_header_whatever_it_says(tmp_path: Path) -> None:
+    headers = ["id,name", "name,id", "x,y", "7,seven", "id", '"id","name","more"']
+    contents = [f"{header}\n{number},a\n" for number, header in enumerate(headers)]
+    read = read_csv(tmp_path / "in", two_columns(set_use_header=True), *contents, "\n1,a\n", "id\n9,b\n")
+    assert read == [*((number, "a") for number in range(len(headers))), (9, "b")]
 
 
-@pytest.mark.parametrize(
-    ("header", "fits"),
-    [("id,name", True), (' "id" , name ', False), (" id , name ", True), ("name,id", False), ("id", False)]
-    + [("id,name,more", False), ("ID,name", False), ('"id","name"', True), ('"id', False)],
-)
-def test_strict_headers_have_the_names_of_the_columns(tmp_path: Path, header: str, fits: bool) -> None:
+def test_strict_headers_have_the_names_of_the_columns(tmp_path: Path) -> None:
     schema = two_columns(set_use_header=True, set_strict_headers=True)
-    if fits:
-        assert read_csv(tmp_path / "in", schema, f"{header}\n1,a\n") == [(1, "a")]
-    else:
+    fitting = ("id,name", " id , name ", '"id","name"')
+    assert read_csv(tmp_path / "in", schema, *(f"{header}\n1,a\n" for header in fitting)) == [(1, "a")] * 3
+    format = CsvReaderFormat.for_schema(schema)
+    for number, header in enumerate((' "id" , name ', "name,id", "id", "id,name,more", "ID,name", '"id')):
+        path = tmp_path / f"{number}.csv"
+        path.write_text(f"{header}\n1,a\n")
         with pytest.raises(MalformedRecordError, match=r"line 1 \(byte 0\).*a header with the names id, name|quotes"):
-            read_csv(tmp_path / "in", schema, f"{header}\n1,a\n")
+            read_all(FileSource.for_record_stream_format(format, str(path)).build())
 
 
 def test_the_first_data_row_can_be_skipped_after_the_header_or_without_one(tmp_path: Path) -> None:
@@ -227,39 +225,44 @@ def test_array_columns_have_separators_of_their_own(tmp_path: Path) -> None:
         copy.build()
 
 
-@pytest.mark.parametrize(
-    ("precision", "scale", "text", "value"),
-    [
-        (10, 0, "1.5", "2"),
-        (10, 0, "2.5", "3"),
-        (10, 0, "-1.5", "-2"),
-        (10, 0, "1.4", "1"),
-        (10, 0, "1e3", "1000"),
-        (10, 0, "12345678901", None),
-        (4, 2, "1.005", "1.01"),
-        (4, 2, "1", "1.00"),
-        (4, 2, "99.994", "99.99"),
-        (4, 2, "99.995", None),
-        (4, 2, "123.4", None),
-        (4, 4, "0.12345", "0.1235"),
-        (38, 18, "1.5", "1.500000000000000000"),
-        (38, 0, "1e-400", "0"),
-        (38, 0, "1e400", None),
-    ],
-)
-def test_a_decimal_has_its_scale_and_no_more_digits_than_its_precision(
-    tmp_path: Path, precision: int, scale: int, text: str, value: str | None
-) -> None:
-    kind = DataTypes.DECIMAL(precision, scale)
-    schema = CsvSchema.builder().add_number_column("x", kind).add_array_column("l", ";", kind).build()
-    ((found, elements),) = read_csv(tmp_path / "in", schema, f"{text},{text};{text}\n")
-    assert [str(item) for item in (found, *elements)] == [str(value)] * 3
+#: (precision, scale, a number, the number as it is read)
+CSV_DECIMALS: list[tuple[int, int, str, str | None]] = [
+    (10, 0, "1.5", "2"),
+    (10, 0, "2.5", "3"),
+    (10, 0, "-1.5", "-2"),
+    (10, 0, "1.4", "1"),
+    (10, 0, "1e3", "1000"),
+    (10, 0, "12345678901", None),
+    (4, 2, "1.005", "1.01"),
+    (4, 2, "1", "1.00"),
+    (4, 2, "99.994", "99.99"),
+    (4, 2, "99.995", None),
+    (4, 2, "123.4", None),
+    (4, 4, "0.12345", "0.1235"),
+    (38, 18, "1.5", "1.500000000000000000"),
+    (38, 0, "1e-400", "0"),
+    (38, 0, "1e400", None),
+]
+
+
+def test_a_decimal_has_its_scale_and_no_more_digits_than_its_precision(tmp_path: Path) -> None:
+    builder, names, types = CsvSchema.builder(), [], []
+    for number, (precision, scale, _, _) in enumerate(CSV_DECIMALS):
+        kind = DataTypes.DECIMAL(precision, scale)
+        builder.add_number_column(f"x{number}", kind).add_array_column(f"l{number}", ";", kind)
+        names += [f"x{number}", f"l{number}"]
+        types += [Types.BIG_DEC(), Types.LIST(Types.BIG_DEC())]
+    schema, line = builder.build(), ",".join(f"{text},{text};{text}" for *_, text, _ in CSV_DECIMALS)
+    (found,) = read_csv(tmp_path / "in", schema, line + "\n")
+    for index, (*_, value) in enumerate(CSV_DECIMALS):
+        number, elements = found[2 * index : 2 * index + 2]
+        assert [str(item) for item in (number, *elements)] == [str(value)] * 3, CSV_DECIMALS[index]
     # what is written has the scale too, without zeros at the end
-    row_type = Types.ROW_NAMED(["x", "l"], [Types.BIG_DEC(), Types.LIST(Types.BIG_DEC())])
-    rows = [Row(Decimal(text), [Decimal(text)])]
-    (file,) = write(tmp_path / "out", CsvBulkWriters.for_schema(schema), rows, row_type)
-    short = "" if value is None else str(Decimal(value).normalize())
-    assert file.read_text().replace('"', "") == f"{short},{short}\n"
+    given = (item for *_, text, _ in CSV_DECIMALS for item in (Decimal(text), [Decimal(text)]))
+    factory, row_type = CsvBulkWriters.for_schema(schema), Types.ROW_NAMED(names, types)
+    (file,) = write(tmp_path / "out", factory, [Row(*given)], row_type)
+    short = ("" if value is None else str(Decimal(value).normalize()) for *_, value in CSV_DECIMALS)
+    assert file.read_text().replace('"', "") == ",".join(f"{text},{text}" for text in short) + "\n"
 
 
 #: (precision, scale, a number, the number as it is written)

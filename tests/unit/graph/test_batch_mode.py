@@ -24,6 +24,10 @@ def test_rolling_results_are_final_ones_only() -> None:
     assert sorted(results_of(keyed.sum(1))) == [("a", 4), ("b", 7)]
     assert sorted(results_of(keyed.min_by(1))) == [("a", 1), ("b", 2)]
     assert sorted(results_of(keyed.reduce(lambda x, y: (x[0], x[1] * y[1])))) == [("a", 3), ("b", 10)]
+    rows = env.from_collection(PAIRS, Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()]))
+    assert sorted(results_of(rows.key_by(lambda row: row.k).sum("v")), key=str) == [Row(k="a", v=4), Row(k="b", v=7)]
+    every_step = results_of(pairs(new_environment()).key_by(lambda pair: pair[0]).sum(1))
+    assert sorted(every_step) == [("a", 1), ("a", 4), ("b", 5), ("b", 7)], "in streaming mode"
 
 
 def test_automatic_is_batch_when_all_sources_end() -> None:
@@ -34,25 +38,9 @@ def test_automatic_is_batch_when_all_sources_end() -> None:
     assert "Reduce" in env.get_execution_plan()
 
 
-def test_streaming_gives_every_step() -> None:
-    env = new_environment()
-    assert sorted(results_of(pairs(env).key_by(lambda pair: pair[0]).sum(1))) == [
-        ("a", 1),
-        ("a", 4),
-        ("b", 5),
-        ("b", 7),
-    ]
-
-
 def test_an_endless_source_is_refused_in_batch_mode() -> None:
     env = new_environment(execution__runtime_mode="BATCH")
     source = env.from_source(DataGeneratorSource(lambda i: i), WatermarkStrategy.no_watermarks(), "endless")
     source.print()
     with pytest.raises(ProgramError, match=r"Detected an UNBOUNDED source .*'Source: endless'.*STREAMING or AUTOMATIC"):
         env.execute()
-
-
-def test_rows_keep_their_type_in_batch_mode() -> None:
-    env = new_environment(execution__runtime_mode="BATCH")
-    rows = env.from_collection(PAIRS, Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.INT()]))
-    assert sorted(results_of(rows.key_by(lambda row: row.k).sum("v")), key=str) == [Row(k="a", v=4), Row(k="b", v=7)]

@@ -19,6 +19,7 @@ from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.testing import TestingSink
+from tests.support.functions import PassOn
 from tests.support.profiles import examples
 from tests.support.programs import chains_of, job_of, new_environment
 
@@ -98,9 +99,8 @@ def test_chaining_can_be_cut_by_hand() -> None:
     env = new_environment()
     numbers = env.from_collection([1])
     first = numbers.map(lambda n: n).name("a")
-    first.map(lambda n: n).name("b").start_new_chain().map(lambda n: n).name("c").disable_chaining().map(
-        lambda n: n
-    ).name("d").slot_sharing_group("other").map(lambda n: n).name("e")
+    third = first.map(lambda n: n).name("b").start_new_chain().map(lambda n: n).name("c").disable_chaining()
+    third.map(lambda n: n).name("d").slot_sharing_group("other").map(lambda n: n).name("e")
     assert chains_of(env) == ["Source: Collection Source -> a", "b", "c", "d -> e"]
     env.disable_operator_chaining()
     assert len(chains_of(env)) == 6
@@ -114,8 +114,12 @@ def test_keyed_operators_in_a_row_are_one_level_each() -> None:
     job = job_of(env)
     assert [vertex.level for vertex in job.vertices] == [0, 1, 2, 3]
     assert all(vertex.keyed and len(vertex.key_selectors) == 1 for vertex in job.vertices[1:])
-    edge = job.vertices[0].operators[0].edges[0]
-    assert edge.target_parallelism == 2
+    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
+    env = new_environment(parallelism=2)
+    env.from_collection([1]).key_by(lambda n: n).map(lambda n: n)
+    job = job_of(env)
+    assert not job.vertices[1].keyed, "operators without state have no state backend"
+    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
 
 
 def test_a_max_parallelism_set_after_key_by_reaches_the_sender() -> None:
@@ -126,14 +130,6 @@ def test_a_max_parallelism_set_after_key_by_reaches_the_sender() -> None:
     env.from_collection([1]).key_by(lambda n: n).sum()
     job = job_of(env)
     assert sorted(vertex.max_parallelism for vertex in job.vertices if vertex.keyed) == [5, 7]
-
-
-def test_operators_without_state_behind_key_by_have_no_state_backend() -> None:
-    env = new_environment(parallelism=2)
-    env.from_collection([1]).key_by(lambda n: n).map(lambda n: n)
-    job = job_of(env)
-    assert not job.vertices[1].keyed
-    assert job.vertices[0].operators[0].edges[0].target_parallelism == 2
 
 
 # --- any program --------------------------------------------------------------------------------------------------
@@ -229,18 +225,13 @@ LINKS: dict[str, Callable[[DataStream], DataStream]] = {
     "map": lambda stream: stream.map(lambda value: value),
     "flat_map": lambda stream: stream.flat_map(lambda value: [value]),
     "filter": lambda stream: stream.filter(lambda value: True),
-    "process": lambda stream: stream.process(Same()),
+    "process": lambda stream: stream.process(PassOn()),
     "watermarks": lambda stream: stream.assign_timestamps_and_watermarks(WatermarkStrategy.no_watermarks()),
     "on_error": lambda stream: stream.map(lambda value: value).on_error(OnError.skip()),
 }
 
 #: More than twice as many operators as could be chained under Python's limit of recursion.
 LONG = 500
-
-
-class Same(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
-        yield value
 
 
 @pytest.fixture

@@ -1,13 +1,16 @@
-"""``get_execution_plan`` gives what Flink's plan visualizer reads."""
+"""``get_execution_plan`` gives what Flink's plan visualizer reads; ``explain`` shows operators, vertices, levels and
+subtasks."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from flinkish.common import Types
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.common import Types, WatermarkStrategy
+from flinkish.connectors.generated import NumberSequenceSource
+from flinkish.datastream import OutputTag, StreamExecutionEnvironment
 from flinkish.testing.doubles import TestingSink
+from tests.support.functions import PassOn
 from tests.support.programs import new_environment
 
 
@@ -20,47 +23,20 @@ def test_a_small_program_has_the_plan_that_flink_gives_it() -> None:
     env = new_environment(parallelism=2)
     pairs = env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
     pairs.map(lambda pair: pair).key_by(lambda pair: pair[0]).sum(1).set_description("the sums").print()
-    assert plan_of(env) == [
-        {
-            "id": 1,
-            "type": "Source: Collection Source",
-            "pact": "Data Source",
-            "contents": "Source: Collection Source",
-            "parallelism": 1,
-        },
-        {
-            "id": 2,
-            "type": "Map",
-            "pact": "Operator",
-            "contents": "Map",
-            "parallelism": 2,
-            "predecessors": [{"id": 1, "ship_strategy": "REBALANCE", "side": "second"}],
-        },
-        {
-            "id": 3,
-            "type": "_stream_key_by_map_operator",
-            "pact": "Operator",
-            "contents": "_stream_key_by_map_operator",
-            "parallelism": 2,
-            "predecessors": [{"id": 2, "ship_strategy": "FORWARD", "side": "second"}],
-        },
-        {
-            "id": 4,
-            "type": "Reduce",
-            "pact": "Operator",
-            "contents": "the sums",
-            "parallelism": 2,
-            "predecessors": [{"id": 3, "ship_strategy": "HASH", "side": "second"}],
-        },
-        {
-            "id": 5,
-            "type": "Sink: Print to Std. Out",
-            "pact": "Data Sink",
-            "contents": "Sink: Print to Std. Out",
-            "parallelism": 2,
-            "predecessors": [{"id": 4, "ship_strategy": "FORWARD", "side": "second"}],
-        },
+    key_by = "_stream_key_by_map_operator"
+    rows = [
+        (1, "Source: Collection Source", "Data Source", "Source: Collection Source", 1, None),
+        (2, "Map", "Operator", "Map", 2, "REBALANCE"),
+        (3, key_by, "Operator", key_by, 2, "FORWARD"),
+        (4, "Reduce", "Operator", "the sums", 2, "HASH"),
+        (5, "Sink: Print to Std. Out", "Data Sink", "Sink: Print to Std. Out", 2, "FORWARD"),
     ]
+    plan: list[dict[str, Any]] = []
+    for number, kind, pact, contents, parallelism, way in rows:
+        plan.append({"id": number, "type": kind, "pact": pact, "contents": contents, "parallelism": parallelism})
+        if way is not None:
+            plan[-1]["predecessors"] = [{"id": number - 1, "ship_strategy": way, "side": "second"}]
+    assert plan_of(env) == plan
 
 
 def test_the_plan_has_the_operators_that_pyflink_puts_behind_key_by() -> None:
@@ -121,9 +97,38 @@ def test_every_way_has_flinks_name() -> None:
     maps = [node for node in plan_of(env) if node["type"] == "Map"]
     strategies = [node["predecessors"][0]["ship_strategy"] for node in maps]
     assert strategies == ["FORWARD", "REBALANCE", "RESCALE", "SHUFFLE", "BROADCAST", "CUSTOM", "HASH"]
+    assert env.get_execution_plan() == env.get_execution_plan(), "it leaves the program as it is"
 
 
-def test_the_plan_leaves_the_program_as_it_is() -> None:
+def columns(env: StreamExecutionEnvironment) -> list[list[str]]:
+    """The cells of the table, without the lines above."""
+    lines = env.explain().splitlines()
+    starts = [i for i in range(len(lines[1])) if lines[1][i] == "-" and (i == 0 or lines[1][i - 1] == " ")]
+    return [[line[a:b].rstrip() for a, b in zip(starts, [*starts[1:], None], strict=True)] for line in lines[2:]]
+
+
+def test_the_table_leads_from_operator_to_vertex_level_and_subtasks() -> None:
+    env = new_environment(parallelism=2)
+    source = env.from_source(NumberSequenceSource(1, 9), WatermarkStrategy.no_watermarks(), "numbers")
+    source.map(lambda n: n).uid("same").key_by(lambda n: n % 3).sum().set_max_parallelism(6).print()
+    assert columns(env) == [
+        ["Source: numbers", "(source-numbers-1)", "0", "0", "2", "-", "Source Task 0, Source Task 1", "-"],
+        ["  Map", "same", "0", "", "", "", "", "HASH -> 1"],
+        ["Reduce", "(reduce-3)", "1", "1", "2", "6", "Task 1.0, Task 1.1", "-"],
+        ["  Sink: Print to Std. Out", "(sink-print-to-std-out-4)", "1", "", "", "", "", "-"],
+    ]
+
+
+def test_source_tasks_are_counted_over_all_sources_and_many_subtasks_are_shown_by_their_ends() -> None:
     env = new_environment()
-    env.from_collection([1]).print()
-    assert env.get_execution_plan() == env.get_execution_plan()
+    env.from_collection([1]).union(env.from_collection([2])).map(lambda n: n)
+    assert [cells[6] for cells in columns(env)] == ["Source Task 0", "Source Task 1", "Task 2.0"]
+    env = new_environment(parallelism=10)
+    env.from_collection([1]).map(lambda n: n)
+    assert columns(env)[1][6] == "Task 1.0, Task 1.1, ..., Task 1.9"
+
+
+def test_side_outputs_are_shown_with_their_tags() -> None:
+    env = new_environment(parallelism=2)
+    env.from_collection([1]).process(PassOn()).get_side_output(OutputTag("late")).set_parallelism(1)
+    assert columns(env)[1][7] == "REBALANCE -> 2 [late]"

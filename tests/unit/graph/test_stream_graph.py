@@ -26,16 +26,13 @@ def test_a_program_without_operators_cannot_be_executed() -> None:
         env.execute()
 
 
-def test_forward_between_unequal_parallelisms_is_refused_with_both_operators() -> None:
+def test_parallelisms_that_do_not_fit_are_refused_with_the_operators() -> None:
     env = new_environment(parallelism=2)
     env.from_collection([1]).forward().map(lambda n: n)
     with pytest.raises(ProgramError) as error:
         job_of(env)
     assert "forward partitioning does not allow change of parallelism" in str(error.value)
     assert "from 'Source: Collection Source' (1) to 'Map' (2)" in str(error.value)
-
-
-def test_a_parallelism_above_the_max_parallelism_is_refused() -> None:
     env = new_environment(parallelism=4)
     env.from_collection([1]).key_by(lambda n: n).sum().set_max_parallelism(2).uid("sums")
     with pytest.raises(ProgramError, match=r"parallelism 4 is above the max parallelism 2 .*uid sums"):

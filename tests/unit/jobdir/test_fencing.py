@@ -1,20 +1,26 @@
-"""Who owns a job: the newest claim in the log of the fencing table, whatever else lies there."""
+"""Who owns a job: the newest claim in the log of the fencing table, whatever else lies there; and claims that the
+driver's process commits to that table itself, without Spark."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 import random
 import shutil
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.errors import FencedError, FinalOperationError, OperationError
+from flinkish.error_display import exit_code_of
+from flinkish.errors import FencedError, FinalOperationError, JobDirectoryError, OperationError
 from flinkish.jobdir import fencing
-from flinkish.jobdir.fencing import Claim, DeltaFence, FencingLog, last_claim
+from flinkish.jobdir.fencing import Claim, DeltaFence, FencingLog, commit_claim, last_claim
 
 
 class Table:
@@ -37,12 +43,12 @@ class Table:
         token = self.commit(claim_of(owner))
         return DeltaFence(FencingLog(str(self.path)), token, owner, "shop")
 
-    def forget(self, *versions: int) -> None:
+    def clean(self, *versions: int, checkpoint: int | None = None) -> None:
+        """Drop these versions, of which there may be a checkpoint."""
+        if checkpoint is not None:
+            (self.log / f"{checkpoint:020d}.checkpoint.parquet").write_text("")
         for version in versions:
             (self.log / f"{version:020d}.json").unlink()
-
-    def checkpoint(self, version: int) -> None:
-        (self.log / f"{version:020d}.checkpoint.parquet").write_text("")
 
 
 def claim_of(owner: str) -> Claim:
@@ -72,22 +78,16 @@ def assert_fenced(fence: DeltaFence) -> str:
     return str(caught.value)
 
 
-def test_the_only_driver_is_not_fenced(table: Table) -> None:
-    fence = table.claim("a")
-    fence.check()
-    fence.check()
-    assert fence.token == 0
-
-
 def test_the_loser_is_told_who_has_won_and_since_when(table: Table) -> None:
     old = table.claim("a")
+    old.check()
     new = table.claim("b")
     message = assert_fenced(old)
     assert "the driver of process 17 on host-b (since 2026-01-01 00:00:00+00:00) has taken over" in message
     assert "its fencing token is 1, that of this driver 0" in message
     assert f"[job 'shop', directory {table.path.parent}]" in message
     new.check()
-    assert old.token < new.token
+    assert (old.token, new.token) == (0, 1)
 
 
 def test_of_several_newer_drivers_the_last_one_is_named(table: Table) -> None:
@@ -100,7 +100,7 @@ def test_of_several_newer_drivers_the_last_one_is_named(table: Table) -> None:
 
 
 def test_in_whatever_order_drivers_claim_and_look_one_is_left_and_it_is_the_newest(tmp_path: Path) -> None:
-    for seed in range(200):
+    for seed in range(100):
         dice = random.Random(seed)
         table = Table(tmp_path / str(seed))
         fences: list[DeltaFence] = []
@@ -122,32 +122,31 @@ def test_in_whatever_order_drivers_claim_and_look_one_is_left_and_it_is_the_newe
         fences[-1].check()
 
 
-def test_commits_that_are_no_claims_fence_nobody(table: Table) -> None:
+def test_commits_that_are_no_claims_fence_nobody_also_in_another_process(table: Table) -> None:
     fence = table.claim("a")
     table.commit(operation="OPTIMIZE")
     table.commit(operation="VACUUM START", userMetadata="nightly")
-    fence.check()
-    fence.check()
+    elsewhere = pickle.loads(pickle.dumps(fence))
+    for one in (fence, fence, elsewhere):
+        one.check()
     table.claim("b")
-    assert_fenced(fence)
+    for one in (fence, elsewhere):
+        assert_fenced(one)
 
 
-def test_a_driver_that_was_paused_until_the_log_was_cleaned_is_fenced(table: Table) -> None:
+@pytest.mark.parametrize(
+    ("newer", "cleaned", "said"),
+    [("bcd", (0, 1), "on host-d"), ("bc", (0, 1, 2), "another driver has taken over")],
+    ids=["the last claim is there", "only a checkpoint of later versions is"],
+)
+def test_a_driver_that_was_paused_until_the_log_was_cleaned_is_fenced(
+    table: Table, newer: str, cleaned: tuple[int, ...], said: str
+) -> None:
     fence = table.claim("a")
-    for owner in "bcd":
+    for owner in newer:
         table.claim(owner)
-    table.checkpoint(2)
-    table.forget(0, 1)
-    assert "on host-d" in assert_fenced(fence)
-
-
-def test_a_driver_that_finds_only_a_checkpoint_of_later_versions_is_fenced(table: Table) -> None:
-    fence = table.claim("a")
-    for owner in "bc":
-        table.claim(owner)
-    table.checkpoint(2)
-    table.forget(0, 1, 2)
-    assert "another driver has taken over" in assert_fenced(fence)
+    table.clean(*cleaned, checkpoint=2)
+    assert said in assert_fenced(fence)
 
 
 def test_a_log_that_is_cleaned_while_it_is_read_fences_all_the_same(
@@ -160,8 +159,7 @@ def test_a_log_that_is_cleaned_while_it_is_read_fences_all_the_same(
     def cleaned_behind_it(log: FencingLog, version: int) -> Claim | None:
         claim = read(log, version)
         if version == newer[0]:
-            table.checkpoint(newer[1])
-            table.forget(*newer)
+            table.clean(*newer, checkpoint=newer[1])
         return claim
 
     monkeypatch.setattr(FencingLog, "claim", cleaned_behind_it)
@@ -172,8 +170,7 @@ def test_a_log_that_is_cleaned_while_it_is_read_fences_all_the_same(
 def test_the_newest_driver_survives_a_cleaned_log(table: Table) -> None:
     table.claim("a")
     fence = table.claim("b")
-    table.checkpoint(1)
-    table.forget(0, 1)
+    table.clean(0, 1, checkpoint=1)
     fence.check()
     (table.log / f"{2:020d}.json").write_text(
         json.dumps({"commitInfo": {"userMetadata": json.dumps(claim_of("c").__dict__)}}) + "\n"
@@ -184,20 +181,13 @@ def test_the_newest_driver_survives_a_cleaned_log(table: Table) -> None:
 def test_a_table_that_is_gone_or_put_back_stops_the_driver_and_is_named(table: Table) -> None:
     table.claim("a")
     fence = table.claim("b")
-    table.forget(1)
+    table.clean(1)
     with pytest.raises(OperationError, match="has lost this driver's claim") as caught:
         fence.check()
     assert not isinstance(caught.value, FencedError)
     shutil.rmtree(table.path)
     with pytest.raises(OperationError, match="has lost this driver's claim"):
         fence.check()
-
-
-def test_a_fence_works_in_another_process(table: Table) -> None:
-    fence = pickle.loads(pickle.dumps(table.claim("a")))
-    fence.check()
-    table.claim("b")
-    assert_fenced(fence)
 
 
 def test_a_check_reads_no_file_and_lists_nothing(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,3 +232,120 @@ def test_who_is_overtaken_while_he_claims_notices_at_once(table: Table, monkeypa
     monkeypatch.setattr(fencing, "commit_claim", commit)
     with pytest.raises(FencedError, match="on host-quicker"):
         fencing.claim(None, str(table.path.parent), claim_of("mine"))
+
+
+def log_of(job_dir: Path) -> FencingLog:
+    return FencingLog(str(job_dir / "fencing"))
+
+
+def files(job_dir: Path) -> set[str]:
+    return {str(path.relative_to(job_dir)) for path in job_dir.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The owners whose claims were left to Spark."""
+    owners: list[str] = []
+
+    def append(spark: Any, table: str, mine: Claim) -> None:
+        owners.append(mine.owner)
+        log = FencingLog(table)
+        Path(log.file(0)).parent.mkdir(parents=True, exist_ok=True)
+        info = {"commitInfo": {"userMetadata": json.dumps(mine.__dict__)}}
+        version = max(log.versions(), default=-1) + 1
+        Path(log.file(version)).write_text(json.dumps(info) + "\n")
+
+    monkeypatch.setattr(fencing, "append_claim", append)
+    return owners
+
+
+def test_claims_follow_each_other_and_each_is_one_row(tmp_path: Path, by_spark: list[str]) -> None:
+    from pyarrow import parquet
+
+    fences = [fencing.claim(None, str(tmp_path), claim_of(owner)) for owner in "abc"]
+    assert [fence.token for fence in fences] == [0, 1, 2]
+    assert last_claim(str(tmp_path)) == (2, claim_of("c"))
+    fences[2].check()
+    with pytest.raises(FencedError, match="on host-c"):
+        fences[0].check()
+    added = [action["add"] for version in range(3) for action in log_of(tmp_path).actions(version) if "add" in action]
+    rows = [parquet.read_table(tmp_path / "fencing" / add["path"]).to_pylist() for add in added]
+    assert rows == [[claim_of(owner).__dict__] for owner in "abc"]
+    assert [os.path.getsize(tmp_path / "fencing" / add["path"]) for add in added] == [add["size"] for add in added]
+    assert by_spark == []
+
+
+def test_of_many_that_claim_at_once_each_has_a_version_of_its_own_and_the_last_one_is_left(tmp_path: Path) -> None:
+    tokens: dict[str, int | None] = {}
+    together = threading.Barrier(8)
+
+    def claim(owner: str) -> None:
+        together.wait()
+        tokens[owner] = commit_claim(log_of(tmp_path), claim_of(owner))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(claim, map(str, range(8))))
+    assert sorted(tokens.values(), key=str) == list(range(8))
+    for owner, token in tokens.items():
+        assert token is not None and log_of(tmp_path).claim(token) == claim_of(owner)
+        fence = DeltaFence(log_of(tmp_path), token, owner, "shop")
+        if token == 7:
+            fence.check()
+        else:
+            with pytest.raises(FencedError):
+                fence.check()
+    # what those have left who were second is gone
+    assert len(files(tmp_path)) == 2 * 8
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_left_to_spark(
+    tmp_path: Path, by_spark: list[str], monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def link(source: str, target: str) -> None:
+        raise OSError(number, "no links")
+
+    monkeypatch.setattr(os, "link", link)
+    fence = fencing.claim(None, str(tmp_path), claim_of("a"))
+    assert (fence.token, by_spark) == (0, ["a"])
+    assert files(tmp_path) == {"fencing/_delta_log/00000000000000000000.json"}
+
+
+def test_a_table_that_asks_more_of_its_writers_is_left_to_spark(tmp_path: Path, by_spark: list[str]) -> None:
+    log = log_of(tmp_path)
+    assert commit_claim(log, claim_of("a")) == 0
+    assert commit_claim(log, claim_of("b")) == 1
+    protocol = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}
+    Path(log.file(2)).write_text(json.dumps(protocol) + "\n")
+    assert fencing.claim(None, str(tmp_path), claim_of("c")).token == 3
+    assert by_spark == ["c"]
+
+
+def test_a_table_of_which_only_a_checkpoint_is_left_is_left_to_spark(tmp_path: Path, by_spark: list[str]) -> None:
+    log = log_of(tmp_path)
+    assert commit_claim(log, claim_of("a")) == 0
+    os.rename(log.file(0), log.file(0).replace(".json", ".checkpoint.parquet"))
+    assert fencing.claim(None, str(tmp_path), claim_of("b")).token == 1
+    assert by_spark == ["b"]
+
+
+def test_a_claim_that_cannot_be_written_says_why_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OperationError, match="the job directory cannot be claimed: .*no space left") as refused:
+        fencing.claim(None, str(tmp_path), claim_of("a"))
+    assert files(tmp_path) == set()
+    assert exit_code_of(refused.value, environment={}) == 75, "space may be made meanwhile"
+
+
+@pytest.mark.parametrize("place", ["fencing", "fencing/_delta_log"])
+def test_a_file_in_the_place_of_the_table_is_an_error_and_is_not_tried_for_ever(tmp_path: Path, place: str) -> None:
+    (tmp_path / place).parent.mkdir(exist_ok=True)
+    (tmp_path / place).write_text("")
+    with pytest.raises(JobDirectoryError, match="cannot be claimed: cannot write ") as refused:
+        fencing.claim(None, str(tmp_path), claim_of("one"))
+    assert exit_code_of(refused.value, environment={}) == 77

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from flinkish.errors import FencedError, OperationError
+from flinkish.jobdir import fencing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life
 from flinkish.jobdir.layout import check_nothing_missing
-from flinkish.storage.paths import local_path
 
 
 def owner(folder: Path) -> dict[str, Any]:
@@ -30,92 +30,78 @@ def set_owner(folder: Path, **changes: Any) -> None:
     (folder / "owner.new").rename(folder / "owner.json")
 
 
-def test_a_directory_is_made_and_claimed(tmp_path: Path) -> None:
-    directory = JobDirectory(str(tmp_path / "a" / "b"))
-    directory.claim("shop")
-    found = owner(tmp_path / "a" / "b")
-    assert (found["pid"], found["host"]) == (os.getpid(), socket.gethostname())
+def claimed(folder: Path, job: str = "shop", **changes: Any) -> JobDirectory:
+    """A directory that a driver owns, whose file is changed afterwards."""
+    directory = JobDirectory(str(folder))
+    directory.claim(job)
+    if changes:
+        set_owner(folder, **changes)
+    return directory
+
+
+@pytest.fixture(autouse=True)
+def _watches_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "POLL_S", 0.02)
 
 
 def test_a_directory_whose_owner_lives_is_refused_and_the_owner_is_named(tmp_path: Path) -> None:
-    JobDirectory(str(tmp_path)).claim("shop")
+    claimed(tmp_path / "a" / "b")
+    found = owner(tmp_path / "a" / "b")
+    assert (found["pid"], found["host"]) == (os.getpid(), socket.gethostname())
     with pytest.raises(FencedError) as caught:
-        JobDirectory(str(tmp_path)).claim("other")
+        claimed(tmp_path / "a" / "b", "other")
     assert str(caught.value) == (
         f"another driver (process {os.getpid()} on {socket.gethostname()}) runs a job in this directory "
-        f"[job 'other', directory {tmp_path}]; expected one driver per job directory; "
+        f"[job 'other', directory {tmp_path}/a/b]; expected one driver per job directory; "
         "stop the other driver, or give this job a directory of its own (flinkish.job.dir)"
     )
 
 
-def test_a_directory_that_was_released_can_be_claimed(tmp_path: Path) -> None:
-    first = JobDirectory(str(tmp_path))
-    first.claim("shop")
-    first.release()
-    heir = JobDirectory(str(tmp_path))
-    heir.claim("shop")
-    owner = heir.read("owner.json")
-    assert owner is not None and owner["token"] == heir.token
-
-
-def test_a_directory_whose_owner_is_dead_can_be_claimed(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    JobDirectory(str(tmp_path)).claim("shop")
-    set_owner(tmp_path, pid=ended.pid)
-    heir = JobDirectory(str(tmp_path))
-    heir.claim("shop")
-    owner = heir.read("owner.json")
-    assert owner is not None and owner["token"] == heir.token
-
-
-def test_a_process_that_only_has_the_same_number_is_not_the_owner(tmp_path: Path) -> None:
-    JobDirectory(str(tmp_path)).claim("shop")
-    set_owner(tmp_path, started="1")
-    heir = JobDirectory(str(tmp_path))
-    heir.claim("shop")
-    owner = heir.read("owner.json")
-    assert owner is not None and owner["token"] == heir.token
+@pytest.mark.parametrize("how", ["it was released", "its owner is dead", "a process only has the same number"])
+def test_a_directory_can_be_claimed_if_nobody_owns_it(tmp_path: Path, how: str) -> None:
+    first = claimed(tmp_path)
+    if how == "it was released":
+        first.release()
+    elif how == "its owner is dead":
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait()
+        set_owner(tmp_path, pid=ended.pid)
+    else:
+        set_owner(tmp_path, started="1")
+    assert owner(tmp_path)["token"] == first.token
+    heir = claimed(tmp_path)
+    assert owner(tmp_path)["token"] == heir.token
 
 
 def test_an_owner_on_another_host_is_alive_as_long_as_it_renews_its_claim(tmp_path: Path) -> None:
-    JobDirectory(str(tmp_path)).claim("shop")
     # its clock is an hour behind: that says nothing
-    set_owner(tmp_path, host="elsewhere", renewed_s=time.time() - 3600)
-
-    def renew() -> None:
-        set_owner(tmp_path, renewals=2)
-
-    threading.Timer(0.3, renew).start()
+    claimed(tmp_path, host="elsewhere", renewed_s=time.time() - 3600)
+    threading.Timer(0.1, set_owner, (tmp_path,), {"renewals": 2}).start()
     with pytest.raises(FencedError, match="on elsewhere"):
-        JobDirectory(str(tmp_path)).claim("shop", silence_s=10)
+        JobDirectory(str(tmp_path)).claim("shop", silence_s=30)
 
 
 @pytest.mark.parametrize("changes", [{"host": "elsewhere"}, {"machine": "another boot/pid:[1]"}])
 def test_an_owner_on_another_machine_that_is_silent_while_watched_is_dead(
     tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    JobDirectory(str(tmp_path)).claim("shop")
     # its clock is an hour ahead: that says nothing
-    set_owner(tmp_path, **changes, renewed_s=time.time() + 3600)
+    claimed(tmp_path, **changes, renewed_s=time.time() + 3600)
     heir = JobDirectory(str(tmp_path))
-    assert heir.refuse_if_owned("shop", silence_s=0.3) is Life.SILENT
-    heir.claim("shop", silence_s=0.3)
+    assert heir.refuse_if_owned("shop", silence_s=0.1) is Life.SILENT
+    heir.claim("shop", silence_s=0.1)
     assert owner(tmp_path)["token"] == heir.token
 
 
 def test_an_owner_on_another_machine_that_gives_the_directory_back_while_watched_is_gone(tmp_path: Path) -> None:
-    JobDirectory(str(tmp_path)).claim("shop")
-    set_owner(tmp_path, host="elsewhere")
-    threading.Timer(0.3, set_owner, (tmp_path,), {"released": True}).start()
-    assert JobDirectory(str(tmp_path)).refuse_if_owned("shop", silence_s=10) is Life.GONE
+    claimed(tmp_path, host="elsewhere")
+    threading.Timer(0.1, set_owner, (tmp_path,), {"released": True}).start()
+    assert JobDirectory(str(tmp_path)).refuse_if_owned("shop", silence_s=30) is Life.GONE
 
 
 def test_a_driver_that_was_taken_over_learns_it_and_does_not_take_the_directory_back(tmp_path: Path) -> None:
-    first, second = JobDirectory(str(tmp_path)), JobDirectory(str(tmp_path))
-    first.claim("shop")
-    set_owner(tmp_path, released=True)
-    second.claim("shop")
+    first = claimed(tmp_path, released=True)
+    second = claimed(tmp_path)
     with pytest.raises(FencedError) as caught:
         first.check_owner("shop")
     assert f"the driver {os.getpid()} on {socket.gethostname()} has taken over this job directory" in str(caught.value)
@@ -127,26 +113,23 @@ def test_a_driver_that_was_taken_over_learns_it_and_does_not_take_the_directory_
 
 
 def test_another_process_can_work_on_behalf_of_the_owner(tmp_path: Path) -> None:
-    first = JobDirectory(str(tmp_path))
-    first.claim("shop")
+    first = claimed(tmp_path)
     JobDirectory(str(tmp_path), first.token).check_owner("shop")
     with pytest.raises(FencedError):
         JobDirectory(str(tmp_path), "somebody").check_owner("shop")
 
 
-def test_files_are_whole_and_have_a_version(tmp_path: Path) -> None:
+def test_files_are_whole_have_a_version_and_are_found_by_their_names_in_order(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
     assert directory.read("a.json") is None
     directory.write("a.json", {"b": [1, 2]})
     assert directory.read("a.json") == {"version": 2, "b": [1, 2]}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    directory.delete("a.json")
-    directory.delete("a.json")
+    directory.write("a.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
+    assert directory.read("a.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
+    for _ in range(2):
+        directory.delete("a.json")
     assert directory.read("a.json") is None
-
-
-def test_files_are_found_by_their_names_in_order(tmp_path: Path) -> None:
-    directory = JobDirectory(str(tmp_path))
     for name in ("report-2.json", "report-1.json", "job.json"):
         directory.write(name, {})
     (tmp_path / ".report-3.json.token").write_text("half")
@@ -179,12 +162,6 @@ def test_a_file_that_holds_something_else_is_named(tmp_path: Path, text: str) ->
         JobDirectory(str(tmp_path)).claim("shop")
 
 
-def test_what_is_written_is_read_again_whatever_its_types(tmp_path: Path) -> None:
-    directory = JobDirectory(str(tmp_path))
-    directory.write("any.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
-    assert directory.read("any.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
-
-
 def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
     check_nothing_missing(directory.path)
@@ -203,11 +180,3 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     with pytest.raises(OperationError) as caught:
         JobDirectory(str(tmp_path / "file" / "job"))
     assert str(caught.value).startswith(f"cannot create the job directory {tmp_path / 'file' / 'job'}: ")
-
-
-@pytest.mark.parametrize(
-    ("path", "local"),
-    [("/a/b", "/a/b"), ("a/b", "a/b"), ("file:/a", "/a"), ("file:///a", "/a"), ("s3://bucket/a", None)],
-)
-def test_paths_with_and_without_a_scheme(path: str, local: str | None) -> None:
-    assert local_path(path) == local

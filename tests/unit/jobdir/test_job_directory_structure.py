@@ -52,6 +52,15 @@ def job(
     return JobGraphGenerator(graph, job_settings(configuration), True).generate("00" * 16, "shop")
 
 
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what is remembered of the program."""
+    directory = JobDirectory(str(folder))
+    written = directory.read("job.json")
+    assert written is not None
+    change(written)
+    directory.write("job.json", written)
+
+
 def check(folder: Path, found: JobDescriptor) -> bool:
     """As at each start: compare, then remember."""
     directory = JobDirectory(str(folder))
@@ -68,22 +77,13 @@ def test_the_first_program_is_remembered_and_the_same_one_goes_on(tmp_path: Path
 
 def test_a_directory_with_state_of_an_earlier_format_is_refused_at_the_start(tmp_path: Path) -> None:
     check(tmp_path, job())
-    directory = JobDirectory(str(tmp_path))
-    written = directory.read("job.json")
-    assert written is not None
-    for said, version in (("format version 1, which may hold code", None), ("format version 9", 9)):
-        directory.write("job.json", {**written, "state_format": version} if version else _without_format(written))
+    for said, change in (
+        ("format version 1, which may hold code", lambda written: written.pop("state_format")),
+        ("format version 9", lambda written: written.update(state_format=9)),
+    ):
+        edit(tmp_path, change)
         with pytest.raises(IncompatibleJobError, match=f"{said}.*expected format version 3; start in a new job dir"):
             check(tmp_path, job())
-
-
-def _without_format(written: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in written.items() if key != "state_format"}
-
-
-def test_other_functions_are_no_other_structure(tmp_path: Path) -> None:
-    check(tmp_path, job())
-    assert check(tmp_path, job(function=str)) is False
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_an_incompatible_change_is_named(tmp_path: Path, changes: dict[str, Any]
 def test_as_many_spark_partitions_as_there_are_subtasks_are_those_of_a_job_that_does_not_set_them(
     tmp_path: Path,
 ) -> None:
-    check(tmp_path, job())
-    assert check(tmp_path, job(partitions=2)) is False
-    assert check(tmp_path, job(partitions=100)) is False
+    for changes in ({}, {"partitions": 2}, {"partitions": 100}, {"function": str}):
+        # nor are other functions another structure
+        assert check(tmp_path, job(**changes)) is (not changes)
 
 
 def test_a_sink_may_be_added_and_then_belongs_to_the_structure(tmp_path: Path) -> None:
@@ -129,11 +129,7 @@ def test_a_sink_may_be_added_and_then_belongs_to_the_structure(tmp_path: Path) -
 
 def test_a_directory_that_does_not_say_which_sinks_there_were_takes_those_of_the_program(tmp_path: Path) -> None:
     check(tmp_path, job())
-    directory = JobDirectory(str(tmp_path))
-    written = directory.read("job.json")
-    assert written is not None
-    del written["structure"]["sinks"]
-    directory.write("job.json", written)
+    edit(tmp_path, lambda written: written["structure"].pop("sinks"))
     assert check(tmp_path, job(sinks=("other",))) is False
     with pytest.raises(IncompatibleJobError, match="sink 'other' is gone"):
         check(tmp_path, job())
@@ -219,10 +215,13 @@ def test_operators_without_state_may_come_and_go_behind_the_head_of_a_task(
     assert check(tmp_path, chained(*after, sinks=2)) is False
 
 
-def test_an_operator_with_state_may_not_move_to_another_task(tmp_path: Path) -> None:
-    check(tmp_path, chained("counting=op", apart=("map",)))
+def test_state_moves_to_no_other_task_and_to_no_operator_that_has_got_the_generated_uid(tmp_path: Path) -> None:
+    check(tmp_path / "a", chained("counting=op", apart=("map",)))
     with pytest.raises(IncompatibleJobError, match="'op'.*was in the task of 'head' and is in that of 'other'"):
-        check(tmp_path, chained(apart=("map", "counting=op")))
+        check(tmp_path / "a", chained(apart=("map", "counting=op")))
+    check(tmp_path / "b", chained("counting"))
+    with pytest.raises(IncompatibleJobError, match=r"give that operator uid\('map-3'\)"):
+        check(tmp_path / "b", chained("map", "counting", ignore=True))
 
 
 def test_state_of_operators_that_are_gone_is_given_up_by_name_if_that_is_allowed(
@@ -241,22 +240,12 @@ def test_state_of_operators_that_are_gone_is_given_up_by_name_if_that_is_allowed
         check(tmp_path, chained("counting=new", "counting=kept"))
 
 
-def test_a_generated_uid_that_another_operator_has_got_is_never_given_its_state(tmp_path: Path) -> None:
-    check(tmp_path, chained("counting"))
-    with pytest.raises(IncompatibleJobError, match=r"give that operator uid\('map-3'\)"):
-        check(tmp_path, chained("map", "counting", ignore=True))
-
-
 def test_a_directory_of_an_earlier_version_remembers_only_the_heads_of_tasks(tmp_path: Path) -> None:
     check(tmp_path, chained("counting=op"))
-    directory = JobDirectory(str(tmp_path))
-    write_states(directory, (DeclaredState("op", "n", "operator"), DeclaredState("long gone", "n", "operator")))
-    written = directory.read("job.json")
-    assert written is not None
-    for vertex in written["structure"]["vertices"]:
-        del vertex["operators"]
-    del written["given_up"]
-    directory.write("job.json", written)
+    states = (DeclaredState("op", "n", "operator"), DeclaredState("long gone", "n", "operator"))
+    write_states(JobDirectory(str(tmp_path)), states)
+    edit(tmp_path, lambda written: [vertex.pop("operators") for vertex in written["structure"]["vertices"]])
+    edit(tmp_path, lambda written: written.pop("given_up"))
     assert check(tmp_path, chained("counting=op")) is False
     with pytest.raises(IncompatibleJobError, match="operator 'op'"):
         check(tmp_path, chained())

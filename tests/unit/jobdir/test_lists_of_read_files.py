@@ -25,8 +25,11 @@ def query(folder: Path, position: str) -> QueryLocation:
 
 
 @pytest.mark.parametrize("position", ['{"logOffset":3}', '{"logOffset":-1}', "-", '{"topic":{"0":4}}'])
-def test_a_list_that_is_there_will_do(tmp_path: Path, position: str) -> None:
+def test_a_list_that_is_there_will_do_also_if_it_is_a_compacted_one(tmp_path: Path, position: str) -> None:
     check_query(query(tmp_path, position))
+    location = query(tmp_path, '{"logOffset":9}')
+    (tmp_path / "sources/1/9.compact").write_text("v1\n{}")
+    check_query(location)
 
 
 def test_the_offsets_before_the_last_ones_are_needed_too(tmp_path: Path) -> None:
@@ -34,12 +37,6 @@ def test_the_offsets_before_the_last_ones_are_needed_too(tmp_path: Path) -> None
     (tmp_path / "offsets/2").write_text((tmp_path / "offsets/0").read_text())
     with pytest.raises(CorruptStateError, match=f"{tmp_path}/offsets/1 is missing"):
         check_query(location)
-
-
-def test_a_list_may_be_a_compacted_one(tmp_path: Path) -> None:
-    location = query(tmp_path, '{"logOffset":9}')
-    (tmp_path / "sources/1/9.compact").write_text("v1\n{}")
-    check_query(location)
 
 
 def test_a_list_that_is_missing_or_empty_is_named(tmp_path: Path) -> None:

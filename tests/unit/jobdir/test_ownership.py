@@ -5,37 +5,42 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from flinkish.errors import FencedError, FinalOperationError
+from flinkish.jobdir import fencing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import is_earlier_attempt
 from flinkish.jobdir.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 from flinkish.storage.stores import LocalStorage, storage_of
+from tests.support.processes import wait_until
 
 
-def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.3) -> JobDirectory:
+@pytest.fixture(autouse=True)
+def _watches_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "POLL_S", 0.02)
+
+
+def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.1) -> JobDirectory:
     directory = JobDirectory(str(folder))
     take_ownership(None, directory, "shop", takeover, silence_s)
     return directory
 
 
-def in_threads(count: int, target: Callable[[], None]) -> None:
-    threads = [threading.Thread(target=target) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def on_another_machine(folder: Path) -> None:
+def change_owner(folder: Path, **changes: str) -> None:
     entry = JobDirectory(str(folder)).read("owner.json") or {}
-    (folder / "owner.new").write_text(json.dumps({**entry, "host": "elsewhere", "version": 1}))
+    (folder / "owner.new").write_text(json.dumps({**entry, **changes, "version": 1}))
     (folder / "owner.new").rename(folder / "owner.json")
+
+
+def takes_the_query_away(folder: Path, **how: Any) -> None:
+    heir = take(folder, **how)
+    assert heir.query_location().path == str(folder / "spark-owner-1")
+    heir.release()
 
 
 def test_one_driver_after_the_other_gets_growing_tokens_and_the_query_stays_where_it_is(tmp_path: Path) -> None:
@@ -74,10 +79,8 @@ def test_the_newest_takes_a_job_over_and_its_query_away(tmp_path: Path) -> None:
 def test_the_query_is_taken_away_from_an_owner_on_another_machine_that_only_seems_dead(tmp_path: Path) -> None:
     take(tmp_path).released.set()
     (tmp_path / "spark").mkdir()
-    on_another_machine(tmp_path)
-    heir = take(tmp_path)
-    assert heir.query_location().path == str(tmp_path / "spark-owner-1")
-    heir.release()
+    change_owner(tmp_path, host="elsewhere")
+    takes_the_query_away(tmp_path)
 
 
 def test_the_query_of_a_driver_that_died_is_taken_away_if_it_runs_in_a_server(tmp_path: Path) -> None:
@@ -86,11 +89,8 @@ def test_the_query_of_a_driver_that_died_is_taken_away_if_it_runs_in_a_server(tm
     first.write_owner()
     first.released.set()
     (tmp_path / "spark").mkdir()
-    entry = first.read("owner.json") or {}
-    (tmp_path / "owner.json").write_text(json.dumps({**entry, "started": "1", "version": 1}))
-    heir = take(tmp_path)
-    assert heir.query_location().path == str(tmp_path / "spark-owner-1")
-    heir.release()
+    change_owner(tmp_path, started="1")
+    takes_the_query_away(tmp_path)
 
 
 def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
     fenced: list[FencedError] = []
     gate = threading.Barrier(8)
 
-    def come() -> None:
+    def come(_: int) -> None:
         directory = JobDirectory(str(tmp_path))
         gate.wait()
         try:
@@ -108,7 +108,8 @@ def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
         else:
             left.append(directory)
 
-    in_threads(8, come)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(come, range(8)))
     # who came through before a later one claimed learns it at its next step
     passing = []
     for directory in left:
@@ -132,10 +133,10 @@ def test_a_claim_is_renewed_until_it_is_given_back(tmp_path: Path) -> None:
     def renewals() -> int:
         return int((directory.read("owner.json") or {})["renewals"])
 
-    deadline = time.monotonic() + 30
-    while renewals() < 4:
-        assert time.monotonic() < deadline
+    wait_until(lambda: renewals() >= 4, 30, "renewals")
     directory.release()
+    directory.renew("shop")
+    assert (directory.read("owner.json") or {}).get("released") is True, "it does not take the directory back"
 
 
 def test_a_driver_that_has_lost_renews_nothing(tmp_path: Path) -> None:
@@ -159,26 +160,15 @@ def test_a_claim_that_fails_half_way_leaves_the_directory_free_for_the_same_proc
     take(tmp_path).release()
 
 
-def test_a_renewal_does_not_take_a_directory_back_that_was_released(tmp_path: Path) -> None:
-    directory = take(tmp_path)
-    directory.release()
-    directory.renew("shop")
-    assert (directory.read("owner.json") or {}).get("released") is True
-
-
 def test_threads_of_a_driver_may_write_the_same_file_at_once(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
-    failures: list[Exception] = []
 
-    def write() -> None:
-        try:
-            for number in range(200):
-                directory.write("stop.json", {"stop": number})
-        except Exception as error:
-            failures.append(error)
+    def write(_: int) -> None:
+        for number in range(200):
+            directory.write("stop.json", {"stop": number})
 
-    in_threads(4, write)
-    assert failures == []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
     assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]
 
 
@@ -294,9 +284,7 @@ def test_the_next_attempt_of_an_application_of_yarn_watches_nobody_and_takes_the
 ) -> None:
     monkeypatch.setenv("CONTAINER_ID", "container_1410901177871_0001_01_000001")
     take(tmp_path).released.set()
-    on_another_machine(tmp_path)
+    change_owner(tmp_path, host="elsewhere")
     monkeypatch.setenv("CONTAINER_ID", "container_1410901177871_0001_02_000001")
     # it would be watched for longer than a test may take
-    directory = take(tmp_path, silence_s=10_000.0)
-    assert directory.query_location().path == str(tmp_path / "spark-owner-1")
-    directory.release()
+    takes_the_query_away(tmp_path, silence_s=10_000.0)

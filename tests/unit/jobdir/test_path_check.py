@@ -13,9 +13,7 @@ from flinkish.jobmanager.job.settings import directory_of_job, driver_settings, 
 
 
 def job_dir_of(path: str) -> str | None:
-    settings = Configuration()
-    settings.set_string("flinkish.job.dir", path)
-    return driver_settings(settings).job_dir
+    return driver_settings(Configuration.from_dict({"flinkish.job.dir": path})).job_dir
 
 
 @pytest.mark.parametrize(
@@ -28,27 +26,21 @@ def test_a_path_that_spark_would_escape_is_refused_with_the_character(name: str)
     assert "cannot read state" in raised.value.what
 
 
-def test_a_relative_path_is_refused_for_the_directory_that_it_lies_in(
+def test_a_relative_path_and_a_url_of_a_file_are_refused_for_the_directory_that_they_lie_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my files").mkdir()
     monkeypatch.chdir(tmp_path / "my files")
     with pytest.raises(ConfigurationError, match="my files"):
         job_dir_of("job")
+    with pytest.raises(ConfigurationError, match="character ' '"):
+        job_dir_of("file:///data/a b")
+    assert driver_settings(Configuration()).job_dir is None, "no directory is no mistake"
 
 
 @pytest.mark.parametrize("path", ["/data/jobs/a-b_c.d~e", "/data/größe", "/data/a,b;c:d@e&f=g+h!(i)'$", "s3a://b/job"])
 def test_other_paths_are_taken_as_they_are(path: str) -> None:
     assert job_dir_of(path) == path
-
-
-def test_a_url_of_a_file_is_looked_at_as_a_path() -> None:
-    with pytest.raises(ConfigurationError, match="character ' '"):
-        job_dir_of("file:///data/a b")
-
-
-def test_no_directory_is_no_mistake() -> None:
-    assert driver_settings(Configuration()).job_dir is None
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,11 @@ def prepared(shop: Shop, capsys: pytest.CaptureFixture[str], *arguments: str) ->
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
+def is_refused(folder: Path, capsys: pytest.CaptureFixture[str], words: str, *arguments: str) -> None:
+    assert main(["prepared", str(folder), *arguments]) == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
 def test_the_waiting_epoch_is_counted_by_sink_and_subtask(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     assert prepared(shop, capsys) == [
         {"epoch": 7, "sink": ROWS, "subtask": 0, "records": 3},
@@ -192,25 +197,22 @@ def test_what_cannot_be_skipped_is_refused_and_changes_nothing(
 ) -> None:
     whole = Path(shop.files.prepared, "7.json").read_bytes()
     arguments = [str(shop.into) if option == "FILE" else option for option in options]
-    assert main(["prepared", str(shop.folder), *arguments]) == 2
-    assert re.search(message, capsys.readouterr().err)
+    is_refused(shop.folder, capsys, message, *arguments)
     assert not shop.into.exists()
     assert Path(shop.files.prepared, "7.json").read_bytes() == whole
 
 
-def test_an_epoch_that_is_committed_is_left_alone(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
-    (shop.commits / "7").touch()
-    assert main(["prepared", str(shop.folder), "--sink", ROWS]) == 2
-    assert "no epoch waits to be committed" in capsys.readouterr().err
-
-
-def test_a_running_job_is_left_alone(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_running_job_an_epoch_that_is_committed_and_what_is_no_job_directory_are_left_alone(
+    shop: Shop, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
     running = JobDirectory(str(shop.folder))
     running.claim("shop")
-    options = ["--sink", ROWS, "--skip", "all", "--into", str(shop.into)]
-    assert main(["prepared", str(shop.folder), *options]) == 2
-    assert "another driver" in capsys.readouterr().err
+    is_refused(shop.folder, capsys, "another driver", "--sink", ROWS, "--skip", "all", "--into", str(shop.into))
     assert len(shop.left(ROWS)) == 3
+    running.release()
+    (shop.commits / "7").touch()
+    is_refused(shop.folder, capsys, "no epoch waits to be committed", "--sink", ROWS)
+    is_refused(tmp_path_factory.mktemp("other"), capsys, "is not the directory of a job")
 
 
 def test_whoever_skips_claims_the_directory_and_gives_it_back(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,8 +220,3 @@ def test_whoever_skips_claims_the_directory_and_gives_it_back(shop: Shop, capsys
     claimed = last_claim(str(shop.folder))
     assert claimed is not None and claimed[1].job == "shop"
     assert not JobDirectory(str(shop.folder)).has_living_owner()
-
-
-def test_a_folder_that_is_no_job_directory_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prepared", str(tmp_path)]) == 2
-    assert "is not the directory of a job" in capsys.readouterr().err

@@ -59,27 +59,28 @@ def test_the_query_is_found_at_its_new_place_with_its_numbers(tmp_path: Path, ki
     assert set(directory.read(QUERY_FILE) or {}) == {"version", "name", "first_epoch"}
 
 
-def test_the_old_place_cannot_be_written_any_more(tmp_path: Path) -> None:
+def test_the_old_place_cannot_be_written_any_more_and_what_the_old_driver_had_open_is_dropped(tmp_path: Path) -> None:
     make_query(tmp_path)
+    for name in (".2.delta.5f1c.tmp", "..2.delta.5f1c.tmp.crc"):
+        (tmp_path / "spark/state/0/1" / name).write_text("half")
     move_query_away(owned(tmp_path, 5))
     with pytest.raises(OSError, match="Not a directory|Cannot create"):
         fs.LocalFileSystem().create_dir(str(tmp_path / "spark" / "state"), recursive=True)
     assert json.loads((tmp_path / "spark").read_text())["moved_to"] == "spark-owner-5"
+    assert sorted(path.name for path in (tmp_path / "spark-owner-5/state/0/1").iterdir()) == ["0", "1"]
 
 
-def test_a_query_is_taken_over_again_and_again(tmp_path: Path, kind: str) -> None:
-    make_query(tmp_path)
+@pytest.mark.parametrize("had_one", [True, False])
+def test_a_query_is_taken_over_again_and_again_and_begins_at_the_new_place_if_there_was_none(
+    tmp_path: Path, kind: str, had_one: bool
+) -> None:
+    if had_one:
+        make_query(tmp_path)
     for token in (3, 8, 21):
         directory = owned(tmp_path, token)
         move_query_away(directory)
         assert directory.query_location().path == str(tmp_path / f"spark-owner-{token}")
-        assert (tmp_path / f"spark-owner-{token}" / "commits" / "1").exists()
-
-
-def test_a_job_that_never_had_a_query_begins_at_the_new_place(tmp_path: Path, kind: str) -> None:
-    directory = owned(tmp_path, 2)
-    move_query_away(directory)
-    assert directory.query_location().path == str(tmp_path / "spark-owner-2")
+        assert (tmp_path / f"spark-owner-{token}" / "commits" / "1").exists() is had_one
 
 
 @pytest.mark.parametrize("renamed", [False, True])
@@ -93,14 +94,6 @@ def test_a_move_that_was_interrupted_is_finished_by_the_next_driver(tmp_path: Pa
     assert (tmp_path / "spark-owner-5" / "commits" / "1").exists()
     assert (tmp_path / "spark").is_file()
     assert heir.query_location().path == str(tmp_path / "spark-owner-5")
-
-
-def test_what_the_old_driver_had_open_is_dropped(tmp_path: Path) -> None:
-    make_query(tmp_path)
-    for name in (".2.delta.5f1c.tmp", "..2.delta.5f1c.tmp.crc"):
-        (tmp_path / "spark/state/0/1" / name).write_text("half")
-    move_query_away(owned(tmp_path, 5))
-    assert sorted(path.name for path in (tmp_path / "spark-owner-5/state/0/1").iterdir()) == ["0", "1"]
 
 
 def test_a_copy_has_the_state_of_each_epoch_that_it_has_a_commit_of(

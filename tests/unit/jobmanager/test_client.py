@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -113,14 +114,69 @@ class Watcher(JobObserver):
         self._run.done_at_status = self._run.watched_directory.watched.done()
 
 
+class Savepoints:
+    """Stands for the taking of savepoints: fails with these errors, one after the other, and works after that."""
+
+    def __init__(self) -> None:
+        self.failures: list[Exception] = []
+        self.taken: list[Any] = []
+        self.then: Callable[[Run], object] = lambda run: None
+
+    def take(self, run: Run, parent: str | None) -> str:
+        self.taken.append((run.committed, released(run)))
+        self.then(run)
+        if self.failures:
+            raise self.failures.pop(0)
+        return f"{parent}/savepoint-1"
+
+
+@pytest.fixture
+def savepoints(monkeypatch: pytest.MonkeyPatch) -> Savepoints:
+    made = Savepoints()
+    monkeypatch.setattr(spark_run_module, "take_savepoint", made.take)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _a_process_that_nobody_has_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    live_jobs.forget_stops()
+    monkeypatch.setattr(requests, "POLL_S", 0.02)
+
+
 def started(run: Run) -> RunClient:
     run.directory.claim(run.name)
     run.start()
     return RunClient(run)
 
 
+def begun(run: Run) -> RunClient:
+    """Start a run of which nobody watches a future."""
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    return started(run)
+
+
+def stopped(run: Run) -> CompletableFuture[str]:
+    future = started(run).stop_with_savepoint(False, target(run))
+    run.watched_directory.watch(future)
+    return future
+
+
+def released(run: Run) -> bool:
+    return bool((run.directory.read("owner.json") or {}).get("released"))
+
+
+def assert_ended_first(run: Run, status: JobStatus) -> None:
+    assert (run.watched_directory.done_at_release, run.done_at_status) == (False, False)
+    assert (run.status, released(run)) == (status, True)
+    assert run.result.done()
+
+
 def target(run: Run) -> str:
     return f"{run.directory.path}/savepoints"
+
+
+def savepoint_of(run: Run) -> str:
+    return f"{target(run)}/savepoint-1"
 
 
 def desk_of(run: Run) -> None:
@@ -130,24 +186,22 @@ def desk_of(run: Run) -> None:
     desk.open()
 
 
+@pytest.mark.usefixtures("savepoints")
 @pytest.mark.parametrize("action", ["cancel", "stop"])
 def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_the_history_is_written(
-    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    action: str, tmp_path: Path
 ) -> None:
     class SlowHistory(NoHistory):
         def close(self) -> None:
             assert answered.wait(TIMEOUT_S)
 
     answered = threading.Event()
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
-    live_jobs.forget_stops()
     run = Run(tmp_path)
-    run.watched_directory.watch(CompletableFuture.completed(""))
     run.history = SlowHistory()
     desk_of(run)
-    started(run)
+    begun(run)
     value = requests.ask(str(tmp_path), action, TIMEOUT_S)
-    assert value == (None if action == "cancel" else f"{target(run)}/savepoint-1")
+    assert value == (None if action == "cancel" else savepoint_of(run))
     assert not run.result.done(), "the answer waits neither for the history nor for what follows"
     answered.set()
     run.wait(TIMEOUT_S)
@@ -155,13 +209,11 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
     assert released(run)
 
 
-def end_by_request(folder: Path, action: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def end_by_request(folder: Path, action: str) -> None:
     """Run a job that somebody outside ends with a command."""
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
     run = Run(folder)
-    run.watched_directory.watch(CompletableFuture.completed(""))
     desk_of(run)
-    started(run)
+    begun(run)
     requests.ask(str(folder), action, TIMEOUT_S)
     run.wait(TIMEOUT_S)
 
@@ -169,11 +221,11 @@ def end_by_request(folder: Path, action: str, monkeypatch: pytest.MonkeyPatch) -
 def started_again(folder: Path, **options: Any) -> Run:
     """A run that has begun in the directory after an earlier one."""
     run = Run(folder, **options)
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    started(run)
+    begun(run)
     return run
 
 
+@pytest.mark.usefixtures("savepoints")
 @pytest.mark.parametrize(
     ("action", "status", "said"),
     [
@@ -187,15 +239,9 @@ def started_again(folder: Path, **options: Any) -> Run:
     ids=["cancel", "stop"],
 )
 def test_a_job_that_was_ended_by_request_ends_at_once_when_it_is_started_again(
-    action: str,
-    status: JobStatus,
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    action: str, status: JobStatus, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    live_jobs.forget_stops()
-    end_by_request(tmp_path, action, monkeypatch)
+    end_by_request(tmp_path, action)
     # a new process does not know of a stop yet
     live_jobs.forget_stops()
     for _ in range(2):
@@ -209,9 +255,8 @@ def test_a_job_that_was_ended_by_request_ends_at_once_when_it_is_started_again(
     assert line == again
 
 
-def test_a_job_that_was_cancelled_goes_on_if_that_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live_jobs.forget_stops()
-    end_by_request(tmp_path, "cancel", monkeypatch)
+def test_a_job_that_was_cancelled_goes_on_if_that_is_asked_for(tmp_path: Path) -> None:
+    end_by_request(tmp_path, "cancel")
     run = started_again(tmp_path, restart=True)
     wait_until(lambda: run.has_run, TIMEOUT_S, "the job to run")
     run.stop_from_outside("SIGTERM")
@@ -232,28 +277,22 @@ def test_only_the_process_that_has_cancelled_its_own_job_starts_it_again(tmp_pat
 
 
 def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> None:
-    run = started_again(tmp_path)
-    run.stop_from_outside("SIGTERM")
-    run.wait(TIMEOUT_S)
-    assert (run.status, run.directory.end()) == (JobStatus.SUSPENDED, None)
-    run = started_again(tmp_path, failure=OperationError("the source is gone"))
-    run.request_stop()
-    run.wait(TIMEOUT_S)
-    assert (run.status, run.directory.end()) == (JobStatus.FAILED, None)
+    gone = OperationError("the source is gone")
+    for failure, status in ((None, JobStatus.SUSPENDED), (gone, JobStatus.FAILED)):
+        run = started_again(tmp_path, failure=failure)
+        run.stop_from_outside("SIGTERM") if failure is None else run.request_stop()
+        run.wait(TIMEOUT_S)
+        assert (run.status, run.directory.end()) == (status, None)
 
 
 def test_a_job_that_is_stopped_with_a_savepoint_is_over_although_a_signal_comes_as_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, savepoints: Savepoints
 ) -> None:
-    def take(run: Any, parent: str | None) -> str:
-        run.stop_from_outside("SIGTERM")
-        return f"{parent}/savepoint-1"
-
-    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+    savepoints.then = lambda run: run.stop_from_outside("SIGTERM")
     run = Run(tmp_path)
-    assert stopped(run).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert stopped(run).result(TIMEOUT_S) == savepoint_of(run)
     end = run.directory.end()
-    assert run.status is JobStatus.FINISHED and end is not None and end.savepoint == f"{target(run)}/savepoint-1"
+    assert run.status is JobStatus.FINISHED and end is not None and end.savepoint == savepoint_of(run)
 
 
 def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(tmp_path: Path) -> None:
@@ -269,71 +308,29 @@ def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(t
 
 
 def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path) -> None:
-    live_jobs.forget_stops()
     run = Run(tmp_path, OperationError("the source is gone"))
-    run.watched_directory.watch(CompletableFuture.completed(""))
     desk_of(run)
-    started(run)
+    begun(run)
     with pytest.raises(OperationError, match="could not cancel: the job has failed while it was being cancelled"):
         requests.ask(str(tmp_path), "cancel", TIMEOUT_S)
 
 
-def stopped(run: Run) -> CompletableFuture[str]:
-    future = started(run).stop_with_savepoint(False, target(run))
-    run.watched_directory.watch(future)
-    return future
-
-
-def released(run: Run) -> bool:
-    return bool((run.directory.read("owner.json") or {}).get("released"))
-
-
-def assert_ended_first(run: Run, status: JobStatus) -> None:
-    assert (run.watched_directory.done_at_release, run.done_at_status) == (False, False)
-    assert (run.status, released(run)) == (status, True)
-    assert run.result.done()
-
-
-def failing(*errors: Exception) -> Any:
-    """Stands for the taking of savepoints: fails with these, one after the other, and works after that."""
-    left = list(errors)
-
-    def take(run: Any, parent: str | None) -> str:
-        if left:
-            raise left.pop(0)
-        return f"{parent}/savepoint-1"
-
-    return take
-
-
-def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released_at_savepoint = []
-
-    def take(run: Any, parent: str | None) -> str:
-        released_at_savepoint.append(released(run))
-        return f"{parent}/savepoint-1"
-
-    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+def test_a_stop_with_savepoint_is_done_only_when_the_job_has_ended(tmp_path: Path, savepoints: Savepoints) -> None:
     run = Run(tmp_path)
-    assert stopped(run).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
-    assert released_at_savepoint == [False]
+    assert stopped(run).result(TIMEOUT_S) == savepoint_of(run)
+    assert savepoints.taken == [(1, False)]
     assert_ended_first(run, JobStatus.FINISHED)
     assert run.deleted_checkpoints is False
 
 
 @pytest.mark.parametrize("how", ["stop", "drain", "cancel"])
 def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+    tmp_path: Path, savepoints: Savepoints, how: str
 ) -> None:
     # a drain fails before that: its epoch is not a committed one
-    failures = [] if how == "drain" else [OperationError("the disk is full")]
-    live_jobs.forget_stops()
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing(*failures))
+    savepoints.failures += [] if how == "drain" else [OperationError("the disk is full")]
     run = Run(tmp_path, restarts=Restarts(FixedDelay(0, 0)))
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    client = started(run)
+    client = begun(run)
     if how == "cancel":
         future = client.cancel_with_savepoint(target(run))
     else:
@@ -342,7 +339,7 @@ def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
         future.result(TIMEOUT_S)
     assert run.status is JobStatus.RUNNING
     assert run.deleted_checkpoints is None and not released(run)
-    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == savepoint_of(run)
     assert (run.status, run.attempts) == (JobStatus.FINISHED, 1)
     assert run.restarts.made == 0, "it is not counted as a failure"
     assert run.deleted_checkpoints is False
@@ -351,8 +348,7 @@ def test_a_job_whose_savepoint_fails_starts_its_query_again_and_goes_on(
 
 def test_where_no_savepoint_can_be_written_nothing_is_stopped_or_begun(tmp_path: Path) -> None:
     run = Run(tmp_path / "job")
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    client = started(run)
+    client = begun(run)
     (tmp_path / "file").touch()
     (tmp_path / "savepoint-1").mkdir()
     (tmp_path / "savepoint-1" / "manifest.json").touch()
@@ -376,16 +372,7 @@ def test_where_no_savepoint_can_be_written_nothing_is_stopped_or_begun(tmp_path:
 
 
 @pytest.mark.parametrize("begun", [False, True], ids=["before the attempt", "in the attempt"])
-def test_a_stop_before_the_first_epoch_waits_for_it(
-    begun: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken_after: list[int | None] = []
-
-    def take(run: Any, parent: str | None) -> str:
-        taken_after.append(run.committed)
-        return f"{parent}/savepoint-1"
-
-    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+def test_a_stop_before_the_first_epoch_waits_for_it(begun: bool, tmp_path: Path, savepoints: Savepoints) -> None:
     run = Run(tmp_path, committed=None)
     if begun:
         future = stopped(run)
@@ -397,8 +384,8 @@ def test_a_stop_before_the_first_epoch_waits_for_it(
     assert not run.over.wait(0.2)
     run.committed = 0
     run.epoch_committed(0)
-    assert future.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
-    assert taken_after == [0]
+    assert future.result(TIMEOUT_S) == savepoint_of(run)
+    assert savepoints.taken == [(0, False)]
 
 
 def test_the_directory_of_savepoints_is_made_and_nothing_else_is_left_in_it(tmp_path: Path) -> None:
@@ -410,13 +397,11 @@ def test_the_directory_of_savepoints_is_made_and_nothing_else_is_left_in_it(tmp_
     assert list((tmp_path / "savepoints").iterdir()) == []
 
 
-def test_a_job_that_fails_while_it_is_stopped_has_no_savepoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Any] = []
-    monkeypatch.setattr(spark_run_module, "take_savepoint", lambda run, parent: taken.append(run))
+def test_a_job_that_fails_while_it_is_stopped_has_no_savepoint(tmp_path: Path, savepoints: Savepoints) -> None:
     run = Run(tmp_path, OperationError("the source is gone"))
     with pytest.raises(OperationError, match="the source is gone"):
         stopped(run).result(TIMEOUT_S)
-    assert taken == []
+    assert savepoints.taken == []
     assert_ended_first(run, JobStatus.FAILED)
 
 
@@ -456,8 +441,7 @@ class FailsAtOnce(Run):
 
 def test_a_stop_that_comes_while_a_restart_is_awaited_is_refused_and_the_wait_goes_on(tmp_path: Path) -> None:
     run = FailsAtOnce(tmp_path, restarts=Restarts(FixedDelay(1, 3_600_000)))
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    client = started(run)
+    client = begun(run)
     wait_until(lambda: run.status is JobStatus.RESTARTING, TIMEOUT_S, "the failure")
     for ask in (
         lambda: client.stop_with_savepoint(False, target(run)),
@@ -469,41 +453,39 @@ def test_a_stop_that_comes_while_a_restart_is_awaited_is_refused_and_the_wait_go
     assert (run.status, run.has_run, (tmp_path / "savepoints").exists()) == (JobStatus.RESTARTING, False, False)
     client.cancel().result(TIMEOUT_S)
     assert (run.status, run.has_run) == (JobStatus.CANCELED, False)
+    assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
 
 
-def test_a_stop_after_the_restart_is_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+@pytest.mark.usefixtures("savepoints")
+def test_a_stop_after_the_restart_is_as_any_other(tmp_path: Path) -> None:
     run = FailsAtOnce(tmp_path, restarts=Restarts(FixedDelay(1, 0)))
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    client = started(run)
+    client = begun(run)
     wait_until(lambda: run.has_run, TIMEOUT_S, "the restart")
-    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert client.stop_with_savepoint(False, target(run)).result(TIMEOUT_S) == savepoint_of(run)
 
 
-def test_a_job_that_fails_while_it_is_cancelled_keeps_its_checkpoints(tmp_path: Path) -> None:
-    run = Run(tmp_path, OperationError("the source is gone"))
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    started(run).cancel().result(TIMEOUT_S)
-    assert (run.status, run.deleted_checkpoints) == (JobStatus.FAILED, False)
-
-
-def test_a_job_that_is_cancelled_before_a_signal_comes_deletes_its_checkpoints(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    cancelled = started(run).cancel()
-    run.stop_from_outside("SIGTERM")
-    cancelled.result(TIMEOUT_S)
-    assert (run.status, run.deleted_checkpoints) == (JobStatus.CANCELED, True)
-
-
-def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failure", "status", "deleted"),
+    [
+        (OperationError("the source is gone"), JobStatus.FAILED, False),
+        # a signal comes behind it
+        (None, JobStatus.CANCELED, True),
+    ],
+)
+def test_a_job_that_is_cancelled_deletes_its_checkpoints_unless_it_fails_meanwhile(
+    failure: OperationError | None, status: JobStatus, deleted: bool, tmp_path: Path
 ) -> None:
-    def take(run: Any, parent: str | None) -> str:
-        run.request_stop()
-        raise OperationError("the disk is full")
+    run = Run(tmp_path, failure)
+    cancelled = begun(run).cancel()
+    if failure is None:
+        run.stop_from_outside("SIGTERM")
+    cancelled.result(TIMEOUT_S)
+    assert (run.status, run.deleted_checkpoints) == (status, deleted)
 
-    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+
+def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(tmp_path: Path, savepoints: Savepoints) -> None:
+    savepoints.then = lambda run: run.request_stop()
+    savepoints.failures.append(OperationError("the disk is full"))
     run = Run(tmp_path)
     with pytest.raises(OperationError, match="the disk is full"):
         stopped(run).result(TIMEOUT_S)
@@ -511,50 +493,39 @@ def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(
     assert run.deleted_checkpoints is True
 
 
-def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def take(run: Any, parent: str | None) -> str:
-        begun.set()
-        assert go_on.wait(TIMEOUT_S)
-        return f"{parent}/savepoint-1"
-
-    monkeypatch.setattr(spark_run_module, "take_savepoint", take)
+def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, savepoints: Savepoints) -> None:
+    go_on = threading.Event()
+    savepoints.then = lambda run: go_on.wait(TIMEOUT_S)
     run = Run(tmp_path)
     first = stopped(run)
-    assert begun.wait(TIMEOUT_S)
+    wait_until(lambda: bool(savepoints.taken), TIMEOUT_S, "the savepoint to be begun")
     with pytest.raises(OperationError, match="is being stopped with a savepoint already"):
         RunClient(run).stop_with_savepoint(False, target(run)).result(TIMEOUT_S)
     go_on.set()
-    assert first.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert first.result(TIMEOUT_S) == savepoint_of(run)
 
 
-def test_a_savepoint_that_fails_is_told_by_its_future(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing(OperationError("the disk is full")))
+def test_a_savepoint_that_fails_is_told_by_its_future_and_a_job_that_has_ended_cannot_be_stopped(
+    tmp_path: Path, savepoints: Savepoints
+) -> None:
+    savepoints.failures = [OperationError("the disk is full")]
     run = Run(tmp_path)
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    client = started(run)
+    client = begun(run)
     future = client.trigger_savepoint(target(run))
     with pytest.raises(OperationError, match="the disk is full"):
         future.result(TIMEOUT_S)
     assert not run.has_ended
     client.cancel().result(TIMEOUT_S)
-
-
-def test_a_job_that_has_ended_cannot_be_stopped(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    run.watched_directory.watch(CompletableFuture.completed(""))
-    started(run).cancel().result(TIMEOUT_S)
     with pytest.raises(OperationError, match=r"the job has ended \(CANCELED\): it cannot be stopped"):
-        RunClient(run).stop_with_savepoint(False, target(run)).result(TIMEOUT_S)
-    assert not (tmp_path / "savepoints").exists()
+        client.stop_with_savepoint(False, f"{target(run)}/others").result(TIMEOUT_S)
+    assert not Path(f"{target(run)}/others").exists()
 
 
-def test_a_cancellation_with_savepoint_ends_as_canceled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_run_module, "take_savepoint", failing())
+@pytest.mark.usefixtures("savepoints")
+def test_a_cancellation_with_savepoint_ends_as_canceled(tmp_path: Path) -> None:
     run = Run(tmp_path)
     future = started(run).cancel_with_savepoint(target(run))
     run.watched_directory.watch(future)
-    assert future.result(TIMEOUT_S) == f"{target(run)}/savepoint-1"
+    assert future.result(TIMEOUT_S) == savepoint_of(run)
     assert_ended_first(run, JobStatus.CANCELED)
     assert run.deleted_checkpoints is True

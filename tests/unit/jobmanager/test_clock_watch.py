@@ -40,27 +40,19 @@ class Machine:
         return self.watch.set_back_ms()
 
 
-def test_time_that_passes_is_no_jump() -> None:
+@pytest.mark.parametrize(
+    ("passed", "set_back_ms"),
+    [
+        ([(0, 0), (5, 0), (HOUR_MS, 0)], [0, 0, 0]),
+        ([(100, -HOUR_MS), (100, 0), (100, -HOUR_MS)], [HOUR_MS, 0, HOUR_MS]),
+        ([(100, HOUR_MS), (100, -HOUR_MS)], [0, HOUR_MS]),
+        ([(100, -400)] * 3, [0, 0, 1_200]),
+    ],
+    ids=["time that passes", "a jump back, told once", "a jump forward and the way back", "small corrections add up"],
+)
+def test_a_jump_back_is_told_once_by_its_length(passed: list[tuple[int, int]], set_back_ms: list[int]) -> None:
     machine = Machine()
-    assert [machine.run(elapsed_ms) for elapsed_ms in (0, 5, HOUR_MS)] == [0, 0, 0]
-
-
-def test_a_jump_back_is_told_once_by_its_length() -> None:
-    machine = Machine()
-    assert machine.run(100, -HOUR_MS) == HOUR_MS
-    assert machine.run(100) == 0
-    assert machine.run(100, -HOUR_MS) == HOUR_MS
-
-
-def test_a_jump_forward_is_none_and_the_way_back_is_one() -> None:
-    machine = Machine()
-    assert machine.run(100, HOUR_MS) == 0
-    assert machine.run(100, -HOUR_MS) == HOUR_MS
-
-
-def test_small_corrections_are_none_until_they_add_up() -> None:
-    machine = Machine()
-    assert [machine.run(100, -400) for _ in range(3)] == [0, 0, 1200]
+    assert [machine.run(*step) for step in passed] == set_back_ms
 
 
 class Query:

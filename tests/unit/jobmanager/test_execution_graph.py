@@ -59,6 +59,7 @@ class Graph:
         self.clock = ManualClock(1_000)
         self.ended: list[str] = []
         self.graph = ExecutionGraph(JOB, self.clock, self._end)
+        self.done, self.failed = self.graph.epoch_done, self.graph.attempt_failed
 
     def _end(self, execution: Execution) -> None:
         self.ended.append(f"{execution.name} {execution.attempt} {execution.machine.state.name}")
@@ -77,14 +78,19 @@ class Graph:
         return self.vertex(vertex).subtasks[subtask].current
 
 
+@pytest.fixture
+def graph() -> Graph:
+    """One that has been started."""
+    return Graph().started()
+
+
 def states(graph: Graph) -> list[str]:
     return [subtask.current.state for vertex in graph.graph.describe() for subtask in vertex.subtasks]
 
 
-def test_executions_run_from_their_first_epoch_on_and_their_times_are_known() -> None:
-    graph = Graph().started()
+def test_executions_run_from_their_first_epoch_on_and_their_times_are_known(graph: Graph) -> None:
     assert states(graph) == ["DEPLOYING"] * 4
-    graph.graph.epoch_done(epoch(0, source(0, 5), counts(0)))
+    graph.done(epoch(0, source(0, 5), counts(0)))
     assert states(graph) == ["RUNNING"] * 4
     assert graph.current(1, 1).times_ms == {
         "CREATED": 1_000,
@@ -96,10 +102,9 @@ def test_executions_run_from_their_first_epoch_on_and_their_times_are_known() ->
     assert [vertex.state for vertex in graph.graph.describe()] == ["RUNNING", "RUNNING"]
 
 
-def test_an_execution_sums_up_what_its_task_reports() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(3, source(0, 5), counts(0)))
-    graph.graph.epoch_done(
+def test_an_execution_sums_up_what_its_task_reports(graph: Graph) -> None:
+    graph.done(epoch(3, source(0, 5), counts(0)))
+    graph.done(
         epoch(
             4,
             counts(0, state_bytes=70, restored_files=2, restored_bytes=900, metrics={"count.hits": 2}),
@@ -115,6 +120,8 @@ def test_an_execution_sums_up_what_its_task_reports() -> None:
     assert (vertex.records_in, vertex.state_bytes, vertex.watermark_ms) == (9, 120, 0)
     assert graph.current(0, 0).splits == ("0",)
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
+    graph.done(epoch(5, counts(0, state_bytes=0)))
+    assert graph.current(1, 0).state_bytes == 70, "state that was not written again is as large as it was"
 
 
 def test_an_execution_has_bytes_work_and_rates_of_its_attempt_alone() -> None:
@@ -172,7 +179,7 @@ def test_a_vertex_has_flinks_id_and_the_edges_that_lead_to_it() -> None:
 def test_execution_names_the_splits_that_it_has_read_last() -> None:
     graph, most = Graph().started(), Execution.MAX_SPLITS
     for number in range(3 * most):
-        graph.graph.epoch_done(epoch(number, TaskReport(0, 0, splits=("always", f"file-{number:03}"))))
+        graph.done(epoch(number, TaskReport(0, 0, splits=("always", f"file-{number:03}"))))
     files = [f"file-{number:03}" for number in range(2 * most + 1, 3 * most)]
     assert graph.current(0, 0).splits == ("always", *files)
 
@@ -184,8 +191,7 @@ def running(number: int, *tasks: TaskProgress) -> EpochProgress:
     return EpochProgress(number, 40_000, 0, 0, None, tasks)
 
 
-def test_executions_run_as_soon_as_tasks_of_the_first_epoch_say_that_they_do() -> None:
-    graph = Graph().started()
+def test_executions_run_as_soon_as_tasks_of_the_first_epoch_say_that_they_do(graph: Graph) -> None:
     graph.graph.epoch_running(running(0, TaskProgress(0, 1, 700, 500, place=place("2", 1))))
     assert states(graph) == ["RUNNING"] * 4
     one, vertex = graph.current(0, 1), graph.vertex(0)
@@ -195,23 +201,21 @@ def test_executions_run_as_soon_as_tasks_of_the_first_epoch_say_that_they_do() -
     assert graph.current(0, 0).running_epoch is None
 
 
-def test_what_is_known_of_a_running_epoch_is_replaced_by_its_report() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, counts(1)))
+def test_what_is_known_of_a_running_epoch_is_replaced_by_its_report(graph: Graph) -> None:
+    graph.done(epoch(0, counts(1)))
     graph.graph.epoch_running(running(1, TaskProgress(1, 1, 2, 1, 0, 25, slow_call=CALL)))
     seen = graph.current(1, 1)
     assert (seen.slow_call, seen.watermark_ms, seen.records_in, seen.running_records_in) == (CALL, 25, 3, 2)
-    graph.graph.epoch_done(epoch(1, counts(1, watermark_ms=30)))
+    graph.done(epoch(1, counts(1, watermark_ms=30)))
     seen = graph.current(1, 1)
     assert (seen.slow_call, seen.watermark_ms, seen.records_in, seen.running_records_in) == (None, 30, 6, 0)
 
 
 @pytest.mark.parametrize("failed", [True, False])
-def test_an_execution_that_has_ended_has_no_running_epoch(failed: bool) -> None:
-    graph = Graph().started()
+def test_an_execution_that_has_ended_has_no_running_epoch(graph: Graph, failed: bool) -> None:
     graph.graph.epoch_running(running(1, TaskProgress(1, 1, 2, slow_call=CALL)))
     if failed:
-        graph.graph.attempt_failed(OperationError("gone"))
+        graph.failed(OperationError("gone"))
     else:
         graph.graph.job_done(False, "the job is CANCELED")
     # the thread that watches the tasks may be late
@@ -220,32 +224,17 @@ def test_an_execution_that_has_ended_has_no_running_epoch(failed: bool) -> None:
     assert (seen.state, seen.running_epoch, seen.slow_call) == ("CANCELED", None, None)
 
 
-def test_state_that_was_not_written_again_is_as_large_as_it_was() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, counts(0)))
-    graph.graph.epoch_done(epoch(1, counts(0, state_bytes=0)))
-    assert graph.current(1, 0).state_bytes == 50
-
-
-def test_the_task_that_the_failure_names_has_failed_and_the_others_are_cancelled() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, source(0, 1)))
+def test_the_task_that_the_failure_names_has_failed_and_the_others_are_cancelled(graph: Graph) -> None:
+    graph.done(epoch(0, source(0, 1)))
     failure = OperationError("the disk is full")
     failure.task = "count (2/2)"
-    graph.graph.attempt_failed(failure)
+    graph.failed(failure)
     assert states(graph) == ["CANCELED", "CANCELED", "CANCELED", "FAILED"]
     assert graph.current(1, 1).failure == "OperationError: the disk is full"
     assert graph.current(1, 0).failure is None
     assert graph.vertex(1).state == "FAILED"
-    assert sorted(graph.ended) == sorted(
-        f"{name} 0 {state}"
-        for name, state in [
-            ("Source: clicks (1/2)", "CANCELED"),
-            ("Source: clicks (2/2)", "CANCELED"),
-            ("count (1/2)", "CANCELED"),
-            ("count (2/2)", "FAILED"),
-        ]
-    )
+    cancelled = ["Source: clicks (1/2)", "Source: clicks (2/2)", "count (1/2)"]
+    assert sorted(graph.ended) == [*(f"{name} 0 CANCELED" for name in cancelled), "count (2/2) 0 FAILED"]
 
 
 @pytest.mark.parametrize("started", [True, False])
@@ -255,18 +244,17 @@ def test_a_failure_without_a_task_cancels_all_whatever_state_they_are_in(started
         graph.started()
     else:
         graph.graph.attempt_started(0)
-    graph.graph.attempt_failed(OperationError("no connection"))
-    graph.graph.attempt_failed(OperationError("again, before anything was started"))
+    graph.failed(OperationError("no connection"))
+    graph.failed(OperationError("again, before anything was started"))
     assert states(graph) == ["CANCELED"] * 4
     assert len(graph.ended) == 4
 
 
-def test_a_restart_begins_new_executions_and_keeps_the_earlier_ones() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, counts(0)))
-    graph.graph.attempt_failed(OperationError("gone"))
+def test_a_restart_begins_new_executions_and_keeps_the_earlier_ones(graph: Graph) -> None:
+    graph.done(epoch(0, counts(0)))
+    graph.failed(OperationError("gone"))
     graph.started(attempt=1)
-    graph.graph.epoch_done(epoch(1, counts(0, records_in=8)))
+    graph.done(epoch(1, counts(0, records_in=8)))
     subtask = graph.vertex(1).subtasks[0]
     assert (subtask.current.attempt, subtask.current.state, subtask.current.records_in) == (1, "RUNNING", 8)
     assert [(e.attempt, e.state, e.records_in) for e in subtask.earlier] == [(0, "CANCELED", 3)]
@@ -276,43 +264,36 @@ def test_of_earlier_executions_the_last_ones_are_kept() -> None:
     graph = Graph()
     for attempt in range(ExecutionGraph.MAX_EARLIER + 5):
         graph.graph.attempt_started(attempt)
-        graph.graph.attempt_failed(OperationError("gone"))
+        graph.failed(OperationError("gone"))
     earlier = graph.vertex(0).subtasks[0].earlier
     assert [execution.attempt for execution in earlier] == list(range(4, ExecutionGraph.MAX_EARLIER + 4))
 
 
-def test_a_subtask_has_finished_when_its_task_has() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, counts(0, finished=True)))
+def test_a_subtask_has_finished_when_its_task_has(graph: Graph) -> None:
+    graph.done(epoch(0, counts(0, finished=True)))
     assert [graph.current(1, 0).state, graph.current(1, 1).state] == ["FINISHED", "RUNNING"]
     assert graph.vertex(1).state == "RUNNING"
-    graph.graph.epoch_done(epoch(2, end=True))
+    graph.done(epoch(2, end=True))
     assert [graph.current(0, subtask).state for subtask in (0, 1)] == ["FINISHED", "FINISHED"]
 
 
-def test_when_a_job_has_finished_so_have_the_tasks_that_had_nothing_to_do() -> None:
-    graph = Graph().started()
-    graph.graph.job_done(True, "the job is FINISHED")
-    assert states(graph) == ["FINISHED"] * 4
-
-
-def test_when_a_job_is_cancelled_its_tasks_are() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, counts(0)))
+def test_tasks_have_finished_or_are_cancelled_as_their_job(graph: Graph) -> None:
+    graph.done(epoch(0, counts(0)))
     graph.graph.job_done(False, "the job is CANCELED")
     assert states(graph) == ["CANCELED"] * 4
     assert "CANCELING" in graph.current(0, 0).times_ms
     graph.graph.job_done(False, "again")
     assert len(graph.ended) == 4
+    # those that had nothing to do as well
+    idle = Graph().started()
+    idle.graph.job_done(True, "the job is FINISHED")
+    assert states(idle) == ["FINISHED"] * 4
 
 
-def test_reports_of_tasks_that_the_graph_does_not_know_are_left_alone() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, replace(counts(0), vertex=9)))
+def test_reports_of_tasks_that_the_graph_does_not_know_are_left_alone_and_without_spark_there_is_no_place(
+    graph: Graph,
+) -> None:
+    graph.done(epoch(0, replace(counts(0), vertex=9)))
     assert graph.current(1, 0).records_in == 0
-
-
-def test_without_spark_there_is_no_place() -> None:
-    graph = Graph().started()
-    graph.graph.epoch_done(epoch(0, replace(counts(0), place=None)))
+    graph.done(epoch(0, replace(counts(0), place=None)))
     assert graph.current(1, 0).executor is None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from flinkish.errors import (
     UnsafeStateError,
 )
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager import remote
 from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.remote import END_FILE, STOP_FILE, FarSide, Inbox, report_file
 from flinkish.runtime.epoch.commit import EpochCommit
@@ -29,6 +32,12 @@ from flinkish.testing import TestingSink
 from tests.unit.runtime.stored.test_unsafe_pickles import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
+TIMEOUT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LOOK_S", 0.01)
 
 
 def owned(path: Path) -> JobDirectory:
@@ -52,33 +61,35 @@ def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     assert Inbox(directory, JOB).end() is True
 
 
-def interrupted(directory: JobDirectory, asked: dict[str, bool] | None) -> tuple[FarSide, bool]:
-    """A far side in the midst of an epoch, and whether what runs for it is interrupted when the driver asks for this;
-    None: for the end at once, and the commit has begun."""
-    path, called = Path(directory.path), threading.Event()
-    far = far_side(path, directory.token)
+@contextmanager
+def epoch_of(far: FarSide) -> Iterator[threading.Event]:
+    """Within the block the far side is in the midst of an epoch; the event is set when that is interrupted."""
+    interrupted = threading.Event()
     far.before_epoch(4)
-    with far.may_be_told_to_give_up(called.set):
-        if asked is None:
-            far.before_commit()
-        directory.write(STOP_FILE, asked or {"stop": True, "now": True})
-        return far, called.wait(3)
+    with far.may_be_told_to_give_up(interrupted.set):
+        yield interrupted
 
 
 def test_an_epoch_is_given_up_when_the_driver_asks_for_it(tmp_path: Path) -> None:
     directory = owned(tmp_path)
-    far, was_interrupted = interrupted(directory, {"stop": True, "now": True})
-    assert was_interrupted and far.given_up() and Inbox(directory, JOB).end() is True
+    far = far_side(tmp_path, directory.token)
+    with epoch_of(far) as interrupted:
+        directory.write(STOP_FILE, {"stop": True, "now": True})
+        assert interrupted.wait(TIMEOUT_S)
+    assert far.given_up() and Inbox(directory, JOB).end() is True
     with pytest.raises(StopQuery):
         far.before_commit()
 
 
-@pytest.mark.parametrize("asked", [{"stop": True}, None], ids=["it is asked to end after it", "its commit has begun"])
-def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(
-    tmp_path: Path, asked: dict[str, bool] | None
-) -> None:
-    far, was_interrupted = interrupted(owned(tmp_path), asked)
-    assert not was_interrupted and not far.given_up()
+@pytest.mark.parametrize("committing", [False, True], ids=["it is asked to end after it", "its commit has begun"])
+def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(tmp_path: Path, committing: bool) -> None:
+    directory = owned(tmp_path)
+    far = far_side(tmp_path, directory.token)
+    with epoch_of(far) as interrupted:
+        if committing:
+            far.before_commit()
+        directory.write(STOP_FILE, {"stop": True, "now": committing})
+        assert not interrupted.wait(20 * remote.LOOK_S) and not far.given_up()
     far.before_commit()
     with pytest.raises(StopQuery):
         far.before_epoch(5)
@@ -138,26 +149,21 @@ def test_what_was_kept_for_a_sink_that_the_program_does_not_have_is_refused_and_
     assert directory.names("report-", ".json") == [report_file(4)]
 
 
-def test_the_error_that_ended_a_query_comes_back_whole(tmp_path: Path) -> None:
-    directory = owned(tmp_path)
-    far_side(tmp_path, directory.token).failed(ProgramError("wrong " * 1000, where="here"))
-    end = Inbox(directory, JOB).end()
-    assert isinstance(end, ProgramError)
-    assert (end.what, end.where) == ("wrong " * 1000, "here")
-
-
 class OwnError(ProgramError):
     """Of a program."""
 
 
-def test_an_error_of_the_programs_own_comes_back_as_the_nearest_known_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "what"), [(ProgramError, "wrong " * 1000), (OwnError, "wrong")])
+def test_the_error_that_ended_a_query_comes_back_whole_or_as_the_nearest_known_one(
+    kind: type[ProgramError], what: str, tmp_path: Path
+) -> None:
     directory = owned(tmp_path)
-    error = OwnError("wrong", where="here")
+    error = kind(what, where="here")
     error.epoch = 4
     far_side(tmp_path, directory.token).failed(error)
     end = Inbox(directory, JOB).end()
     assert isinstance(end, ProgramError)
-    assert (type(end), end.what, end.where, end.epoch) == (ProgramError, "wrong", "here", 4)
+    assert (type(end), end.what, end.where, end.epoch) == (ProgramError, what, "here", 4)
 
 
 @pytest.mark.parametrize("gadget", GADGETS)
@@ -177,13 +183,9 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["job"]
 
 
-def test_the_end_of_another_drivers_query_is_not_taken_for_ones_own(tmp_path: Path) -> None:
-    directory = owned(tmp_path)
-    directory.write(END_FILE, {"token": "another"})
-    assert Inbox(directory, JOB).end() is False
-
-
-def test_a_driver_that_lost_the_directory_leaves_nothing_in_it(tmp_path: Path) -> None:
+def test_the_end_of_another_drivers_query_is_neither_taken_for_ones_own_nor_written(tmp_path: Path) -> None:
     directory = owned(tmp_path)
     far_side(tmp_path, "old").failed(FencedError("taken over"))
     assert directory.read(END_FILE) is None
+    directory.write(END_FILE, {"token": "another"})
+    assert Inbox(directory, JOB).end() is False

@@ -1,7 +1,9 @@
-"""An epoch that is planned and not prepared is taken out of the query's log, and planned anew without loss."""
+"""An epoch is given up or committed, whichever is decided first; one that is planned and not prepared is taken out of
+the query's log, and planned anew without loss."""
 
 from __future__ import annotations
 
+import threading
 import zlib
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import pytest
 from flinkish.errors import CorruptStateError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.query import QueryLog, check_query
+from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
 from flinkish.jobmanager.giving_up import give_up_planned
 from flinkish.runtime.epoch.files import PreparedEpochs, prepared_directory
 from flinkish.runtime.epoch.planner import GivenUpEpoch
@@ -41,36 +44,39 @@ def left(query: Path) -> set[str]:
 LISTS = {f"sources/1/{name}": "v1" for name in ("0", "1", "2", "3")}
 
 
-@pytest.mark.parametrize(
-    ("files", "batch", "stays"),
-    [
-        ({"offsets/4": entry(5), "offsets/5": entry(6)}, 5, {"offsets/4"}),
-        ({"offsets/0": entry(1)}, 0, set()),
-        (
-            {
-                "offsets/4": entry(5, '{"logOffset":1}', '{"topic":{"0":3}}'),
-                "offsets/5": entry(6, '{"logOffset":3}', '{"topic":{"0":4}}'),
-                **LISTS,
-                "sources/2/0": "v1",
-            },
-            5,
-            {"offsets/4", "sources/1/0", "sources/1/1", "sources/2/0"},
-        ),
-        (
-            {
-                "offsets/8": entry(9, '{"logOffset":8}'),
-                "offsets/9": entry(10, '{"logOffset":9}'),
-                "sources/1/8": "",
-                "sources/1/9.compact": "",
-            },
-            9,
-            {"offsets/8", "sources/1/8"},
-        ),
-        ({"offsets/4": entry(5, "-"), "offsets/5": entry(6, '{"logOffset":0}'), "sources/1/0": ""}, 5, {"offsets/4"}),
-        ({"offsets/0": entry(1, '{"logOffset":0}'), "sources/1/0": ""}, 0, set()),
-    ],
-    ids=["a later one", "the first one", "files and Kafka", "a compacted list", "the first files", "all files"],
-)
+GIVEN_UP: dict[str, tuple[dict[str, str], int, set[str]]] = {
+    "a later one": ({"offsets/4": entry(5), "offsets/5": entry(6)}, 5, {"offsets/4"}),
+    "the first one": ({"offsets/0": entry(1)}, 0, set()),
+    "files and Kafka": (
+        {
+            "offsets/4": entry(5, '{"logOffset":1}', '{"topic":{"0":3}}'),
+            "offsets/5": entry(6, '{"logOffset":3}', '{"topic":{"0":4}}'),
+            **LISTS,
+            "sources/2/0": "v1",
+        },
+        5,
+        {"offsets/4", "sources/1/0", "sources/1/1", "sources/2/0"},
+    ),
+    "a compacted list": (
+        {
+            "offsets/8": entry(9, '{"logOffset":8}'),
+            "offsets/9": entry(10, '{"logOffset":9}'),
+            "sources/1/8": "",
+            "sources/1/9.compact": "",
+        },
+        9,
+        {"offsets/8", "sources/1/8"},
+    ),
+    "the first files": (
+        {"offsets/4": entry(5, "-"), "offsets/5": entry(6, '{"logOffset":0}'), "sources/1/0": ""},
+        5,
+        {"offsets/4"},
+    ),
+    "all files": ({"offsets/0": entry(1, '{"logOffset":0}'), "sources/1/0": ""}, 0, set()),
+}
+
+
+@pytest.mark.parametrize(("files", "batch", "stays"), GIVEN_UP.values(), ids=GIVEN_UP)
 def test_the_entry_goes_and_so_do_the_lists_of_files_that_spark_has_made_for_it(
     tmp_path: Path, files: dict[str, str], batch: int, stays: set[str]
 ) -> None:
@@ -166,3 +172,43 @@ def test_state_without_a_plan_that_was_never_given_up_is_damage(tmp_path: Path) 
     write(tmp_path, {"offsets/4": entry(5), "commits/4": "v1\n{}", "state/0/1/6.delta": "x"})
     with pytest.raises(CorruptStateError, match="offsets/5 is missing"):
         check_query(QueryLocation(str(tmp_path), 0))
+
+
+def test_an_epoch_that_was_given_up_is_not_committed_and_none_follows_it() -> None:
+    gate = EpochGate()
+    gate.begin()
+    assert gate.close() and gate.closed
+    for move in (gate.go_through, gate.begin):
+        with pytest.raises(StopQuery):
+            move()
+
+
+def test_an_epoch_whose_commit_has_begun_is_not_given_up_but_the_next_one_is() -> None:
+    assert EpochGate().close(), "before the first epoch there is nothing to wait for"
+    gate = EpochGate()
+    gate.begin()
+    gate.go_through()
+    assert not gate.close() and not gate.closed
+    gate.go_through()
+    gate.begin()
+    assert gate.close()
+
+
+def test_of_two_threads_one_decides() -> None:
+    for _ in range(300):
+        gate, start, committed = EpochGate(), threading.Barrier(2), []
+
+        def commit(gate: EpochGate = gate, start: threading.Barrier = start, done: list[int] = committed) -> None:
+            start.wait()
+            try:
+                gate.go_through()
+                done.append(1)
+            except StopQuery:
+                pass
+
+        thread = threading.Thread(target=commit)
+        thread.start()
+        start.wait()
+        given_up = gate.close()
+        thread.join()
+        assert given_up != bool(committed)

@@ -38,18 +38,34 @@ class Store:
         if self.times_made_missing == 1:
             raise OSError("the disk is full")
 
+    def numbers(self) -> list[Any]:
+        """The numbers of the events that are in the table of jobs."""
+        return [row[5] for row in self.tables.get("jobs", [])]
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.fixture
+def writer(store: Store) -> HistoryWriter:
+    """One that writes when it is flushed or closed."""
+    return HistoryWriter(ROWS, store, 3600)
+
+
+def tell(writer: HistoryWriter, *numbers: int, flush: bool = False) -> None:
+    for number in numbers:
+        writer.status(event(number), 0)
+        if flush:
+            writer.flush()
+
 
 def event(number: int) -> Event:
     return Event(1000 + number, "job 'clicks'", "CREATED", "RUNNING", "it runs", number)
 
 
-def numbers(store: Store) -> list[Any]:
-    return [row[5] for row in store.tables.get("jobs", [])]
-
-
-def test_everything_is_written_at_the_end_at_the_latest() -> None:
-    store = Store()
-    writer = HistoryWriter(ROWS, store, 3600)
+def test_everything_is_written_at_the_end_at_the_latest(store: Store, writer: HistoryWriter) -> None:
     writer.status(event(0), 2)
     writer.execution(1, "count", "count (1/2)", 0, ExecutionDescription(2, "FINISHED", {"FINISHED": 5}))
     writer.exception(ExceptionDescription(7, 2, "OperationError", "the operator of the cluster", True, "no room"))
@@ -66,70 +82,62 @@ def test_a_job_does_not_wait_for_a_slow_store() -> None:
     store = Store()
     store.open.clear()
     writer = HistoryWriter(ROWS, store, 0.001)
-    for number in range(50):
-        writer.status(event(number), 0)
-    assert numbers(store) == []
+    tell(writer, *range(50))
+    assert store.numbers() == []
     store.open.set()
     writer.close()
-    assert numbers(store) == list(range(50))
+    assert store.numbers() == list(range(50))
 
 
-def test_tables_without_rows_are_made_behind_the_first_rows_and_when_that_failed_behind_the_next() -> None:
-    store = Store()
-    writer = HistoryWriter(ROWS, store, 3600)
+def test_tables_without_rows_are_made_behind_the_first_rows_and_when_that_failed_behind_the_next(
+    store: Store, writer: HistoryWriter
+) -> None:
     made = []
     store.broken = True
     for number in range(4):
-        writer.status(event(number), 0)
-        writer.flush()
+        tell(writer, number, flush=True)
         made.append(store.times_made_missing)
         store.broken = False
     assert made == [0, 1, 2, 2]
     writer.close()
-    assert numbers(store) == list(range(4))
+    assert store.numbers() == list(range(4))
 
 
-def test_what_could_not_be_written_is_written_later_in_order_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store()
-    writer = HistoryWriter(ROWS, store, 3600)
+def test_what_could_not_be_written_is_written_later_in_order_and_told_once(
+    caplog: pytest.LogCaptureFixture, store: Store, writer: HistoryWriter
+) -> None:
     store.broken = True
     with caplog.at_level(logging.WARNING):
-        for number in range(3):
-            writer.status(event(number), 0)
-            writer.flush()
+        tell(writer, 0, 1, 2, flush=True)
     assert [record.message for record in caplog.records] == [
         "history of clicks cannot be written, the job goes on: OSError: the disk is full"
     ]
     store.broken = False
     writer.status(event(3), 0)
     writer.close()
-    assert numbers(store) == [0, 1, 2, 3]
+    assert store.numbers() == [0, 1, 2, 3]
 
 
 def test_when_there_is_no_room_the_oldest_rows_go_and_the_warning_says_how_many(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: Store, writer: HistoryWriter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HistoryWriter, "MAX_ROWS", 5)
-    store = Store()
-    writer = HistoryWriter(ROWS, store, 3600)
     store.broken = True
-    for number in range(4):
-        writer.status(event(number), 0)
+    tell(writer, *range(4))
     writer.flush()
-    for number in range(4, 7):
-        writer.status(event(number), 0)
+    tell(writer, *range(4, 7))
     store.broken = False
     with caplog.at_level(logging.WARNING):
         writer.close()
-    assert numbers(store) == [2, 3, 4, 5, 6]
+    assert store.numbers() == [2, 3, 4, 5, 6]
     assert caplog.records[-1].message == "history of clicks: 2 rows were dropped for want of room"
 
 
-def test_a_history_that_cannot_be_written_to_the_end_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    store = Store()
+def test_a_history_that_cannot_be_written_to_the_end_is_a_warning(
+    store: Store, writer: HistoryWriter, caplog: pytest.LogCaptureFixture
+) -> None:
     store.broken = True
-    writer = HistoryWriter(ROWS, store, 3600)
-    writer.status(event(0), 0)
+    tell(writer, 0)
     with caplog.at_level(logging.WARNING):
         writer.close()
     assert caplog.records[-1].message == "history of clicks: the last 1 rows are not written"
@@ -143,11 +151,9 @@ def test_a_history_that_nobody_told_anything_starts_no_thread(tmp_path: Path) ->
 
 
 def test_the_end_of_a_job_does_not_wait_for_ever_and_its_status_is_written_first(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    store: Store, writer: HistoryWriter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HistoryWriter, "CLOSE_TIMEOUT_S", 0.01)
-    store = Store()
-    writer = HistoryWriter(ROWS, store, 3600)
     writer.execution(1, "count", "count (1/2)", 0, ExecutionDescription(0, "FINISHED", {"FINISHED": 5}))
     writer.status(event(0), 0)
     store.open.clear()

@@ -13,7 +13,6 @@ from flinkish.common import Configuration
 from flinkish.common.accumulators import Accumulator
 from flinkish.common.configuration import redacted
 from flinkish.common.job_status import JobStatus
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.errors import (
     CheckpointError,
@@ -30,6 +29,7 @@ from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
 from flinkish.jobmanager.requests import ACTIONS
+from tests.support.programs import new_environment
 
 TIMEOUT_S = 30
 
@@ -43,19 +43,18 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> JobManager:
 
 
 def submit(name: str, function: Any = lambda v: v, **more: str) -> RunClient:
-    configuration = Configuration()
-    for key, value in {
-        "execution.target": "minicluster",
-        "parallelism.default": "2",
-        "flinkish.progress": "never",
-        "flinkish.minicluster.share-functions": "true",
-        **{key.replace("__", ".").replace("_", "-"): value for key, value in more.items()},
-    }.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    shared = {"flinkish__progress": "never", "flinkish__minicluster__share_functions": "true"}
+    env = new_environment(2, **shared, **more)
     env.from_collection([1, 2, 3]).key_by(lambda v: v).map(function).uid("mapper").print()
     client = env.execute_async(name)
     assert isinstance(client, RunClient)
+    return client
+
+
+def finished(name: str, function: Any = lambda v: v, **more: str) -> RunClient:
+    client = submit(name, function, **more)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
     return client
 
 
@@ -76,9 +75,7 @@ def test_a_description_says_what_holds_the_state(
 
 
 def test_a_job_that_has_ended_is_still_described(manager: JobManager) -> None:
-    client = submit("short")
-    client.get_job_execution_result().result(TIMEOUT_S)
-    client.run.wait(TIMEOUT_S)
+    client = finished("short")
     job = manager.describe_job(client.get_job_id())
     assert (job.status, job.name, manager.jobs(), manager.job(job.id)) == ("FINISHED", "short", (), None)
     assert job.end_time_ms is not None
@@ -90,7 +87,9 @@ def test_a_job_that_has_ended_is_still_described(manager: JobManager) -> None:
     assert json.loads(json.dumps(asdict(job)))["vertices"][1]["uid"] == "mapper"
 
 
-def test_a_job_at_work_is_found_by_its_id(manager: JobManager) -> None:
+def test_a_job_at_work_is_found_by_its_id_and_one_that_nobody_knows_is_an_error(manager: JobManager) -> None:
+    with pytest.raises(FinalOperationError, match="this driver knows no job ffff"):
+        manager.describe_job("ffff")
     gate = threading.Event()
 
     def wait(value: int) -> int:
@@ -135,9 +134,7 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
         return value
 
     more = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "1 ms"}
-    more["restart_strategy__fixed_delay__attempts"] = "5"
-    client = submit("restarting", fail_twice, **more)
-    client.get_job_execution_result().result(TIMEOUT_S)
+    client = finished("restarting", fail_twice, restart_strategy__fixed_delay__attempts="5", **more)
     job = client.describe()
     assert [(a.number, a.state) for a in job.attempts] == [(0, "FAILED"), (1, "FAILED"), (2, "FINISHED")]
     assert [event.after for event in job.story][2:] == [
@@ -160,8 +157,7 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
 def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_story_and_description(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    client = submit("retried", lambda value: value)
-    client.get_job_execution_result().result(TIMEOUT_S)
+    client = finished("retried")
     failure = ConnectionFailedError("the database does not answer", where="JdbcSink 'orders'")
     failure.task = "sink 'orders'"
     for subtask in ("", ", subtask 1", ""):
@@ -200,15 +196,8 @@ def test_a_failure_has_its_place_as_fields_and_those_of_other_tasks_in_the_same_
 def test_of_ended_jobs_the_last_ones_are_kept(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobManager, "MAX_ENDED", 2)
     for number in range(4):
-        client = submit(f"job {number}")
-        client.get_job_execution_result().result(TIMEOUT_S)
-        client.run.wait(TIMEOUT_S)
+        finished(f"job {number}")
     assert [job.name for job in manager.describe().jobs] == ["job 2", "job 3"]
-
-
-def test_a_job_that_nobody_knows_is_an_error(manager: JobManager) -> None:
-    with pytest.raises(FinalOperationError, match="this driver knows no job ffff"):
-        manager.describe_job("ffff")
 
 
 def test_what_may_be_a_secret_is_hidden() -> None:

@@ -156,14 +156,6 @@ def test_a_job_that_restarts_tells_so() -> None:
     assert machine.story.tail(1).splitlines() == ["(4 earlier events)", str(machine.story.events[-1])]
 
 
-def test_a_clock_that_goes_back_changes_no_order() -> None:
-    clock = ManualClock(10_000)
-    machine = StateMachine(JOB_TRANSITIONS, "job 'x'", clock=clock)
-    clock.set(5_000)
-    machine.to(JobStatus.CREATED)
-    assert [(event.number, event.time_ms) for event in machine.story.events] == [(0, 10_000), (1, 5_000)]
-
-
 def test_a_story_forgets_its_oldest_events_and_says_how_many() -> None:
     story = Story(max_events=3)
     for number in range(5):
@@ -172,6 +164,14 @@ def test_a_story_forgets_its_oldest_events_and_says_how_many() -> None:
     assert story.forgotten == 2
     assert str(story).startswith("(2 earlier events)\n")
     assert len(story.events[0].cause) == 300
+
+
+def test_a_clock_that_goes_back_changes_no_order() -> None:
+    clock = ManualClock(10_000)
+    machine = StateMachine(JOB_TRANSITIONS, "job 'x'", clock=clock)
+    clock.set(5_000)
+    machine.to(JobStatus.CREATED)
+    assert [(event.number, event.time_ms) for event in machine.story.events] == [(0, 10_000), (1, 5_000)]
 
 
 def test_an_illegal_transition_keeps_its_story_on_its_way_between_processes() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.manifest import read_manifest
-from flinkish.common import JobStatus, RestartStrategies, Types, WatermarkStrategy
+from flinkish.common import JobExecutionResult, JobStatus, RestartStrategies, Types, WatermarkStrategy
 from flinkish.common.accumulators import LongCounter
 from flinkish.common.serialization import Encoder
 from flinkish.connectors.generated import DataGeneratorSource
@@ -147,6 +147,26 @@ def goes_on_until(done: Callable[[], bool], numbers: tuple[int, ...] = (35, 45, 
     wait_until(done, TIMEOUT_S, "the operation")
 
 
+def let_go(client: RunClient, folder: Path) -> None:
+    """The job that is held up goes on to its end, and has written each record once."""
+    Gate.go.set()
+    client.get_job_execution_result().result(TIMEOUT_S)
+    assert written(folder) == PLAIN
+
+
+def interrupted_at(phase: Phase, epoch: int, folder: Path, **settings: Any) -> None:
+    """The process ends there, as far as the job directory knows."""
+    with hooked(crash_at(phase, epoch)), pytest.raises(SimulatedCrash):
+        kept(folder, restart_strategy__type="none", **settings).execute("totals")
+
+
+def goes_on(folder: Path, **settings: Any) -> JobExecutionResult:
+    """The program is started in its directory, and has written each record once."""
+    result = kept(folder, **settings).execute("totals")
+    assert written(folder) == PLAIN
+    return result
+
+
 def stopped_half_way(folder: Path) -> str:
     client = at_gate(environment(folder), 25)
     stop = client.stop_with_savepoint(False, str(folder / "savepoints"))
@@ -181,9 +201,7 @@ def test_a_savepoint_is_taken_while_the_job_goes_on(tmp_path: Path) -> None:
     client = at_gate(environment(tmp_path), 25)
     taken = client.trigger_savepoint(str(tmp_path / "savepoints"))
     goes_on_until(taken.done)
-    Gate.go.set()
-    client.get_job_execution_result().result(TIMEOUT_S)
-    assert written(tmp_path) == PLAIN
+    let_go(client, tmp_path)
     manifest = read_manifest(taken.result())
     assert manifest.epoch is not None and manifest.epoch >= 2
     assert manifest.contents is not None
@@ -201,9 +219,7 @@ def test_a_job_whose_savepoint_cannot_be_written_is_not_stopped(tmp_path: Path) 
         client.stop_with_savepoint(False, str(tmp_path / "file")).result(TIMEOUT_S)
     with pytest.raises(OperationError, match="the minicluster cannot drain a job"):
         client.stop_with_savepoint(True, str(tmp_path / "savepoints")).result(TIMEOUT_S)
-    Gate.go.set()
-    client.get_job_execution_result().result(TIMEOUT_S)
-    assert written(tmp_path) == PLAIN
+    let_go(client, tmp_path)
 
 
 def test_a_job_whose_savepoint_fails_while_it_is_written_goes_on(tmp_path: Path) -> None:
@@ -213,13 +229,8 @@ def test_a_job_whose_savepoint_fails_while_it_is_written_goes_on(tmp_path: Path)
         Gate.go.set()
         with pytest.raises(OperationError, match="as the test wants it"):
             stop.result(TIMEOUT_S)
-    client.get_job_execution_result().result(TIMEOUT_S)
-    assert written(tmp_path) == PLAIN
+    let_go(client, tmp_path)
     assert list((tmp_path / "savepoints").iterdir()) == []
-
-
-def delete(path: Path) -> None:
-    path.unlink()
 
 
 def overwrite(path: Path) -> None:
@@ -231,15 +242,11 @@ def overwrite(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage", "message"),
     [
-        ("manifest.json", delete, "is not complete: manifest.json is missing"),
+        ("manifest.json", Path.unlink, "is not complete: manifest.json is missing"),
         ("manifest.json", overwrite, "the manifest of the savepoint is damaged"),
-        ("state/_delta_log/0*.json", delete, "the log of the savepoint's table is not complete"),
-        (
-            "state/_delta_log/0*.json",
-            overwrite,
-            "log of the table of state is damaged|cannot be read",
-        ),
-        ("state/part-*.parquet", delete, "the state of the savepoint cannot be read: .* is missing"),
+        ("state/_delta_log/0*.json", Path.unlink, "the log of the savepoint's table is not complete"),
+        ("state/_delta_log/0*.json", overwrite, "log of the table of state is damaged|cannot be read"),
+        ("state/part-*.parquet", Path.unlink, "the state of the savepoint cannot be read: .* is missing"),
         ("state/part-*.parquet", overwrite, "the state of the savepoint cannot be read"),
     ],
 )
@@ -257,8 +264,7 @@ def test_a_savepoint_that_is_not_there_is_refused_before_anything_runs(tmp_path:
     with pytest.raises(SavepointError, match="there is no savepoint at /nonexistent; check the path given with -s"):
         kept(tmp_path, execution__state_recovery__path="/nonexistent").execute()
     assert written(tmp_path) == Counter()
-    kept(tmp_path).execute()
-    assert written(tmp_path) == PLAIN, "the directory is as it was"
+    goes_on(tmp_path)
 
 
 def test_state_that_nobody_claims_is_refused_unless_it_may_be_dropped(
@@ -297,22 +303,16 @@ def test_the_same_program_goes_on_in_its_directory_wherever_it_was_interrupted(
     phase: Phase, in_files: bool, tmp_path: Path
 ) -> None:
     settings = {"flinkish__state__inline_size": "0"} if in_files else {}
-    settings["restart_strategy__type"] = "none"
     for epoch in (0, 3):
-        with hooked(crash_at(phase, epoch)), pytest.raises(SimulatedCrash):
-            kept(tmp_path, **settings).execute("totals")
-    result = kept(tmp_path, **settings).execute("totals")
-    assert written(tmp_path) == PLAIN
-    assert result.get_accumulator_result("seen") == RECORDS
+        interrupted_at(phase, epoch, tmp_path, **settings)
+    assert goes_on(tmp_path, **settings).get_accumulator_result("seen") == RECORDS
 
 
 @pytest.mark.parametrize("phase", [Phase.PLANNED, Phase.STATE_WRITTEN, Phase.SINK_COMMITTED], ids=lambda one: one.name)
 def test_the_first_epoch_behind_a_savepoint_is_run_by_the_same_command_again(phase: Phase, tmp_path: Path) -> None:
-    again = {"execution__state_recovery__path": stopped_half_way(tmp_path), "restart_strategy__type": "none"}
-    with hooked(crash_at(phase, 0)), pytest.raises(SimulatedCrash):
-        kept(tmp_path, **again).execute("totals")
-    kept(tmp_path, **again).execute("totals")
-    assert written(tmp_path) == PLAIN
+    again = {"execution__state_recovery__path": stopped_half_way(tmp_path)}
+    interrupted_at(phase, 0, tmp_path, **again)
+    goes_on(tmp_path, **again)
 
 
 KILLED = """
@@ -336,16 +336,14 @@ def test_a_process_that_was_killed_in_a_commit_leaves_an_epoch_that_is_committed
     killed = subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": root}, timeout=TIMEOUT_S, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert 0 < sum(written(tmp_path).values()) < RECORDS
-    kept(tmp_path, parallelism=2).execute("totals")
-    assert written(tmp_path) == PLAIN
+    goes_on(tmp_path, parallelism=2)
 
 
 def test_a_job_that_has_finished_in_its_directory_is_not_run_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(2):
-        kept(tmp_path).execute("totals")
-    assert written(tmp_path) == PLAIN
+        goes_on(tmp_path)
     assert "nothing was run: this job was finished earlier" in capfd.readouterr().err
 
 
@@ -354,14 +352,12 @@ def test_a_job_that_was_stopped_in_its_directory_goes_on_there_if_that_is_asked_
     stop = client.stop_with_savepoint(False)
     Gate.go.set()
     assert Path(stop.result(TIMEOUT_S)).parent == tmp_path / "job" / "savepoints"
-    kept(tmp_path, flinkish__job__restart="true").execute("totals")
-    assert written(tmp_path) == PLAIN
+    goes_on(tmp_path, flinkish__job__restart="true")
 
 
 def test_a_directory_accepts_only_the_program_that_has_state_in_it(tmp_path: Path) -> None:
     path = stopped_half_way(tmp_path / "other")
-    with hooked(crash_at(Phase.PLANNED, 3)), pytest.raises(SimulatedCrash):
-        kept(tmp_path, restart_strategy__type="none").execute("totals")
+    interrupted_at(Phase.PLANNED, 3, tmp_path)
     for change, error, message in (
         ({"parallelism": 2}, IncompatibleJobError, "parallelism of 'totals' was 1 and is 2"),
         ({"uid": "renamed"}, IncompatibleJobError, "operator 'totals' is gone"),
@@ -374,11 +370,13 @@ def test_a_directory_accepts_only_the_program_that_has_state_in_it(tmp_path: Pat
         JobDirectory(str(tmp_path / "job")).check_compatible(job_of(kept(tmp_path)), partitions=2)
 
 
-def test_a_directory_of_spark_is_refused(tmp_path: Path) -> None:
+def test_a_directory_of_spark_and_one_that_is_not_local_are_refused(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path / "job"))
     directory.remember_structure(job_of(kept(tmp_path)), partitions=2)
     with pytest.raises(IncompatibleJobError, match="has run on Spark, so the minicluster cannot go on with it here"):
         kept(tmp_path).execute("totals")
+    with pytest.raises(ConfigurationError, match="the minicluster keeps a job on a local file system only"):
+        environment(tmp_path, flinkish__job__dir="s3://bucket/job").execute("totals")
 
 
 def test_a_job_has_one_process_per_directory_which_answers_requests(tmp_path: Path) -> None:
@@ -395,8 +393,7 @@ def test_a_job_has_one_process_per_directory_which_answers_requests(tmp_path: Pa
 def test_a_process_that_another_one_has_taken_the_job_from_commits_nothing_more(tmp_path: Path) -> None:
     first = at_gate(kept(tmp_path), 25)
     Gate.at = None
-    kept(tmp_path, flinkish__job__takeover="newest").execute("totals")
-    assert written(tmp_path) == PLAIN
+    goes_on(tmp_path, flinkish__job__takeover="newest")
     Gate.go.set()
     first.run.wait(TIMEOUT_S)
     assert first.get_job_status().result() is JobStatus.SUSPENDED
@@ -405,14 +402,8 @@ def test_a_process_that_another_one_has_taken_the_job_from_commits_nothing_more(
     assert written(tmp_path) == PLAIN
 
 
-def test_a_directory_that_is_not_local_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="the minicluster keeps a job on a local file system only"):
-        environment(tmp_path, flinkish__job__dir="s3://bucket/job").execute("totals")
-
-
 def test_a_damaged_file_of_an_epoch_is_named(tmp_path: Path) -> None:
-    with hooked(crash_at(Phase.PLANNED, 3)), pytest.raises(SimulatedCrash):
-        kept(tmp_path, restart_strategy__type="none").execute("totals")
+    interrupted_at(Phase.PLANNED, 3, tmp_path)
     (tmp_path / "job" / "minicluster" / "2.json").write_text("{}")
     with pytest.raises(CorruptStateError, match=r"minicluster/2\.json is damaged.*from its last checkpoint"):
         kept(tmp_path).execute("totals")
@@ -439,8 +430,7 @@ def test_a_job_that_fails_for_good_goes_on_when_it_is_started_again(tmp_path: Pa
     with pytest.raises(UserCodeError, match="the server is away at 33"):
         env.execute("totals")
     assert sum(written(tmp_path).values()) == 30
-    kept(tmp_path).execute("totals")
-    assert written(tmp_path) == PLAIN
+    goes_on(tmp_path)
 
 
 # ---------------------------------------------------------------------------------------------------- checkpoints
@@ -462,9 +452,7 @@ def test_checkpoints_are_taken_retained_and_restored(tmp_path: Path) -> None:
     Gate.at = None
     environment(tmp_path / "other", execution__state_recovery__path=newest).execute("from the checkpoint")
     assert sum(written(tmp_path / "other").values()) == 20
-    Gate.go.set()
-    client.get_job_execution_result().result(TIMEOUT_S)
-    assert written(tmp_path) == PLAIN
+    let_go(client, tmp_path)
     assert chk(tmp_path) == [], "a job that has finished needs none"
 
 

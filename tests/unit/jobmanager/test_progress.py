@@ -69,19 +69,35 @@ class Watch:
         self.line.epoch_running(EpochProgress(number, running_ms, records_in, records_out, START_MS + 1, ()))
 
 
-def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_lag() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 50_000, 1_000, START_MS + 123, duration_ms=840))
-    assert watch.screen.lines()[0] == (
-        "clicks: epoch 0 at 22:13:21Z took 0.8 s | in 50,000 | out 1,000 | 50,000/s"
-        " | watermark 2023-11-14T22:13:20.123Z | lag 0.9 s"
-    )
+@pytest.fixture
+def log() -> Watch:
+    return Watch(renewing=False)
 
 
-def test_the_epoch_with_the_end_of_all_input_has_no_watermark_to_wait_for() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 6, 5, end_of_input=True))
-    assert watch.screen.lines()[0].endswith(" | out 5 | 6/s | end of input")
+@pytest.fixture
+def terminal() -> Watch:
+    return Watch(renewing=True)
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "report", "shown"),
+    [
+        (
+            1_000,
+            epoch(0, 50_000, 1_000, START_MS + 123, duration_ms=840),
+            "clicks: epoch 0 at 22:13:21Z took 0.8 s | in 50,000 | out 1,000 | 50,000/s"
+            " | watermark 2023-11-14T22:13:20.123Z | lag 0.9 s",
+        ),
+        # with the end of all input there is no watermark to wait for
+        (1_000, epoch(0, 6, 5, end_of_input=True), " | out 5 | 6/s | end of input"),
+        (0, epoch(0, 5), "| out 0 | 5,000/s | watermark none"),
+    ],
+)
+def test_a_line_says_epoch_time_duration_records_in_and_out_rate_watermark_and_lag(
+    log: Watch, after_ms: int, report: EpochReport, shown: str
+) -> None:
+    log.epoch(after_ms, report)
+    assert log.screen.lines()[0].endswith(shown)
 
 
 def source_task(vertex: int, behind_ms: int | None = None, **left: Any) -> TaskReport:
@@ -111,9 +127,8 @@ def test_what_an_epoch_has_left_is_shown_as_the_backlog_with_its_age(tasks: list
     assert screen.lines()[0].split(" | ", 4)[-1].removeprefix("watermark none | ") == shown
 
 
-def test_the_first_line_says_where_to_look_and_comes_once() -> None:
-    for renewing in (False, True):
-        watch = Watch(renewing)
+def test_the_first_line_says_where_to_look_and_comes_once(log: Watch, terminal: Watch) -> None:
+    for watch in (log, terminal):
         watch.line.attempt_started(0)
         watch.line.attempt_failed(OperationError("the broker is away"), 10)
         watch.line.attempt_started(1)
@@ -134,13 +149,12 @@ def test_the_first_line_says_where_to_look_and_comes_once() -> None:
         (["COMPLETED", "COMPLETED"], ["checkpoint 2, 4 min ago"]),
     ],
 )
-def test_the_last_completed_checkpoint_is_shown_with_its_age(statuses: list[str], shown: list[str]) -> None:
-    watch = Watch(renewing=False)
-    watch.checkpoints += [
+def test_the_last_completed_checkpoint_is_shown_with_its_age(log: Watch, statuses: list[str], shown: list[str]) -> None:
+    log.checkpoints += [
         CheckpointDescription(number, 0, status, START_MS, 60_000) for number, status in enumerate(statuses, 1)
     ]
-    watch.epoch(300_000, epoch(0))
-    assert watch.screen.lines()[0].split(" | ")[5:] == shown
+    log.epoch(300_000, epoch(0))
+    assert log.screen.lines()[0].split(" | ")[5:] == shown
 
 
 def test_a_split_that_holds_the_watermark_back_is_named() -> None:
@@ -155,54 +169,38 @@ def test_a_split_that_holds_the_watermark_back_is_named() -> None:
         assert screen.lines()[-3].split(" | ")[-1] == shown
 
 
-def test_an_epoch_whose_commit_was_interrupted_counts_once_and_a_restart_without_an_attempt_counts_too() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 110, 7))
-    watch.line.attempt_failed(OperationError("the database is away"), 10)
-    watch.line.attempt_failed(OperationError("there is no plan for the next attempt"), 10)
-    watch.line.attempt_started(1)
-    watch.epoch(3_000, epoch(0, 110, 7))
-    watch.epoch(3_000, epoch(1, 10, 1))
-    watch.line.job_done(JobStatus.FINISHED)
-    assert "restarts 2" in watch.screen.lines()[2]
-    assert watch.screen.lines()[-2].endswith("records in 120, out 8")
+def test_an_epoch_whose_commit_was_interrupted_counts_once_and_a_restart_without_an_attempt_counts_too(
+    log: Watch,
+) -> None:
+    log.epoch(1_000, epoch(0, 110, 7))
+    log.line.attempt_failed(OperationError("the database is away"), 10)
+    log.line.attempt_failed(OperationError("there is no plan for the next attempt"), 10)
+    log.line.attempt_started(1)
+    log.epoch(3_000, epoch(0, 110, 7))
+    log.epoch(3_000, epoch(1, 10, 1))
+    log.line.job_done(JobStatus.FINISHED)
+    assert "restarts 2" in log.screen.lines()[2]
+    assert log.screen.lines()[-2].endswith("records in 120, out 8")
 
 
-def test_records_are_those_of_the_run_and_the_rate_is_that_of_the_last_ten_seconds() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(10_000, epoch(0, 10_000, 10))
-    watch.epoch(10_000, epoch(1, 500_000, 10))
-    watch.epoch(10_000, epoch(2, 200_000, 10))
-    assert [line.split(" | ")[1:4] for line in watch.screen.lines()[:3]] == [
+def test_records_are_those_of_the_run_and_the_rate_is_that_of_the_last_ten_seconds(log: Watch) -> None:
+    log.epoch(10_000, epoch(0, 10_000, 10))
+    log.epoch(10_000, epoch(1, 500_000, 10))
+    log.epoch(10_000, epoch(2, 200_000, 10))
+    assert [line.split(" | ")[1:4] for line in log.screen.lines()[:3]] == [
         ["in 10,000", "out 10", "1,000/s"],
         ["in 510,000", "out 20", "50,000/s"],
         ["in 710,000", "out 30", "20,000/s"],
     ]
 
 
-def test_an_epoch_in_no_time_has_a_rate() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(0, epoch(0, 5))
-    assert "| 5,000/s |" in watch.screen.lines()[0]
-
-
-def test_in_a_log_there_is_at_most_one_line_in_two_seconds() -> None:
-    watch = Watch(renewing=False)
-    for number in range(50):
-        watch.epoch(100, epoch(number, 1))
-    assert [line.split(" at ")[0] for line in watch.screen.lines()[:-1]] == [
-        "clicks: epoch 0",
-        "clicks: epoch 20",
-        "clicks: epoch 40",
-    ]
-
-
-def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_committed_and_the_last_watermark() -> None:
-    watch = Watch(renewing=False)
-    watch.running(5_000, 0, 5_000, 2_000)
-    watch.epoch(5_000, epoch(0, 4_000, 100, START_MS))
-    watch.running(30_000, 1, 20_000, 1_000_000, 2_500)
-    assert watch.screen.lines()[:-1] == [
+def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_committed_and_the_last_watermark(
+    log: Watch,
+) -> None:
+    log.running(5_000, 0, 5_000, 2_000)
+    log.epoch(5_000, epoch(0, 4_000, 100, START_MS))
+    log.running(30_000, 1, 20_000, 1_000_000, 2_500)
+    assert log.screen.lines()[:-1] == [
         "clicks: epoch 0 at 22:13:25Z running for 5 s | in 0 + 2,000 | out 0 + 0 | 400/s | watermark none",
         "clicks: epoch 0 at 22:13:30Z took 0.0 s | in 4,000 | out 100 | 400/s"
         " | watermark 2023-11-14T22:13:20.000Z | lag 10 s",
@@ -211,8 +209,9 @@ def test_a_running_epoch_is_shown_with_its_records_apart_from_those_that_are_com
     ]
 
 
-def test_lines_of_a_running_epoch_come_at_most_every_two_seconds_and_renew_themselves_on_a_terminal() -> None:
-    log, terminal = Watch(renewing=False), Watch(renewing=True)
+def test_lines_of_a_running_epoch_come_at_most_every_two_seconds_and_renew_themselves_on_a_terminal(
+    log: Watch, terminal: Watch
+) -> None:
     for second in range(10):
         log.running(1_000, 0, second * 1_000, second)
         terminal.running(1_000, 0, second * 1_000, second)
@@ -220,53 +219,51 @@ def test_lines_of_a_running_epoch_come_at_most_every_two_seconds_and_renew_thems
     assert [line.split(" | ")[1] for line in terminal.screen.lines()] == ["in 0 + 9"]
 
 
-def test_the_last_epoch_is_shown_when_the_job_ends_however_young_the_line_before_it() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 1, 1))
-    watch.epoch(100, epoch(1, 1, 1))
-    watch.line.job_done(JobStatus.FINISHED)
-    lines = watch.screen.lines()
+def test_the_last_epoch_is_shown_once_however_young_the_line_before_it_when_the_job_ends(log: Watch) -> None:
+    log.epoch(1_000, epoch(0, 1, 1))
+    log.epoch(100, epoch(1, 1, 1))
+    log.line.job_done(JobStatus.FINISHED)
+    lines = log.screen.lines()
     assert " took 0.0 s | in 2 |" in lines[1]
     assert lines[2:] == ["clicks: finished after 2 epochs and 1.1 s, records in 2, out 2", ""]
+    again = Watch(renewing=False)
+    again.epoch(1_000, epoch(0, 1, 1))
+    again.line.job_done(JobStatus.CANCELED)
+    assert again.screen.lines()[1:] == ["clicks: canceled after 1 epoch and 1.0 s, records in 1, out 1", ""]
 
 
-def test_an_epoch_that_was_shown_is_not_shown_again_at_the_end() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 1, 1))
-    watch.line.job_done(JobStatus.CANCELED)
-    assert watch.screen.lines()[1:] == ["clicks: canceled after 1 epoch and 1.0 s, records in 1, out 1", ""]
-
-
-def test_on_a_terminal_one_line_renews_itself() -> None:
-    watch = Watch(renewing=True)
-    watch.epoch(1_000, epoch(0, 1_000_000, 1, START_MS))
-    watch.epoch(1_000, epoch(1, 1, 1))
-    assert watch.screen.lines() == [
+def test_on_a_terminal_one_line_renews_itself(terminal: Watch) -> None:
+    terminal.epoch(1_000, epoch(0, 1_000_000, 1, START_MS))
+    terminal.epoch(1_000, epoch(1, 1, 1))
+    assert terminal.screen.lines() == [
         "clicks: epoch 1 at 22:13:22Z took 0.0 s | in 1,000,001 | out 2 | 500,000/s | watermark none"
     ]
-    watch.line.job_done(JobStatus.FINISHED)
-    assert len(watch.screen.lines()) == 3
+    terminal.line.job_done(JobStatus.FINISHED)
+    assert len(terminal.screen.lines()) == 3
 
 
-def test_on_a_terminal_quick_epochs_are_drawn_ten_times_a_second_and_the_last_one_always() -> None:
-    watch = Watch(renewing=True)
+def test_quick_epochs_are_drawn_ten_times_a_second_on_a_terminal_and_each_two_seconds_in_a_log(
+    log: Watch, terminal: Watch
+) -> None:
     for number in range(100):
-        watch.epoch(10, epoch(number))
-    assert watch.screen.getvalue().count("\r") == 10
-    watch.line.job_done(JobStatus.FINISHED)
-    assert watch.screen.lines()[0].startswith("clicks: epoch 99 at")
+        terminal.epoch(10, epoch(number))
+    assert terminal.screen.getvalue().count("\r") == 10
+    terminal.line.job_done(JobStatus.FINISHED)
+    assert terminal.screen.lines()[0].startswith("clicks: epoch 99 at"), "the last one always"
+    for number in range(50):
+        log.epoch(100, epoch(number, 1))
+    assert [line.split(" at ")[0] for line in log.screen.lines()[:-1]] == [f"clicks: epoch {n}" for n in (0, 20, 40)]
 
 
 def test_a_line_never_wraps() -> None:
-    watch = Watch(renewing=True, columns=20)
-    watch.epoch(1_000, epoch(0, 1_000_000))
-    assert watch.screen.lines() == ["clicks: epoch 0 at"]
+    narrow = Watch(renewing=True, columns=20)
+    narrow.epoch(1_000, epoch(0, 1_000_000))
+    assert narrow.screen.lines() == ["clicks: epoch 0 at"]
 
 
-def test_a_job_without_epochs_says_how_it_ended() -> None:
-    watch = Watch(renewing=True)
-    watch.line.job_done(JobStatus.FAILED)
-    assert watch.screen.lines() == ["clicks: failed after 0 epochs and 0.0 s, records in 0, out 0", ""]
+def test_a_job_without_epochs_says_how_it_ended(terminal: Watch) -> None:
+    terminal.line.job_done(JobStatus.FAILED)
+    assert terminal.screen.lines() == ["clicks: failed after 0 epochs and 0.0 s, records in 0, out 0", ""]
 
 
 def test_a_terminal_that_has_gone_does_not_disturb_the_job() -> None:
@@ -310,14 +307,13 @@ def test_progress_goes_to_stderr_and_is_switched_by_its_mode(
     assert isinstance(progress_for("auto", JOB), ProgressLine), "outside of tests"
 
 
-def test_a_clock_that_is_set_back_neither_silences_the_line_nor_spoils_its_rate() -> None:
-    watch = Watch(renewing=False)
-    watch.epoch(1_000, epoch(0, 10))
-    watch.epoch(-3_600_000, epoch(1, 10))
-    watch.epoch(2_000, epoch(2, 10))
-    assert [line.split(" at ")[0] for line in watch.screen.lines() if line] == [
+def test_a_clock_that_is_set_back_neither_silences_the_line_nor_spoils_its_rate(log: Watch) -> None:
+    log.epoch(1_000, epoch(0, 10))
+    log.epoch(-3_600_000, epoch(1, 10))
+    log.epoch(2_000, epoch(2, 10))
+    assert [line.split(" at ")[0] for line in log.screen.lines() if line] == [
         "clicks: epoch 0",
         "clicks: epoch 1",
         "clicks: epoch 2",
     ]
-    assert "| 5/s |" in watch.screen.lines()[2]
+    assert "| 5/s |" in log.screen.lines()[2]

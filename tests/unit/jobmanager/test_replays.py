@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flinkish.common import Configuration, Types, WatermarkStrategy
+from flinkish.common import Types, WatermarkStrategy
 from flinkish.core.functions import ProcessFunction
 from flinkish.core.source import DataFrameSource, SourceLimits
 from flinkish.datastream import StreamExecutionEnvironment
@@ -25,6 +25,7 @@ from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
 from flinkish.launch.driver import VARIABLE, ReplayRequest, requested_replay
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.exchange.hashes import group_hashes
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.job_enumerator import NOTHING_READ, JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentFiles
@@ -33,6 +34,7 @@ from flinkish.runtime.state.files.rows import RowsBuilder
 from flinkish.spark.place import partitions_of
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from flinkish.testing.program import restore_savepoint, take_savepoint
+from tests.support.programs import new_environment
 
 #: What Spark writes of a batch beside the positions.
 TIME = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 78, "conf": {}})
@@ -51,28 +53,36 @@ class Work(ProcessFunction):
         yield value * 2
 
 
-def program(sink: TestingSink, hook: Callable[[Any], None] = lambda value: None) -> SubmittedProgram:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.set_parallelism(2)
+def environment(sink: TestingSink, hook: Callable[[Any], None] = lambda value: None) -> StreamExecutionEnvironment:
+    env = new_environment(2)
     source = TestingSource.of_splits(ELEMENTS, [StreamRecord(100, 1), End()])
     stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
     stream.rebalance().process(Work(hook)).uid("work").sink_to(sink).uid("out")
-    return captured(lambda: env.execute("a job"))
+    return env
+
+
+def program(sink: TestingSink, hook: Callable[[Any], None] = lambda value: None) -> SubmittedProgram:
+    return captured(lambda: environment(sink, hook).execute("a job"))
+
+
+def graph_of(submitted: SubmittedProgram) -> JobDescriptor:
+    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
+    return generator.generate("a" * 32, "a job")
+
+
+def planned(directory: JobDirectory, job: JobDescriptor, *restored: Any) -> None:
+    """Epoch 0 was planned by Spark in the directory, and nothing more has happened."""
+    directory.remember_structure(job, partitions_of(job))
+    enumerator = JobEnumerator(job, SegmentFiles(directory.path), ManualClock(77), *restored)
+    offsets = Path(directory.path) / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")
 
 
 @pytest.fixture
 def job_dir(tmp_path: Path) -> str:
-    """A job directory in which epoch 0 was planned by Spark, and nothing more has happened."""
-    submitted = program(TestingSink())
     directory = JobDirectory(str(tmp_path / "job"))
-    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
-    job = generator.generate("a" * 32, "a job")
-    directory.remember_structure(job, partitions_of(job))
-    enumerator = JobEnumerator(job, SegmentFiles(directory.path), ManualClock(77))
-    offset = enumerator.next_offset(NOTHING_READ)
-    offsets = tmp_path / "job" / "spark" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(offset)}")
+    planned(directory, graph_of(program(TestingSink())))
     return directory.path
 
 
@@ -130,13 +140,8 @@ def test_a_request_in_the_environment_is_carried_out_in_place_of_the_job(
     request = ReplayRequest(job_dir, 0, "work/1", limit=3)
     assert requested_replay(request.variables()) == request and requested_replay({}) is None
     monkeypatch.setenv(VARIABLE, request.variables()[VARIABLE])
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.set_parallelism(2)
-    source = TestingSource.of_splits(ELEMENTS, [StreamRecord(100, 1), End()])
-    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "records").uid("records")
-    stream.rebalance().process(Work()).uid("work").sink_to(TestingSink()).uid("out")
     with pytest.raises(SystemExit):
-        env.execute("a job")
+        environment(TestingSink()).execute("a job")
     shown = capsys.readouterr().out
     assert "work/1" in shown and "out/1" in shown and "work/0" not in shown and "records/" not in shown
 
@@ -146,7 +151,7 @@ def test_the_jobs_before_the_one_whose_epoch_is_asked_for_do_not_run(
 ) -> None:
     request = ReplayRequest(str(tmp_path / "jobs" / "report"), 0)
     monkeypatch.setenv(VARIABLE, request.variables()[VARIABLE])
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env = new_environment()
     sink = TestingSink()
     env.from_collection([1]).sink_to(sink)
     assert env.execute("load").get_all_accumulator_results() == {}
@@ -173,8 +178,7 @@ def test_breakpoints_hold_only_in_the_task_that_was_named(job_dir: str, monkeypa
 
 
 def sums() -> SubmittedProgram:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
-    env.set_parallelism(2)
+    env = new_environment(2)
     elements = [StreamRecord(("a", 1), 1), StreamRecord(("b", 2), 2), Pause(), StreamRecord(("a", 5), 3), End()]
     stream = env.from_source(TestingSource(*elements), WatermarkStrategy.no_watermarks(), "s").uid("s")
     stream.key_by(lambda value: value[0]).sum(1).uid("sums").sink_to(TestingSink()).uid("out")
@@ -182,15 +186,12 @@ def sums() -> SubmittedProgram:
 
 
 def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_path: Path) -> None:
-    submitted = sums()
-    generator = JobGraphGenerator(submitted.graph, job_settings(submitted.configuration))
-    job = generator.generate("a" * 32, "a job")
+    job = graph_of(sums())
     before = StateStore()
     MiniCluster(job, ManualClock(5), before).run(1)
     savepoint, restored = take_savepoint(job, before), StateStore()
     restore_savepoint(savepoint, job, {}, False, restored)
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.remember_structure(job, partitions_of(job))
     directory.write(
         "restored.json", {"savepoint": "s", "rows": "restore-1", "sources": savepoint.positions, "watermarks": {}}
     )
@@ -199,22 +200,26 @@ def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_pa
     (tmp_path / "job" / "restore-1").mkdir()
     pq.write_table(pa.table({"address": [0] * len(rows), **columns}), tmp_path / "job" / "restore-1" / "part-0.parquet")
     (tmp_path / "job" / "restore-1" / "_SUCCESS").touch()
-    store = SegmentFiles(directory.path)
-    enumerator = JobEnumerator(job, store, ManualClock(77), restored.positions)
-    offsets = tmp_path / "job" / "spark" / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "0").write_text(f"v1\n{TIME}\n{json.dumps(enumerator.next_offset(NOTHING_READ))}")
+    planned(directory, job, restored.positions)
     replay = EpochReplay(sums(), ReplayRequest(directory.path, 0), no_session)
     replay.run()
     received = [given for one in replay.describe()["operators"] if one["uid"] == "out" for given in one["received"]]
     assert [record["value"] for given in received for record in given["records"]] == ["('a', 6)"]
 
 
-def test_an_epoch_of_a_drain_is_refused(job_dir: str) -> None:
-    directory = JobDirectory(job_dir)
-    directory.move_query("spark-drain", 7)
-    with pytest.raises(FinalOperationError, match="a job whose query retains epochs"):
-        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 7), no_session)
+@pytest.mark.parametrize(
+    ("query", "epoch", "said"),
+    [
+        ("spark-drain", 7, "a job whose query retains epochs"),
+        ("minicluster", 0, "an epoch that has run in the minicluster cannot be replayed"),
+    ],
+)
+def test_an_epoch_of_a_drain_and_one_of_the_minicluster_are_refused(
+    job_dir: str, query: str, epoch: int, said: str
+) -> None:
+    JobDirectory(job_dir).move_query(query, epoch)
+    with pytest.raises(FinalOperationError, match=said):
+        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, epoch), no_session)
 
 
 class ReadBySpark(DataFrameSource):
@@ -230,14 +235,8 @@ class ReadBySpark(DataFrameSource):
         return None
 
 
-def test_an_epoch_of_the_minicluster_is_refused(job_dir: str) -> None:
-    JobDirectory(job_dir).move_query("minicluster", 0)
-    with pytest.raises(FinalOperationError, match="an epoch that has run in the minicluster cannot be replayed"):
-        EpochReplay(program(TestingSink()), ReplayRequest(job_dir, 0), no_session)
-
-
 def test_a_source_that_spark_reads_is_refused_by_its_name(job_dir: str) -> None:
-    env = StreamExecutionEnvironment.get_execution_environment(Configuration())
+    env = new_environment()
     env.from_source(ReadBySpark(), WatermarkStrategy.no_watermarks(), "table").print()
     with pytest.raises(FinalOperationError, match="'Source: table.* is read by Spark"):
         EpochReplay(captured(lambda: env.execute("a job")), ReplayRequest(job_dir, 0), no_session)

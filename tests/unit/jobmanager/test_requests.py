@@ -20,8 +20,22 @@ from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask
+from tests.support.processes import wait_until
 
 TIMEOUT_S = 20
+
+
+@pytest.fixture(autouse=True)
+def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "POLL_S", 0.02)
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a request for a description is answered with."""
+    answer = {"name": "clicks"}
+    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed(answer))
+    return answer
 
 
 def request_name(directory: JobDirectory, mark: str) -> str:
@@ -33,8 +47,9 @@ def answer(directory: JobDirectory, mark: str) -> str:
     return str((directory.read(f"answer-{directory.token}-{mark}.json") or {})["error"])
 
 
-def in_a_minute_ms() -> int:
-    return int((time.time() + 60) * 1000)
+def put(directory: JobDirectory, mark: str, request: dict[str, Any]) -> None:
+    """Write a request that holds for a minute."""
+    directory.write(request_name(directory, mark), {"expires_ms": int((time.time() + 60) * 1000), **request})
 
 
 @contextmanager
@@ -48,8 +63,9 @@ def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
         desk.job_done(JobStatus.FINISHED)
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The requests that are carried out from now on; they do nothing else."""
+@pytest.fixture
+def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The requests that are carried out; they do nothing else."""
     found: list[dict[str, Any]] = []
 
     def carry_out(client: Any, request: dict[str, Any]) -> CompletableFuture[Any]:
@@ -86,14 +102,13 @@ def test_who_asks_at_a_wrong_path_makes_no_directory_there(tmp_path: Path) -> No
     ids=["cut off", "nested deeply", "no object", "no UTF-8", "too long", "a long number"],
 )
 def test_a_damaged_request_keeps_no_other_one_from_being_answered(
-    content: str | bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: str | bytes, tmp_path: Path, described: dict[str, Any]
 ) -> None:
-    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
     directory = claimed(tmp_path)
     name = request_name(directory, "!")
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with served(directory):
-        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == described
     assert "damaged" in answer(directory, "!") and name in answer(directory, "!")
     assert not (tmp_path / name).exists()
 
@@ -116,11 +131,10 @@ def test_a_damaged_request_keeps_no_other_one_from_being_answered(
     ids=str,
 )
 def test_a_request_of_a_wrong_shape_is_answered_with_what_is_wrong_and_not_carried_out(
-    request_: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request_: dict[str, Any], said: str, tmp_path: Path, carried_out: list[dict[str, Any]]
 ) -> None:
-    carried_out = recorded(monkeypatch)
     directory = claimed(tmp_path)
-    directory.write(request_name(directory, "!"), {"expires_ms": in_a_minute_ms(), **request_})
+    put(directory, "!", request_)
     with served(directory):
         ask(str(tmp_path), "describe", TIMEOUT_S)
     assert said in answer(directory, "!")
@@ -128,7 +142,7 @@ def test_a_request_of_a_wrong_shape_is_answered_with_what_is_wrong_and_not_carri
 
 
 def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, carried_out: list[dict[str, Any]]
 ) -> None:
     class Directory(JobDirectory):
         def delete(self, name: str) -> None:
@@ -136,11 +150,9 @@ def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_a
                 raise OSError("a share that does not let it go")
             super().delete(name)
 
-    carried_out = recorded(monkeypatch)
     directory = Directory(str(tmp_path))
     directory.claim("clicks")
-    asked = {"action": "describe", "directory": "first", "expires_ms": in_a_minute_ms()}
-    directory.write(request_name(directory, "!"), asked)
+    put(directory, "!", {"action": "describe", "directory": "first"})
     (tmp_path / request_name(directory, "#")).mkdir()
     os.mkfifo(tmp_path / request_name(directory, "$"))
     with served(directory):
@@ -149,12 +161,11 @@ def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_a
 
 
 def test_a_request_to_an_earlier_driver_is_not_carried_out_by_the_next_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, carried_out: list[dict[str, Any]]
 ) -> None:
-    carried_out = recorded(monkeypatch)
     hung = claimed(tmp_path)
     # whoever asked was killed as well: nobody withdraws the request
-    hung.write(request_name(hung, "!"), {"action": "cancel", "expires_ms": in_a_minute_ms()})
+    put(hung, "!", {"action": "cancel"})
     # as earlier versions ask
     hung.write("request-0.json", {"action": "cancel"})
     hung.release()
@@ -167,8 +178,7 @@ def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: 
     hung = claimed(tmp_path)
 
     def replaced() -> None:
-        while not hung.names("request-", ".json"):
-            time.sleep(0.01)
+        wait_until(lambda: bool(hung.names("request-", ".json")), TIMEOUT_S, "the request")
         hung.release()
         claimed(tmp_path)
 
@@ -192,15 +202,14 @@ def test_who_waits_for_a_stop_whose_driver_died_learns_of_a_savepoint_that_is_wh
 
 
 def test_requests_are_answered_while_a_slow_one_is_being_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, described: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stopping: CompletableFuture[str] = CompletableFuture()
     monkeypatch.setitem(ACTIONS, "stop", lambda *_: stopping)
-    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
     directory = claimed(tmp_path)
     with served(directory):
-        directory.write(request_name(directory, "!"), {"action": "stop", "expires_ms": in_a_minute_ms()})
-        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+        put(directory, "!", {"action": "stop"})
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == described
         assert not list(tmp_path.glob("answer-*-!.json"))
         stopping.complete("/savepoints/savepoint-1")
     # the end of the job: the answer is there before anything else happens
@@ -208,8 +217,9 @@ def test_requests_are_answered_while_a_slow_one_is_being_carried_out(
 
 
 def test_storage_that_is_away_is_told_once_and_so_is_its_return(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, described: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(requests, "POLL_S", 0.005)
     looks_s: list[float] = []
 
     class Directory(JobDirectory):
@@ -219,29 +229,25 @@ def test_storage_that_is_away_is_told_once_and_so_is_its_return(
                 raise OSError("the share is away")
             return super().names(prefix, suffix)
 
-    monkeypatch.setattr(requests, "POLL_S", 0.02)
-    monkeypatch.setitem(ACTIONS, "describe", lambda *_: CompletableFuture.completed({"name": "clicks"}))
     directory = Directory(str(tmp_path))
     directory.claim("clicks")
     with caplog.at_level(logging.INFO, "flinkish.JobManager"), served(directory):
-        assert ask(str(tmp_path), "describe", TIMEOUT_S) == {"name": "clicks"}
+        assert ask(str(tmp_path), "describe", TIMEOUT_S) == described
     told = [record.getMessage() for record in caplog.records]
     away = "requests cannot be read, it is tried again and again: the share is away"
     assert told == [away, "requests can be read again"]
     # each look that fails doubles the time to the next one: a computation of pauses, not of speed
     pauses_s = [after - before for before, after in zip(looks_s, looks_s[1:6], strict=False)]
-    assert all(pause_s >= 0.02 * 2**n for n, pause_s in enumerate(pauses_s, 1))
+    assert all(pause_s >= requests.POLL_S * 2**n for n, pause_s in enumerate(pauses_s, 1))
 
 
+@pytest.mark.usefixtures("carried_out")
 def test_an_answer_that_nobody_fetches_is_deleted_after_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requests, "ANSWER_KEPT_S", 0.1)
-    recorded(monkeypatch)
     directory = claimed(tmp_path)
-    directory.write(request_name(directory, "!"), {"action": "cancel", "expires_ms": in_a_minute_ms()})
+    put(directory, "!", {"action": "cancel"})
     with served(directory):
-        deadline = time.monotonic() + TIMEOUT_S
-        while directory.names("request-", ".json") or directory.names("answer-", ".json"):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: not directory.names("request-", ".json"), TIMEOUT_S, "the answer")
+        wait_until(lambda: not directory.names("answer-", ".json"), TIMEOUT_S, "its deletion")

@@ -32,6 +32,7 @@ from flinkish.jobmanager.restart import (
 from flinkish.runtime.phases import ManualClock
 
 FAILURE = RetryableError("lost")
+BY_DEFAULT = "exponential-delay: 1 s to 60 s, without end, counted anew after 3600 s without failure"
 
 
 def exponential(clock: ManualClock, seed: int = 7, **changes: Any) -> ExponentialDelay:
@@ -55,10 +56,6 @@ def delays(strategy: RestartStrategy, clock: ManualClock, gaps_ms: list[int]) ->
         answers.append(strategy.delay_after(FAILURE))
         clock.advance(answers[-1] or 0)
     return answers
-
-
-def test_without_a_strategy_each_failure_is_final() -> None:
-    assert NoRestart().delay_after(FAILURE) is None
 
 
 @pytest.mark.parametrize(("attempts", "expected"), [(0, [None, None]), (2, [500, 500, None, None])])
@@ -116,16 +113,8 @@ def test_an_exponential_delay_never_leaves_its_bounds(
     initial_ms: int, above_ms: int, multiplier: float, jitter_factor: float, seed: int, failures: int
 ) -> None:
     clock = ManualClock()
-    strategy = ExponentialDelay(
-        clock,
-        Random(seed),
-        initial_ms=initial_ms,
-        max_ms=initial_ms + above_ms,
-        multiplier=multiplier,
-        reset_threshold_ms=10**9,
-        jitter_factor=jitter_factor,
-        attempts_before_reset=None,
-    )
+    bounds = {"initial_ms": initial_ms, "max_ms": initial_ms + above_ms, "reset_threshold_ms": 10**9}
+    strategy = exponential(clock, seed, **bounds, multiplier=multiplier, jitter_factor=jitter_factor)
     for delay_ms in delays(strategy, clock, [1] * failures):
         assert delay_ms is not None and initial_ms <= delay_ms <= initial_ms + above_ms
 
@@ -157,15 +146,9 @@ def test_failure_rate_gives_up_exactly_when_an_interval_has_seen_too_many(
     [
         ({}, "none"),
         ({"execution.checkpointing.interval": "0 ms"}, "none"),
-        (
-            {"execution.checkpointing.interval": "10 s"},
-            "exponential-delay: 1 s to 60 s, without end, counted anew after 3600 s without failure",
-        ),
+        ({"execution.checkpointing.interval": "10 s"}, BY_DEFAULT),
         ({"execution.checkpointing.interval": "10 s", "restart-strategy.type": "off"}, "none"),
-        (
-            {"flinkish.job.dir": "/data/job"},
-            "exponential-delay: 1 s to 60 s, without end, counted anew after 3600 s without failure",
-        ),
+        ({"flinkish.job.dir": "/data/job"}, BY_DEFAULT),
         ({"flinkish.job.dir": "/data/job", "execution.checkpointing.interval": "0"}, "none"),
         ({"flinkish.job.dir": "/data/job", "restart-strategy.type": "none"}, "none"),
         ({"restart-strategy.type": "disable"}, "none"),
@@ -182,10 +165,7 @@ def test_failure_rate_gives_up_exactly_when_an_interval_has_seen_too_many(
     ],
 )
 def test_the_configuration_says_which_strategy(settings: dict[str, str], expected: str) -> None:
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set_string(key, value)
-    assert from_configuration(configuration).describe() == expected
+    assert from_configuration(Configuration.from_dict(settings)).describe() == expected
 
 
 def test_the_objects_of_restart_strategies_mean_the_same() -> None:
@@ -209,9 +189,7 @@ def test_the_objects_of_restart_strategies_mean_the_same() -> None:
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, str], said: str) -> None:
-    configuration = Configuration()
-    for key, value in settings.items():
-        configuration.set_string(f"restart-strategy.{key}", value)
+    configuration = Configuration.from_dict({f"restart-strategy.{key}": value for key, value in settings.items()})
     with pytest.raises(ConfigurationError, match=said):
         from_configuration(configuration)
 
@@ -260,9 +238,9 @@ def two_failures() -> list[FlinkishError]:
     return [OperationError("away", where=f"epoch {epoch}", hint="start the server") for epoch in (1, 2)]
 
 
-def test_a_job_without_a_strategy_is_not_told_so() -> None:
+def test_without_a_strategy_each_failure_is_final_and_that_is_not_told() -> None:
     failure = OperationError("away")
-    assert Restarts(NoRestart()).delay_after(failure) is None
+    assert Restarts(NoRestart()).delay_after(failure) is NoRestart().delay_after(FAILURE) is None
     assert str(failure) == "away"
 
 

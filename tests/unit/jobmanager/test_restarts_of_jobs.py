@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, JobStatus, RestartStrategies
+from flinkish.common import RestartStrategies
 from flinkish.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from flinkish.errors import InvalidKeyError, OperationError, UserCodeError
-from flinkish.jobmanager import signals as live_jobs
+from flinkish.errors import InvalidKeyError, UserCodeError
 from tests.support.programs import new_environment
 
 OPENED: list[int] = []
@@ -37,11 +35,10 @@ def _fresh() -> None:
     FAILURES.clear()
 
 
-def environment(**settings: str) -> StreamExecutionEnvironment:
-    env = new_environment()
-    env.set_parallelism(1)
-    for key, value in {"flinkish.epoch.max-records-per-source": "2", **settings}.items():
-        env.configure(Configuration().set_string(key.replace("__", "."), value))
+def environment(restarts: int | None = None, **settings: str) -> StreamExecutionEnvironment:
+    env = new_environment(flinkish__epoch__max_records_per_source="2", **settings)
+    if restarts is not None:
+        env.set_restart_strategy(RestartStrategies.fixed_delay_restart(restarts, 1))
     return env
 
 
@@ -53,8 +50,7 @@ def sums(env: StreamExecutionEnvironment) -> Any:
 
 def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.CaptureFixture[str]) -> None:
     FAILURES[:] = [4, 5, 5]
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1))
+    env = environment(restarts=3)
     with sums(env).execute_and_collect("sums") as results:
         assert list(results) == [1, 3, 6, 10, 15, 21]
     assert len(OPENED) == 4
@@ -68,16 +64,6 @@ def test_a_job_that_fails_is_restarted_and_goes_on_where_it_was(capfd: pytest.Ca
     assert lines[0].endswith("; restarting in 0.001 s (restart 1 of 3, restart-strategy fixed-delay)")
 
 
-def test_after_the_last_restart_the_failure_is_the_programs(capfd: pytest.CaptureFixture[str]) -> None:
-    FAILURES[:] = [4, 4, 4]
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 1))
-    sums(env).print()
-    with pytest.raises(UserCodeError, match="not started again, after 2 restarts: the restart strategy allows no more"):
-        env.execute()
-    assert len(OPENED) == 3
-
-
 def test_without_checkpoints_a_job_is_not_restarted() -> None:
     FAILURES[:] = [4]
     env = environment()
@@ -87,26 +73,17 @@ def test_without_checkpoints_a_job_is_not_restarted() -> None:
     assert "started again" not in str(caught.value)
 
 
-def test_with_a_directory_it_has_checkpoints_and_so_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["flinkish__job__dir", "execution__checkpointing__interval"])
+def test_with_checkpoints_as_with_a_directory_it_is(key: str, tmp_path: Path) -> None:
     FAILURES[:] = [4]
-    env = environment(
-        **{"flinkish.job.dir": str(tmp_path / "job"), "restart-strategy.exponential-delay.initial-backoff": "1 ms"}
-    )
-    with sums(env).execute_and_collect() as results:
-        assert list(results) == [1, 3, 6, 10, 15, 21]
-
-
-def test_with_checkpoints_it_is() -> None:
-    FAILURES[:] = [4]
-    env = environment(**{"restart-strategy.exponential-delay.initial-backoff": "1 ms"})
-    env.enable_checkpointing(1_000)
-    with sums(env).execute_and_collect() as results:
+    settings = {key: str(tmp_path / "job") if key.endswith("dir") else "1 s"}
+    settings["restart_strategy__exponential_delay__initial_backoff"] = "1 ms"
+    with sums(environment(**settings)).execute_and_collect() as results:
         assert list(results) == [1, 3, 6, 10, 15, 21]
 
 
 def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(5, 1))
+    env = environment(restarts=5)
     numbers = env.from_collection([1, 2, 3]).map(FailsSometimes())
     numbers.key_by(lambda number: float("nan")).reduce(max).print()
     with pytest.raises(InvalidKeyError, match="not started again, after 0 restarts: InvalidKeyError does not go away"):
@@ -114,32 +91,11 @@ def test_a_failure_that_does_not_go_away_by_itself_is_not_retried() -> None:
     assert len(OPENED) == 1
 
 
-def test_a_stop_during_the_delay_ends_the_job(tmp_path: Path) -> None:
-    # of the whole process, in which other tests may have asked from outside
-    live_jobs.forget_stops()
-    FAILURES[:] = [4]
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 600_000))
-    sums(env).print()
-    client = env.execute_async()
-    restarting = threading.Event()
-    while client.get_job_status().result() is not JobStatus.RESTARTING:
-        restarting.wait(0.01)
-    with pytest.raises(OperationError, match="waits for its restart"):
-        client.stop_with_savepoint(False, str(tmp_path)).result()
-    assert client.get_job_status().result() is JobStatus.RESTARTING
-    client.cancel().result()
-    client.get_job_execution_result().result()
-    assert client.get_job_status().result() is JobStatus.CANCELED
-    assert not live_jobs.stopped_from_outside(), "the program itself has asked for it"
-
-
 def test_a_repeated_failure_is_one_line_with_a_count_and_one_that_has_passed_is_followed_by_so(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     FAILURES[:] = [4, 4, 4, 6]
-    env = environment()
-    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(4, 1))
+    env = environment(restarts=4)
     with sums(env).execute_and_collect("sums") as results:
         assert list(results) == [1, 3, 6, 10, 15, 21]
     lines = capfd.readouterr().err.splitlines()

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import re
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.common import WatermarkStrategy
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.jobmanager.client import RunClient
 from flinkish.jobmanager.job.description import JobDescription
@@ -20,17 +18,10 @@ from flinkish.jobmanager.progress import SlowCalls
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace
 from flinkish.runtime.task.progress import EpochProgress, SlowCall, TaskProgress
+from tests.support.processes import wait_until
 from tests.support.programs import new_environment
 
 TIMEOUT_S = 60
-
-
-def eventually(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return value
 
 
 def slow_calls(job: JobDescription) -> list[SlowCall]:
@@ -48,13 +39,13 @@ def test_a_job_in_this_process_shows_its_running_epoch_and_names_a_call_that_doe
             assert seen.wait(TIMEOUT_S)
         return value
 
-    env = new_environment(flinkish__task__slow_call_warning="200 ms", flinkish__progress="always")
-    env.configure(Configuration().set_string("flinkish.minicluster.share-functions", "true"))
+    shared = {"flinkish__minicluster__share_functions": "true"}
+    env = new_environment(flinkish__task__slow_call_warning="200 ms", flinkish__progress="always", **shared)
     numbers = env.from_source(DataGeneratorSource(lambda n: n, 200), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.map(slow).name("slow").uid("slow").print()
     client = env.execute_async("a slow job")
     assert isinstance(client, RunClient)
-    eventually(lambda: slow_calls(client.describe()))
+    wait_until(lambda: slow_calls(client.describe()), TIMEOUT_S, "a slow call")
     job = client.describe()
     (call,) = slow_calls(job)
     assert (call.operator, call.uid, call.record) == ("slow", "slow", "150")

@@ -7,7 +7,10 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +22,8 @@ import os, signal, threading
 from tests.unit.jobmanager.test_signals import Run
 from flinkish.jobmanager.signals import stop_on_signals
 run = Run()
-run.shutdown_timeout_s, run.doing = 0.2, "what follows epoch 7"
+run.shutdown_timeout_s = 0.2
+run.doing = "what follows epoch 7"
 with stop_on_signals(lambda: [run]):
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(60)
@@ -45,10 +49,8 @@ class Once(MapFunction):
     def close(self):
         print("disposed of")
 
-configuration = Configuration()
-configuration.set_string("execution.target", "minicluster")
-configuration.set_string("flinkish.progress", "never")
-configuration.set_string("parallelism.default", "1")
+settings = {{"execution.target": "minicluster", "flinkish.progress": "never", "parallelism.default": 1}}
+configuration = Configuration.from_dict(settings)
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
 source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
 env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(Once())
@@ -142,21 +144,17 @@ def test_the_second_interrupt_does_not_wait() -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_sigterm_however_often_only_asks_and_is_announced_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_sigterm_however_often_only_asks_is_announced_once_and_it_is_watched_whether_the_jobs_end(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     run = Run()
     with pytest.raises(SystemExit), stop_on_signals(lambda: [run]):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGINT)
+        assert run.waited.wait(10)
     assert len(run.asked) == 4
     assert capfd.readouterr().err.count("SIGTERM") == 1
-
-
-def test_after_sigterm_it_is_watched_whether_the_jobs_end() -> None:
-    run = Run()
-    with pytest.raises(SystemExit), stop_on_signals(lambda: [run]):
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert run.waited.wait(10)
 
 
 def test_a_job_that_fails_after_a_signal_ends_the_program_with_its_failure() -> None:
@@ -215,51 +213,47 @@ def test_jobs_that_have_ended_in_time_leave_the_process_alone() -> None:
     assert all(run.waited.is_set() for run in runs)
 
 
-def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_was_not_finished() -> None:
-    ended = subprocess.run([sys.executable, "-c", NEVER_ENDS], capture_output=True, text=True, timeout=50)
-    assert ended.returncode == 75
-    assert ended.stderr.splitlines()[-1] == (
-        "flinkish: job 'clicks' has not ended within 0.2 s (flinkish.shutdown.timeout): what follows epoch 7 was not "
-        "finished; started again, the job goes on from its last committed epoch"
-    )
-
-
-def test_a_job_that_was_being_cancelled_is_over_although_its_epoch_has_not_ended() -> None:
-    program = NEVER_ENDS.replace("run.shutdown", "run.over = True; run.shutdown")
+@pytest.mark.parametrize(
+    ("attribute", "code", "said"),
+    [
+        (
+            "doing",
+            75,
+            "flinkish: job 'clicks' has not ended within 0.2 s (flinkish.shutdown.timeout): what follows epoch 7 was "
+            "not finished; started again, the job goes on from its last committed epoch",
+        ),
+        # it was being cancelled, and its epoch has not ended
+        ("over", 143, "what follows epoch 7 was not finished; the job is over"),
+        # only the history is left: it was stopped in order
+        ("has_ended", 143, ""),
+    ],
+)
+def test_a_job_that_does_not_end_in_time_ends_with_the_process_which_says_what_was_not_finished(
+    attribute: str, code: int, said: str
+) -> None:
+    program = NEVER_ENDS.replace("run.doing = ", f"run.{attribute} = True; run.doing = ")
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
-    assert ended.returncode == 143
-    assert ended.stderr.splitlines()[-1].endswith("what follows epoch 7 was not finished; the job is over")
-
-
-def test_a_job_of_which_only_the_history_is_left_was_stopped_in_order() -> None:
-    program = NEVER_ENDS.replace("run.shutdown", "run.has_ended = True; run.shutdown")
-    assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, timeout=50).returncode == 143
+    assert ended.returncode == code
+    assert ended.stderr.splitlines()[-1].endswith(said)
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_afterwards_the_handlers_are_those_of_before(fails: bool) -> None:
-    before = [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)]
-    try:
+def test_afterwards_the_handlers_are_those_of_before_and_in_another_thread_nothing_is_changed(fails: bool) -> None:
+    def handlers() -> list[Any]:
+        return [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)]
+
+    def within() -> list[Any]:
         with stop_on_signals(list):
-            assert [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)] != before
-            if fails:
-                raise ValueError
-    except ValueError:
-        pass
-    assert [signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)] == before
+            return handlers()
 
-
-def test_in_another_thread_nothing_is_changed() -> None:
-    seen = []
-
-    def work() -> None:
-        with stop_on_signals(list):
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [signal.getsignal(signal.SIGTERM)]
+    before = handlers()
+    with suppress(ValueError), stop_on_signals(list):
+        assert handlers() != before
+        if fails:
+            raise ValueError
+    assert handlers() == before
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(within).result() == before
 
 
 #: A signal that comes when the job is submitted and its result is not waited for yet.

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.common import WatermarkStrategy
 from flinkish.datastream.connectors.kafka import KafkaSource
 from flinkish.errors import ConfigurationError, ConnectionFailedError
 from flinkish.examples.clicks import clicks_of, generated_clicks
 from flinkish.examples.options import JobOptions, parse, run_sql, text_table
 from jobs import click_count
 from tests.support.clicks import expected_counts, sqlite_rows
+from tests.support.programs import new_environment
 
-EVENTS, USERS = 30_000, 500
+EVENTS, USERS = 9_000, 300
 COUNTS = "SELECT user_id, clicks FROM click_counts"
 
 
@@ -24,13 +24,10 @@ def options(*arguments: str) -> JobOptions:
     return parse("click-count", "", arguments)
 
 
-def run(database: Path, splits: int, settings: dict[str, str]) -> dict[str, int]:
+def run(database: Path, splits: int, parallelism: int, settings: dict[str, str]) -> dict[str, int]:
     given = options("--output", str(database))
     run_sql(given.database, click_count.CREATE_TABLE)
-    configuration = Configuration()
-    for key, value in {"execution.target": "minicluster", **settings}.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = new_environment(parallelism, **settings)
     source = generated_clicks(EVENTS, USERS, splits)
     clicks = env.from_source(source, WatermarkStrategy.no_watermarks(), "clicks")
     click_count.build(env, clicks, click_count.counts_sink(given.database))
@@ -39,17 +36,21 @@ def run(database: Path, splits: int, settings: dict[str, str]) -> dict[str, int]
 
 
 @pytest.mark.parametrize(
-    ("splits", "settings"),
+    ("splits", "parallelism", "settings"),
     [
-        (1, {"parallelism.default": "1"}),
-        (1, {"parallelism.default": "2", "flinkish.source.batch-size": "100", "flinkish.buffer.max-records": "100"}),
-        (2, {"parallelism.default": "2", "flinkish.epoch.max-records-per-source": "1000"}),
-        (3, {"parallelism.default": "3", "pipeline.max-parallelism": "7"}),
-        (2, {"parallelism.default": "2", "execution.runtime-mode": "BATCH"}),
+        (1, 1, {}),
+        (1, 2, {"flinkish.source.batch-size": "100", "flinkish.buffer.max-records": "100"}),
+        (2, 2, {"flinkish.epoch.max-records-per-source": "1000"}),
+        (3, 3, {"pipeline.max-parallelism": "7"}),
+        (2, 2, {"execution.runtime-mode": "BATCH"}),
     ],
 )
-def test_counts_are_those_of_a_plain_loop(tmp_path: Path, splits: int, settings: dict[str, str]) -> None:
-    assert run(tmp_path / "counts.db", splits, settings) == expected_counts(clicks_of(range(EVENTS), USERS))
+def test_counts_are_those_of_a_plain_loop(
+    tmp_path: Path, splits: int, parallelism: int, settings: dict[str, str]
+) -> None:
+    assert run(tmp_path / "counts.db", splits, parallelism, settings) == expected_counts(
+        clicks_of(range(EVENTS), USERS)
+    )
 
 
 def test_the_program_ends_with_a_table_and_says_how_to_use_servers(

@@ -17,8 +17,13 @@ from jobs import abandoned_carts, iot_alerts, word_count
 from tests.support.example_jobs import expected_alerts, expected_reminders, expected_words
 from tests.unit.minicluster.programs import environment, job_of, run
 
-#: most records of a source in an epoch, and after how many epochs the job is restarted
-WAYS = [(1_000_000, None), (700, None), (700, 1)]
+#: the parallelism, most records of a source in an epoch, and after how many epochs the job is restarted
+WAYS = [
+    (1, 1_000_000, None),
+    (3, 700, None),
+    (3, 700, 1),
+    *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(3, 1_000_000, None), (1, 700, None), (1, 700, 1)]),
+]
 
 
 def rows(values: Iterable[Any], key_fields: int) -> list[tuple[Any, ...]]:
@@ -26,8 +31,7 @@ def rows(values: Iterable[Any], key_fields: int) -> list[tuple[Any, ...]]:
     return sorted({tuple(value)[:key_fields]: tuple(value) for value in values}.values())
 
 
-@pytest.mark.parametrize(("per_epoch", "restart_every"), WAYS)
-@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize(("parallelism", "per_epoch", "restart_every"), WAYS)
 class TestJobs:
     """The same results, whatever the parallelism, the size of epochs, and how often a job is restarted."""
 

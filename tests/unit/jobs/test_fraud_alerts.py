@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.examples.options import parse, run_sql
 from flinkish.examples.transactions import (
     generated_rules,
@@ -17,23 +15,21 @@ from flinkish.examples.transactions import (
 )
 from jobs import fraud_alerts
 from tests.support.clicks import sqlite_rows
+from tests.support.programs import new_environment
 from tests.support.transactions import expected_alerts
 
-TRANSACTIONS, ACCOUNTS = 12_000, 100
+TRANSACTIONS, ACCOUNTS = 5_000, 40
 ALERTS = "SELECT account, rule, ts, total FROM alerts ORDER BY account, rule, ts"
 
 
 @pytest.mark.parametrize(
-    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "1700"}]
+    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "700"}]
 )
 def test_alerts_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
     file = tmp_path / "alerts.db"
     database = parse("fraud-alerts", "", ["--output", str(file)]).database
     run_sql(database, fraud_alerts.CREATE_TABLE)
-    configuration = Configuration()
-    for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = new_environment(2, **settings)
     transactions = env.from_source(
         generated_transactions(TRANSACTIONS, ACCOUNTS, splits=2), transaction_watermarks(), "transactions"
     )

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.examples.options import parse, run_sql
 from flinkish.examples.orders import generated_orders, generated_payments, order_watermarks, payment_watermarks
 from jobs import order_payments
 from tests.support.clicks import sqlite_rows
 from tests.support.orders import expected_statuses, expected_strays
+from tests.support.programs import new_environment
 
 ORDERS = 2_500
 
@@ -22,10 +21,7 @@ def test_each_order_and_each_stray_payment_is_told_once(tmp_path: Path, settings
     file = tmp_path / "orders.db"
     database = parse("order-payments", "", ["--output", str(file)]).database
     run_sql(database, order_payments.CREATE_ORDERS, order_payments.CREATE_PAYMENTS)
-    configuration = Configuration()
-    for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = new_environment(2, **settings)
     orders = env.from_source(generated_orders(ORDERS, splits=2), order_watermarks(), "orders")
     payments = env.from_source(generated_payments(ORDERS), payment_watermarks(), "payments")
     order_payments.build(orders, payments, *order_payments.sinks(database))

@@ -6,31 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration
-from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.datastream.connectors.jdbc import JdbcSink
+from flinkish.examples import clicks
 from flinkish.examples.clicks import FIRST_TS_MS, TS, click_watermarks, clicks_of, generated_clicks
 from flinkish.examples.options import parse, run_sql
 from jobs import page_views
 from tests.support.clicks import expected_views, sqlite_rows
+from tests.support.programs import new_environment
 
-EVENTS, USERS = 110_000, 100
+EVENTS, USERS, LATE_FROM = 20_000, 100, 15_000
 
 
 @pytest.mark.parametrize(
-    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "7000"}]
+    "settings", [pytest.param({}, marks=pytest.mark.nightly), {"flinkish.epoch.max-records-per-source": "1500"}]
 )
-def test_windows_and_late_clicks_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_windows_and_late_clicks_are_those_of_a_plain_loop(
+    tmp_path: Path, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clicks, "LATE_FROM", LATE_FROM)
     file = tmp_path / "views.db"
     database = parse("page-views", "", ["--output", str(file)]).database
     run_sql(database, page_views.CREATE_VIEWS, page_views.CREATE_LATE)
-    configuration = Configuration()
-    for key, value in {"execution.target": "minicluster", "parallelism.default": "2", **settings}.items():
-        configuration.set_string(key, value)
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
-    clicks = env.from_source(generated_clicks(EVENTS, USERS, splits=2), click_watermarks(), "clicks")
+    env = new_environment(2, **settings)
+    stream = env.from_source(generated_clicks(EVENTS, USERS, splits=2), click_watermarks(), "clicks")
     views = JdbcSink.upsert("page_views", ["page", "window_start"], page_views.VIEWS, database)
-    page_views.build(env, clicks, views, JdbcSink.upsert("late_clicks", ["page"], page_views.LATE_COUNTS, database))
+    page_views.build(env, stream, views, JdbcSink.upsert("late_clicks", ["page"], page_views.LATE_COUNTS, database))
     env.execute("page-views")
 
     # what comes an hour late lies before all else

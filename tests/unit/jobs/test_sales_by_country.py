@@ -6,32 +6,31 @@ from pathlib import Path
 
 import pytest
 
-from flinkish.common import Configuration, WatermarkStrategy
-from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.common import WatermarkStrategy
 from flinkish.datastream.connectors.jdbc import JdbcConnectionOptions
 from flinkish.examples.clicks import clicks_of, generated_clicks
 from flinkish.examples.country_service import CountryService
 from flinkish.examples.options import run_sql
 from jobs import sales_by_country
 from tests.support.clicks import expected_sales, sqlite_rows
+from tests.support.programs import new_environment
 
 EVENTS, USERS = 3_000, 200
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("parallelism", "settings"),
     [
-        {"parallelism.default": "1"},
-        {"parallelism.default": "2", "flinkish.source.batch-size": "100"},
-        {"parallelism.default": "2", "flinkish.epoch.max-records-per-source": "500"},
+        (1, {}),
+        (2, {"flinkish.source.batch-size": "100"}),
+        (2, {"flinkish.epoch.max-records-per-source": "500"}),
     ],
 )
-def test_sales_are_those_of_a_plain_loop(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_sales_are_those_of_a_plain_loop(tmp_path: Path, parallelism: int, settings: dict[str, str]) -> None:
     file = tmp_path / "sales.db"
     database = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"jdbc:sqlite:{file}").build()
     run_sql(database, sales_by_country.CREATE_TABLE)
-    configuration = Configuration.from_dict({"execution.target": "minicluster", **settings})
-    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env = new_environment(parallelism, **settings)
     with CountryService() as service:
         source = generated_clicks(EVENTS, USERS, splits=2)
         clicks = env.from_source(source, WatermarkStrategy.no_watermarks(), "clicks")

@@ -24,6 +24,8 @@ from flinkish.launch.spark_command import (
 )
 from flinkish.spark.driver_jvm import submit_variables
 
+pytestmark = pytest.mark.usefixtures("one_archive")
+
 SOCKETS = "spark.python.unix.domain.socket.dir"
 
 

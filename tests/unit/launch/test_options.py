@@ -11,9 +11,11 @@ import zipfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flinkish.errors import ConnectionFailedError
 from flinkish.launch import packages, spark_version
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.options import CommandLine, SparkOptions, comma_list, read_properties
@@ -157,6 +159,21 @@ def test_what_a_resolution_has_found_is_remembered_whole_or_not_at_all(
     assert packages.resolve("io.delta:delta", SparkOptions(()), tmp_path) == [str(jar)]
     (known,) = tmp_path.glob("packages-*.json")
     assert json.loads(known.read_text()) == [str(jar)]
+
+
+def test_packages_that_spark_cannot_resolve_are_named_with_what_it_says_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(command: list[str], stdout: Any, **_: Any) -> subprocess.CompletedProcess[bytes]:
+        stdout.write(b"\t:: UNRESOLVED DEPENDENCIES ::\n\t:: io.nowhere#nothing;1.0: not found\nat org.apache\n")
+        return subprocess.CompletedProcess(command, 1)
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    with pytest.raises(ConnectionFailedError) as caught:
+        packages.resolve("io.nowhere:nothing:1.0", SparkOptions(()), tmp_path)
+    said = str(caught.value)
+    assert "Spark could not resolve io.nowhere:nothing:1.0: " in said and "io.nowhere#nothing;1.0: not found [" in said
+    assert "org.apache" not in said and "--repositories" in said
 
 
 def jar(path: Path, *names: str) -> str:

@@ -17,6 +17,8 @@ from flinkish.launch.home import Home, settings_variable
 from flinkish.launch.options import CommandLine, SparkOptions
 from flinkish.launch.spark_command import SparkCommand
 
+pytestmark = pytest.mark.usefixtures("one_archive")
+
 CLASS_PATH = "spark.driver.extraClassPath"
 SOCKETS = "spark.python.unix.domain.socket.dir"
 YARN = ("--master", "yarn")

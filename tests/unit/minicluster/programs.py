@@ -7,13 +7,14 @@ from typing import Any
 
 from flinkish.common import Configuration
 from flinkish.common.time import Duration
-from flinkish.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkish.common.watermark_strategy import WatermarkStrategy
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.runtime.phases import Clock, ManualClock
 from flinkish.testing import End, Pause, TestingSource
+from tests.support.functions import TimeOf
 
 
 def list_source(*splits: list[Any], pauses: tuple[int, ...] = (), endless: bool = False) -> TestingSource:
@@ -23,16 +24,13 @@ def list_source(*splits: list[Any], pauses: tuple[int, ...] = (), endless: bool 
     return TestingSource.of_splits(*([*[Pause(epochs)] * (epochs > 0), *split, *end] for split, epochs in elements))
 
 
-class TimeOf(TimestampAssigner):
-    """The event time of ``(key, value, time)``."""
-
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value[-1])
+#: The event time of ``(key, value, time)``.
+LAST_FIELD = TimeOf(lambda record: int(record[-1]))
 
 
 def bounded(delay_ms: int = 0) -> WatermarkStrategy:
     strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(delay_ms))
-    return strategy.with_timestamp_assigner(TimeOf())
+    return strategy.with_timestamp_assigner(LAST_FIELD)
 
 
 def environment(parallelism: int = 2, max_parallelism: int | None = None) -> StreamExecutionEnvironment:

@@ -19,6 +19,7 @@ from flinkish.datastream import (
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import ProgramError, UserCodeError
 from flinkish.testing import TestingSink
+from tests.support.functions import NoCoroutine
 from tests.support.programs import new_environment, results_of
 
 from .programs import bounded, environment, job_of, list_source, run
@@ -96,11 +97,6 @@ def test_a_call_that_fails_ends_the_job_with_the_users_traceback() -> None:
 
 
 # --- misuse -------------------------------------------------------------------------------------------------------
-
-
-class NoCoroutine(AsyncFunction[Any, Any]):
-    def async_invoke(self, value: Any) -> Any:
-        return [value]
 
 
 def retries() -> AsyncRetryStrategy[Any]:

@@ -55,8 +55,15 @@ def batch(env: Any, mode: RuntimeExecutionMode = RuntimeExecutionMode.BATCH) -> 
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-@pytest.mark.parametrize("per_epoch", [1, 3, 100])
-@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(
+    ("per_epoch", "restart_every"),
+    [
+        (1, 1),
+        (3, None),
+        (100, None),
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(1, None), (3, 1), (100, 1)]),
+    ],
+)
 @pytest.mark.parametrize("rules_come_first_in_the_program", [False, True])
 def test_each_record_meets_all_rules(
     keyed: bool, per_epoch: int, restart_every: int | None, rules_come_first_in_the_program: bool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from flinkish.common import Row, Time, Types, WatermarkStrategy
 from flinkish.datastream import AsyncDataStream, OutputTag
 from flinkish.datastream.functions import (
-    AggregateFunction,
     AsyncFunction,
     CoGroupFunction,
     FlatJoinFunction,
@@ -18,7 +17,6 @@ from flinkish.datastream.functions import (
     MapFunction,
     ProcessFunction,
     ProcessJoinFunction,
-    ProcessWindowFunction,
 )
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import (
@@ -36,15 +34,11 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.random_programs.program import random_program
 from tests.random_programs.running import differences, expected, in_minicluster
+from tests.support.functions import Elements, ListOf
 
 from .programs import bounded, environment, job_of, list_source, run
 
 ANY = Types.PICKLED_BYTE_ARRAY()
-
-
-class Elements(ProcessWindowFunction):
-    def process(self, key: Any, context: ProcessWindowFunction.Context, elements: Iterable[Any]) -> Iterator[Any]:
-        yield from elements
 
 
 class Both(ProcessJoinFunction):
@@ -175,21 +169,6 @@ class KeepsInLists(KeyedProcessFunction):
         yield self.values.get(), self.entries.values()
 
 
-class AccumulatorAsResult(AggregateFunction):
-    def create_accumulator(self) -> Any:
-        return []
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        accumulator.append(value)
-        return accumulator
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return acc_a + acc_b
-
-
 class KeepsItsAnswer(AsyncFunction[Any, Any]):
     def __init__(self) -> None:
         self.answer: list[Any] = []
@@ -265,9 +244,7 @@ CHANGES: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
         [{"in": {1: 1}}, {"in": {1: 1, 2: 2}}, {"in": {1: 1, 2: 2, 3: 3}}],
     ),
     "accumulator that is the result": (
-        lambda s: (
-            one_key(s).window(GlobalWindows.create()).trigger(CountTrigger.of(1)).aggregate(AccumulatorAsResult())
-        ),
+        lambda s: one_key(s).window(GlobalWindows.create()).trigger(CountTrigger.of(1)).aggregate(ListOf()),
         [[1], [1, 2], [1, 2, 3]],
     ),
     "asynchronous function that keeps its answer": (

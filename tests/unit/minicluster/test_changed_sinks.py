@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,12 +30,6 @@ PER_EPOCH = 2
 
 class Killed(BaseException):
     """The end of the first program."""
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from flinkish.common import JobStatus, RestartStrategies, Time, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import AsyncDataStream, AsyncFunction, CoMapFunction, DataStream, KeyedProcessFunction
 from flinkish.datastream.connectors.file_system import FileSource
@@ -22,6 +21,7 @@ from flinkish.jobmanager.client import RunClient
 from flinkish.minicluster import MiniCluster
 from flinkish.runtime.task.progress import ProgressReporter
 from flinkish.testing import TestingSink
+from tests.support.functions import TimeOf
 from tests.support.processes import wait_until
 from tests.support.programs import job_of, new_environment, results_of
 
@@ -70,13 +70,8 @@ class Asks(AsyncFunction):
         return [await asyncio.get_running_loop().run_in_executor(None, self.passes, value)]
 
 
-class Itself(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
-
-
 def with_times(numbers: DataStream) -> DataStream:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Itself())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(int))
     return numbers.assign_timestamps_and_watermarks(strategy)
 
 

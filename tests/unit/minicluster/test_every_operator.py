@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,12 +25,6 @@ from .test_failures import PHASES, Killed
 
 #: what others derive from: no program has them
 BASES = {UserFunctionOperator}
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 def program(batch: bool = False) -> tuple[JobDescriptor, dict[str, TestingSink]]:
@@ -71,8 +64,15 @@ def test_each_operator_is_in_the_program() -> None:
 
 
 @pytest.mark.parametrize("batch", [False, True])
-@pytest.mark.parametrize("per_epoch", [1_000_000, 37, pytest.param(10, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(
+    ("per_epoch", "restart_every"),
+    [
+        (1_000_000, None),
+        (37, None),
+        (37, 1),
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(1_000_000, 1), (10, None), (10, 1)]),
+    ],
+)
 def test_the_result_is_golden_over_any_number_of_epochs(per_epoch: int, restart_every: int | None, batch: bool) -> None:
     job, sinks = program(batch)
     store, clock, epochs = StateStore(), ManualClock(), 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -30,11 +30,12 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock, Phase, set_hook
 from flinkish.testing import CrashOnce, End, SimulatedCrash, TestingSink, TestingSource
+from tests.support.functions import Unprintable
 from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source, run
 
-RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 4)]
+RECORDS = [(key, serial, serial * 7 % 50 + serial) for serial, key in enumerate("abcabdacbe" * 3)]
 
 #: Those that a minicluster passes through; savepoints and restores are Spark's.
 PHASES = [
@@ -53,12 +54,6 @@ PHASES = [
 
 class Killed(BaseException):
     """What no handler of errors may swallow."""
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 class Stamped(MapFunction):
@@ -258,13 +253,6 @@ def test_after_a_failure_all_functions_are_closed() -> None:
     assert sum(1 for name, _ in CALLS if name.startswith("open")) == sum(
         1 for name, _ in CALLS if name.startswith("close")
     )
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
-
-    __repr__ = __str__
 
 
 class FailsIn(MapFunction, AsyncFunction[Any, Any]):

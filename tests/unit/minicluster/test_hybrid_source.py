@@ -23,10 +23,11 @@ from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.progress import decode_position
 from flinkish.testing import TestingSink, TestingSource
+from tests.support.functions import TimeOf
 from tests.support.lettered_source import LetteredSource
 from tests.support.profiles import examples
 
-from .programs import TimeOf, bounded, environment, job_of, list_source
+from .programs import bounded, environment, job_of, list_source
 from .test_watermark_alignment import Contents, aligned, evenly
 
 
@@ -153,12 +154,7 @@ def test_a_number_sequence_goes_on_with_the_next_one() -> None:
     env, sink = environment(2), TestingSink()
     chain = hybrid(NumberSequenceSource(1, 5), NumberSequenceSource(6, 9, splits=3))
     env.from_source(
-        chain, WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf2()), "n"
+        chain, WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(int)), "n"
     ).sink_to(sink)
     MiniCluster(job_of(env), ManualClock(), StateStore(), 3).run()
     assert sorted(sink.values) == list(range(1, 10))
-
-
-class TimeOf2(TimeOf):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)

@@ -8,25 +8,20 @@ from typing import Any
 import pytest
 
 from flinkish.common import Time, Types, WatermarkStrategy
-from flinkish.common.watermark_strategy import TimestampAssigner
 from flinkish.core.functions import MapFunction, ProcessWindowFunction
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext
 from flinkish.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from flinkish.datastream.window import CountTrigger, TumblingEventTimeWindows
+from tests.support.functions import TimeOf
 from tests.support.programs import new_environment, results_of
 
 KEYS: list[Any] = [[1, 2], ("a", [1]), [1, 2], (1, 2), "a", [1, 2], ("a", [1]), [], [[1], [2]], [[1], [2]]]
 COUNTS = [([1, 2], 3), (("a", [1]), 2), ((1, 2), 1), ("a", 1), ([], 1), ([[1], [2]], 2)]
 
 
-class Time0(TimestampAssigner):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return value[1] * 10
-
-
 def keyed(parallelism: int) -> Any:
     """Records (key, number), timestamped, by their key."""
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Time0())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(lambda r: r[1] * 10))
     records = new_environment(parallelism).from_collection([(key, number) for number, key in enumerate(KEYS)])
     return records.assign_timestamps_and_watermarks(strategy).key_by(lambda record: record[0])
 

@@ -151,17 +151,18 @@ OF_PANDAS: list[tuple[TypeInformation, list[Any], str]] = [
 ]  # fmt: skip
 
 
-def through_pandas(kind: TypeInformation, values: list[Any], function: Callable[[Any], Any]) -> list[Any]:
-    """What becomes of the values in a column ``v``, as one batch."""
-    rows, sink = Types.ROW_NAMED(["v"], [kind]), TestingSink()
+def through_pandas(kind: TypeInformation, values: list[Any], *functions: Callable[[Any], Any]) -> list[list[Any]]:
+    """What becomes of the values in a column ``v``, as one batch, by each of the functions."""
+    rows, sinks = Types.ROW_NAMED(["v"], [kind]), [TestingSink() for _ in functions]
     env = environment(1)
     stream = env.from_source(
         list_source([Row(v=value) for value in values]), WatermarkStrategy.no_watermarks(), "s", rows
     )
-    stream.map_batches(function, rows, batch_format="pandas").sink_to(sink)
+    for function, sink in zip(functions, sinks):
+        stream.map_batches(function, rows, batch_format="pandas").sink_to(sink)
     # the functions of these tests leave in a list what they have seen
     run(job_of(env, share_functions=True), 100)
-    return [row.v for row in sink.values]
+    return [[row.v for row in sink.values] for sink in sinks]
 
 
 @pytest.mark.parametrize(("kind", "values", "dtype"), OF_PANDAS, ids=[repr(kind) for kind, *_ in OF_PANDAS])
@@ -174,18 +175,23 @@ def test_a_value_is_the_same_before_and_after_pandas_whatever_is_beside_it(
         # the values of the column, without its type
         return pd.DataFrame({"v": pd.Series([None if x is pd.NA else x for x in frame["v"].tolist()], dtype=object)})
 
-    for batch in (values, [*values, None], [None]):
-        for change in (lambda frame: frame, lambda frame: frame[::1].set_index(frame.index + 7), objects):
-            found: list[str] = []
+    def renumbered(frame: Any) -> Any:
+        return frame[::1].set_index(frame.index + 7)
 
-            def changed(frame: Any, change: Any = change, found: list[str] = found) -> Any:
+    for batch in (values, [*values, None], [None]):
+        found: list[str] = []
+
+        def changing(change: Callable[[Any], Any], found: list[str] = found) -> Callable[[Any], Any]:
+            def changed(frame: Any) -> Any:
                 found.append(str(frame["v"].dtype))
                 return change(frame)
 
-            result = through_pandas(kind, batch, changed)
+            return changed
+
+        for result in through_pandas(kind, batch, *map(changing, (lambda frame: frame, renumbered, objects))):
             # NaN equals nothing
             assert list(map(repr, result)) == list(map(repr, batch)) or "Big" in repr(kind) and result == batch
-            assert found == [dtype]
+        assert found == [dtype] * 3
 
 
 RESULTS: dict[str, tuple[TypeInformation, Callable[[Any], Any], list[Any]]] = {
@@ -222,7 +228,7 @@ def test_columns_of_pandas_are_read_as_the_declared_type(name: str) -> None:
     import pandas as pd
 
     kind, make, wanted = RESULTS[name]
-    result = through_pandas(kind, [None, None], lambda frame: pd.DataFrame({"v": make(pd, np)}))
+    [result] = through_pandas(kind, [None, None], lambda frame: pd.DataFrame({"v": make(pd, np)}))
     assert list(map(repr, result)) == list(map(repr, wanted)) or "Decimal" in repr(result) and result == wanted
 
 

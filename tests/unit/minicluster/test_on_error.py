@@ -24,7 +24,6 @@ from flinkish.datastream.functions import (
     CoMapFunction,
     KeyedProcessFunction,
     MapFunction,
-    ProcessFunction,
     RuntimeContext,
 )
 from flinkish.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
@@ -33,6 +32,7 @@ from flinkish.minicluster import StateStore
 from flinkish.runtime.job.accumulators import counts_of, results_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
+from tests.support.functions import AtTimestamp, Unprintable
 from tests.support.profiles import examples
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
@@ -55,11 +55,6 @@ def test_a_record_that_fails_becomes_a_dead_letter_that_says_all_about_it() -> N
     assert "return 1 / value" in letter.traceback
     assert (letter.operator_uid, letter.key, letter.timestamp, letter.epoch) == ("invert", 0, None, 0)
     assert not letter.is_timer
-
-
-class Unprintable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no text")
 
 
 def test_a_dead_letter_of_an_exception_that_has_no_text_says_so() -> None:
@@ -301,8 +296,15 @@ def test_every_record_is_in_a_window_late_or_a_dead_letter(
 # -------------------------------------------------------------------------------------------------- the budget
 
 
-@pytest.mark.parametrize("per_epoch", [1, 7, 1000])
-@pytest.mark.parametrize("restart_every", [None, 1])
+@pytest.mark.parametrize(
+    ("per_epoch", "restart_every"),
+    [
+        (1, 1),
+        (7, None),
+        (1000, None),
+        *(pytest.param(*way, marks=pytest.mark.nightly) for way in [(1, None), (7, 1), (1000, 1)]),
+    ],
+)
 @pytest.mark.parametrize(("max_failures", "max_rate", "fails_at"), [(3, 0.0, 30), (3, 0.1, None), (3, 0.05, 40)])
 def test_the_budget_is_the_same_whatever_the_size_of_epochs(
     per_epoch: int, restart_every: int | None, max_failures: int, max_rate: float, fails_at: int | None
@@ -371,14 +373,9 @@ def test_what_timers_of_processing_time_give_has_no_timestamp_dead_letters_inclu
     env = environment(1)
     stream = stream_of(env, [0, 1, 2, 3], times=False).key_by(lambda v: v).process(FailsByTheClock())
     sink = TestingSink()
-    stream.on_error(LOOSE).get_side_output(DEAD).process(WithTimestamp()).sink_to(sink)
+    stream.on_error(LOOSE).get_side_output(DEAD).process(AtTimestamp()).sink_to(sink)
     run(job_of(env), clock=ManualClock(1_000))
     letters = [value for value, _ in sink.values if isinstance(value, DeadLetter)]
     assert sorted(value for value, _ in sink.values if not isinstance(value, DeadLetter)) == [(0, 1), (2, 1)]
     assert sorted((letter.key, letter.timestamp) for letter in letters) == [(1, 1), (3, 1)]
     assert {timestamp for _, timestamp in sink.values} == {MIN_TIMESTAMP_MS}
-
-
-class WithTimestamp(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
-        yield value, ctx.timestamp()

@@ -10,20 +10,16 @@ import pytest
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.core.time import MIN_TIMESTAMP_MS
 from flinkish.datastream import AsyncDataStream, AsyncFunction, DeadLetter, OnError, OutputTag
-from flinkish.datastream.functions import ProcessFunction, ProcessWindowFunction
+from flinkish.datastream.functions import ProcessWindowFunction
 from flinkish.datastream.window import TumblingProcessingTimeWindows
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import Pause, TestingSink
+from tests.support.functions import AtTimestamp
 
 from .programs import bounded, environment, job_of, list_source, run
 
 DEAD = OutputTag("dead")
 LOOSE = OnError.dead_letter(DEAD, max_failures=1_000_000)
-
-
-class WithTimestamp(ProcessFunction):
-    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any:
-        yield value, ctx.timestamp()
 
 
 class Waits(AsyncFunction[Any, Any]):
@@ -40,8 +36,8 @@ def test_calls_for_records_with_timestamps_and_without_may_end_together(timed_fi
     bare = env.from_source(list_source([("bare", n) for n in values]), WatermarkStrategy.no_watermarks(), "bare")
     both = timed.union(bare) if timed_first else bare.union(timed)
     called = AsyncDataStream.ordered_wait(both, Waits(), Time.seconds(30), 50).on_error(LOOSE)
-    called.process(WithTimestamp()).sink_to(results)
-    called.get_side_output(DEAD).process(WithTimestamp()).sink_to(dead)
+    called.process(AtTimestamp()).sink_to(results)
+    called.get_side_output(DEAD).process(AtTimestamp()).sink_to(dead)
     run(job_of(env))
     expected = [("bare", n, MIN_TIMESTAMP_MS) for n in (1, 2)] + [("timed", n, 5 + n) for n in (1, 2)]
     assert sorted((*value[:2], timestamp) for value, timestamp in results.values) == expected
@@ -62,7 +58,7 @@ def test_dead_letters_of_windows_of_processing_time_may_share_a_tag_with_the_res
     source = list_source([0, 1, 2, 3, Pause(2), 4])
     keyed = env.from_source(source, WatermarkStrategy.no_watermarks(), "s").key_by(lambda v: v)
     windows = keyed.window(TumblingProcessingTimeWindows.of(Time.milliseconds(10))).process(TellsAndFails())
-    windows.on_error(LOOSE).get_side_output(DEAD).process(WithTimestamp()).sink_to(dead)
+    windows.on_error(LOOSE).get_side_output(DEAD).process(AtTimestamp()).sink_to(dead)
     run(job_of(env), clock=clock, on_epoch=lambda: clock.advance(10))
     told = [
         (value.key, "failed", timestamp) if isinstance(value, DeadLetter) else (value, "told", timestamp)

@@ -28,11 +28,11 @@ from flinkish.datastream.state import (
 from flinkish.minicluster import StateStore
 from flinkish.runtime.job.accumulators import counts_of
 from flinkish.testing import TestingSink
+from tests.support.functions import ListOf
 from tests.support.profiles import examples
 
 from .dead_letters import LOOSE, results, stream_of
 from .programs import bounded, environment, job_of, list_source, run
-from .sums import ListOf
 
 
 class TouchesEverything(KeyedProcessFunction):

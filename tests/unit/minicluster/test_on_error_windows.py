@@ -36,11 +36,11 @@ from flinkish.runtime.job.accumulators import counts_of
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from flinkish.testing.program import take_savepoint
+from tests.support.functions import ListOf
 from tests.support.profiles import examples
 
 from .dead_letters import DEAD, LOOSE, results, stream_of
 from .programs import environment, job_of, run
-from .sums import ListOf
 
 SIDE = OutputTag("side")
 MS = Time.milliseconds

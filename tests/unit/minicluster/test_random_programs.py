@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,12 +27,6 @@ RECORDS = [("abc"[serial % 3], serial) for serial in range(24)]
 
 #: How often anything was run: what no replay may change back.
 _runs = itertools.count()
-
-
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
 
 
 class Chained(MapFunction):
@@ -66,7 +59,7 @@ def assert_chained(values: list[Any]) -> None:
         last[key] = token
 
 
-@pytest.mark.parametrize("new_worker", [False, True])
+@pytest.mark.parametrize("new_worker", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("phase", PHASES)
 def test_output_and_state_come_from_the_same_run(phase: Phase, new_worker: bool) -> None:
     job, sinks = program()

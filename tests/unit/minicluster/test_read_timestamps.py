@@ -18,7 +18,6 @@ from flinkish.core.source import SourceSplit, SplitRange, SplitReader, SplitReco
 from flinkish.core.window.trigger import Trigger, TriggerResult
 from flinkish.datastream import (
     AsyncDataStream,
-    AsyncFunction,
     BroadcastProcessFunction,
     CoMapFunction,
     CoProcessFunction,
@@ -39,6 +38,7 @@ from flinkish.runtime.exchange.buffer import decode, decode_elements
 from flinkish.runtime.task.source_task import SourceInput, SourceTask, SplitBatch, side_by_side
 from flinkish.runtime.task.task import EpochStamp
 from flinkish.testing import End, StreamRecord, TestingSink, TestingSource
+from tests.support.functions import PassOnAsync
 
 from .programs import environment, job_of, run
 
@@ -153,11 +153,6 @@ class StampingSink(TestingSink):
         return StampingWriter()
 
 
-class Plain(AsyncFunction[Any, Any]):
-    async def async_invoke(self, value: Any) -> list[Any]:
-        return [value]
-
-
 class Both(CoMapFunction):
     def map1(self, value: Any) -> Any:
         return value
@@ -201,7 +196,7 @@ READING: dict[str, tuple[Callable[[DataStream], DataStream], list[Any]]] = {
     ),
     "process behind a rolling sum": (lambda s: by_key(s).sum(1).process(Stamp()), STAMPS),
     "process behind an asynchronous call": (
-        lambda s: AsyncDataStream.unordered_wait(s, Plain(), Time.seconds(5)).process(Stamp()),
+        lambda s: AsyncDataStream.unordered_wait(s, PassOnAsync(), Time.seconds(5)).process(Stamp()),
         STAMPS,
     ),
     "keyed process": (lambda s: by_key(s).process(KeyedStamp()), STAMPS),
@@ -234,7 +229,7 @@ PASSING: dict[str, Callable[[DataStream], DataStream]] = {
     "sum": lambda s: by_key(s).sum(1),
     "union": lambda s: s.union(other(s)),
     "map of two streams": lambda s: s.connect(other(s)).map(Both()),
-    "an asynchronous call": lambda s: AsyncDataStream.unordered_wait(s, Plain(), Time.seconds(5)),
+    "an asynchronous call": lambda s: AsyncDataStream.unordered_wait(s, PassOnAsync(), Time.seconds(5)),
 }
 
 

@@ -266,12 +266,6 @@ class Files:
         assert there <= set().union(*self._history[-last:]) | young
 
 
-@pytest.fixture(autouse=True)
-def _no_hook() -> Iterator[None]:
-    yield
-    set_hook(None)
-
-
 @pytest.mark.parametrize("program", [program, windows, rules])
 @settings(max_examples=examples(6), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

@@ -33,6 +33,7 @@ from flinkish.runtime.operators.keyed_process import KeyedCoProcessFactory, Keye
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.state.saved.columns import rows_of_task
 from flinkish.testing import TestingSink
+from tests.support.functions import AtWatermark
 from tests.support.profiles import examples
 
 from .programs import bounded, environment, job_of, list_source
@@ -170,7 +171,7 @@ def story_of(
     sinks = [TestingSink() for _ in range(3)]
     results.process(Behind()).sink_to(sinks[0])
     results.get_side_output(SIDE).sink_to(sinks[1])
-    results.key_by(lambda result: result[0]).process(Told()).sink_to(sinks[2])
+    results.key_by(lambda result: result[0]).process(AtWatermark()).sink_to(sinks[2])
     # state in files, and hardly any memory for what was read of it
     job = job_of(env) if files is None else job_of(env, inline_state_bytes=0, managed_memory_bytes=1)
     job = job if in_stretches else in_batches(job)
@@ -193,13 +194,6 @@ def story_of(
     finally:
         cluster.dispose()
     return story
-
-
-class Told(KeyedProcessFunction):
-    """A function without timers in another task, which sees where the watermarks have come to."""
-
-    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
-        yield value, ctx.timer_service().current_watermark()
 
 
 numbers = st.integers(-3, 9)
@@ -241,13 +235,13 @@ def test_more_records_than_a_stretch_holds_give_what_they_give_in_batches(
 ) -> None:
     def split(shift: int) -> list[Any]:
         script = [("register", 5), ("update", 1), ("tell", 0), ("at timers", 1)]
-        return [(f"key-{at % 97}", script[at % 2 :], at // 2 + shift) for at in range(2_000)]
+        return [(f"key-{at % 97}", script[at % 2 :], at // 2 + shift) for at in range(1_300)]
 
     stories = []
     for in_stretches in (True, False):
         CALLED_BY.clear()
         files = tmp_path if in_files else None
-        stories.append(story_of(program, [split(0), split(1)], 3_000, key, in_stretches, files))
+        stories.append(story_of(program, [split(0), split(1)], 2_000, key, in_stretches, files))
         assert ("process_batch" in CALLED_BY) is not in_stretches
     assert stories[0] == stories[1]
     assert len(stories[0]) > 1

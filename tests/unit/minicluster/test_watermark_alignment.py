@@ -24,10 +24,11 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.sources.alignment import Reached
 from flinkish.testing import TestingSink, TestingSource
+from tests.support.functions import TimeOf
 from tests.support.lettered_source import LetteredSource
 from tests.support.profiles import examples
 
-from .programs import TimeOf, bounded, environment, job_of, list_source, run
+from .programs import LAST_FIELD, bounded, environment, job_of, list_source, run
 
 BATCH = 3
 
@@ -187,7 +188,7 @@ class Highest(WatermarkGenerator):
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_sources_with_generators_of_the_programs_own_are_aligned_as_others_are(restart: bool) -> None:
-    own = WatermarkStrategy.for_generator(Highest).with_timestamp_assigner(TimeOf())
+    own = WatermarkStrategy.for_generator(Highest).with_timestamp_assigner(LAST_FIELD)
     parts = [[evenly("a", 40, 1), evenly("b", 40, 9)], [evenly("c", 40, 3)]]
     found = []
     for strategy in (aligned(10), aligned(10, own)):
@@ -197,7 +198,7 @@ def test_sources_with_generators_of_the_programs_own_are_aligned_as_others_are(r
 
 
 def endless(seconds: int | None = None) -> WatermarkStrategy:
-    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf())
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(LAST_FIELD)
     return aligned(10, strategy if seconds is None else strategy.with_idleness(Duration.of_seconds(seconds)))
 
 
@@ -264,7 +265,7 @@ def test_files_are_aligned_subtask_by_subtask(tmp_path: Path) -> None:
     results: list[list[Any]] = []
     for drift_ms in (None, 100):
         env, sink = environment(3), TestingSink()
-        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(LineTime())
+        strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(TimeOf(int))
         strategy = strategy if drift_ms is None else aligned(drift_ms, strategy)
         env.from_source(FileSource.text(str(tmp_path)), strategy, "files").sink_to(sink)
         job = job_of(env, source_batch_size=10)
@@ -279,11 +280,6 @@ def test_files_are_aligned_subtask_by_subtask(tmp_path: Path) -> None:
                     assert not records or before is None or before <= lowest + drift_ms
         results.append(sorted(sink.values))
     assert results[0] == results[1] and len(results[0]) == 800
-
-
-class LineTime(TimeOf):
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        return int(value)
 
 
 def test_a_strategy_behind_a_shuffle_cannot_hold_a_source_back_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

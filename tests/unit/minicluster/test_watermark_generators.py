@@ -21,7 +21,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.testing import TestingSink
 from tests.support.profiles import examples
 
-from .programs import TimeOf, bounded, environment, job_of, list_source, run
+from .programs import LAST_FIELD, bounded, environment, job_of, list_source, run
 
 
 class Bounded(WatermarkGenerator):
@@ -49,7 +49,7 @@ class Markers(WatermarkGenerator):
 
 
 def of(generator: Any) -> WatermarkStrategy:
-    return WatermarkStrategy.for_generator(generator).with_timestamp_assigner(TimeOf())
+    return WatermarkStrategy.for_generator(generator).with_timestamp_assigner(LAST_FIELD)
 
 
 RECORDS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9), st.integers(0, 40)), max_size=25)

@@ -24,9 +24,10 @@ from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.runtime.phases import ManualClock
 from flinkish.testing import End, Pause, StreamRecord, TestingSink, TestingSource, Watermark
 from tests.random_programs.running import differences, expected, in_minicluster
+from tests.support.functions import AtWatermark, PassOnKeyed
 from tests.support.profiles import examples
 
-from .programs import TimeOf, bounded, environment, job_of, list_source, run
+from .programs import LAST_FIELD, bounded, environment, job_of, list_source, run
 
 
 def sums(env: StreamExecutionEnvironment, stream: Any) -> TestingSink:
@@ -323,7 +324,7 @@ class ReadInTurn(TestingSource):
 
 
 def counted(generator: type[WatermarkGenerator]) -> WatermarkStrategy:
-    return WatermarkStrategy.for_generator(generator).with_timestamp_assigner(TimeOf())
+    return WatermarkStrategy.for_generator(generator).with_timestamp_assigner(LAST_FIELD)
 
 
 def chained_to_source(source: Any, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> Any:
@@ -609,14 +610,9 @@ def test_windows_and_late_records_of_a_wide_job_are_those_of_a_narrow_one(batch_
 def test_where_user_code_sees_watermarks_they_come_in_a_wide_job_as_often() -> None:
     env = environment(70)
     stream = env.from_source(list_source([("a", 1, 1)]), bounded(), "s")
-    stream.key_by(lambda r: r[0]).process(Echo()).print()
+    stream.key_by(lambda r: r[0]).process(PassOnKeyed()).print()
     factories = [operator.factory for vertex in job_of(env).vertices for operator in vertex.operators]
     assert [f.every_records for f in factories if isinstance(f, TimestampsAndWatermarksFactory)] == [0]
-
-
-class Echo(KeyedProcessFunction):
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:
-        yield value
 
 
 BEHIND_CALLS = """
@@ -691,10 +687,3 @@ def test_event_time_has_not_ended_when_all_splits_of_an_endless_source_have() ->
     seen = dict(sink.values)
     assert set(seen) >= {*range(5), *range(10, 15), *range(20, 25)}
     assert (seen[10], seen[20]) == (3, 13) and all(watermark < number for number, watermark in seen.items())
-
-
-class AtWatermark(KeyedProcessFunction):
-    """Each record with the watermark of its task."""
-
-    def process_element(self, value: Any, ctx: Any) -> Iterable[Any]:
-        yield value, ctx.timer_service().current_watermark()

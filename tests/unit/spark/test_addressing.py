@@ -1,7 +1,11 @@
-"""Grouping values by which Spark's partitioner places subtasks as Flink does. Needs no Spark."""
+"""Grouping values by which Spark's partitioner places subtasks as Flink does; the executor that a worker belongs to."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import flinkish
 from flinkish.runtime.job.deployment import REPORT_VERTEX, JobDescriptor, JobSettings, VertexDescriptor
 from flinkish.runtime.task.task import sink_vertex
 from flinkish.spark.place import AddressBook, murmur3, numbers_on, partition_of, partitions_of
@@ -39,15 +44,18 @@ def job_of(described: list[tuple[int, int]], partitions: int | None = None) -> J
 
 @settings(max_examples=examples(50), deadline=None)
 @given(vertices, st.integers(0, 3))
-def test_subtasks_land_on_the_partition_of_their_number(described: list[tuple[int, int]], more: int) -> None:
+def test_subtasks_land_on_the_partition_of_their_number_and_two_processes_find_the_same_addresses(
+    described: list[tuple[int, int]], more: int
+) -> None:
     job = job_of(described)
     partitions = partitions_of(job) + more
-    book = AddressBook(job, partitions)
+    book, of_another_process = (AddressBook(job, partitions) for _ in range(2))
     for level in range(1, job.levels + 1):
         seen: set[int] = set()
         for vertex in (v for v in job.vertices if v.level == level):
             for subtask in range(vertex.parallelism):
                 address = book.address(level, vertex.id, subtask)
+                assert of_another_process.address(level, vertex.id, subtask) == address
                 assert address not in seen
                 seen.add(address)
                 assert 0 < address < 2**31
@@ -114,11 +122,27 @@ def test_addresses_stay_what_they_were() -> None:
     assert [book.address(1, sink_vertex(0), subtask) for subtask in range(5)] == [53, 54, 55, 57, 63]
 
 
-@settings(max_examples=examples(50), deadline=None)
-@given(vertices)
-def test_two_processes_find_the_same_addresses(described: list[tuple[int, int]]) -> None:
-    job = job_of(described)
-    books = [AddressBook(job, partitions_of(job)) for _ in range(2)]
-    for vertex in job.vertices[1:]:
-        for subtask in range(vertex.parallelism):
-            assert len({book.address(vertex.level, vertex.id, subtask) for book in books}) == 1
+_ASK = """
+import os
+from flinkish.spark.place import executor_id
+print(executor_id(os.getpid()))
+os.environ["SPARK_EXECUTOR_ID"] = "4"
+executor_id.cache_clear()
+print(executor_id(os.getpid()))
+"""
+_PASS_ON = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {_ASK!r}], check=True)"
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "executor"),
+    [(_ASK, [], "driver"), (_PASS_ON, ["--cores", "1", "--executor-id", "17", "--hostname", "h"], "17")],
+    ids=["no executor", "the command line of the process above"],
+)
+def test_the_environment_names_the_executor_and_else_the_process_above(
+    code: str, arguments: list[str], executor: str
+) -> None:
+    clean = {key: value for key, value in os.environ.items() if key != "SPARK_EXECUTOR_ID"}
+    home = Path(flinkish.__file__).parent.parent
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=home, env=clean)
+    assert done.stdout.split() == [executor, "4"]

@@ -60,13 +60,9 @@ def test_a_cycle_that_has_lived_for_tasks_goes_within_so_many_tasks_after_it_was
     assert gone() is None
 
 
-def test_a_worker_collects_the_youngest_objects_seldom() -> None:
-    WorkerCollector().task_begins()
-    assert gc.get_threshold()[0] == THRESHOLD
-
-
 def test_a_worker_whose_collections_find_nothing_collects_ever_more_seldom() -> None:
     WorkerCollector().task_begins()
+    assert gc.get_threshold()[0] == THRESHOLD
     kept = [[number] for number in range(THRESHOLD + 1_000)]
     assert gc.get_threshold()[0] == 2 * THRESHOLD
     for _ in range(10):

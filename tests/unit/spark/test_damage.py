@@ -10,6 +10,8 @@ from flinkish.errors import CorruptStateError, OperationError
 from flinkish.spark.failures import tells_of_bad_table, translate
 
 QUERY = "file:/data/job/spark"
+#: Spark's words for a failure to load state, whatever the reason was.
+NO_STATE = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.\nCaused by: "
 
 
 def damage_in(text: str) -> CorruptStateError | None:
@@ -69,23 +71,12 @@ def test_the_damaged_file_is_named(text: str, file: str) -> None:
 
 
 def test_damage_without_the_name_of_the_file_tells_the_cause() -> None:
+    assert damage_in("Job aborted due to stage failure: Task 0 lost") is None
     error = damage_in(
         "org.apache.spark.SparkException: Exception thrown in awaitResult:\nCaused by: "
-        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading "
-        "state.\nCaused by: "
-        "java.io.EOFException\n\tat java.base/java.io.DataInputStream"
+        f"org.apache.spark.SparkException: {NO_STATE}java.io.EOFException\n\tat java.base/java.io.DataInputStream"
     )
-    assert error is not None
-    assert error.file == ""
-    assert "java.io.EOFException" in str(error)
-
-
-def test_what_is_no_damage_is_none() -> None:
-    assert damage_in("Job aborted due to stage failure: Task 0 lost") is None
-
-
-#: Spark's words for a failure to load state, whatever the reason was.
-NO_STATE = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.\nCaused by: "
+    assert error is not None and error.file == "" and "java.io.EOFException" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,15 @@ WHERE = "job 'shop', directory /jobs/shop"
 SECRET = secret_of("job", 0)
 
 
+class TaskOfSpark:
+    """What a Spark task knows of itself."""
+
+    def __init__(self, number: int) -> None:
+        self.taskAttemptId = lambda: number
+        self.stageId = lambda: 1
+        self.partitionId = self.attemptNumber = lambda: 0
+
+
 def through_spark(
     error: FlinkishError,
     secret: bytes = SECRET,
@@ -120,11 +129,7 @@ def test_the_traceback_of_user_code_stays_first() -> None:
             "an executor was lost with output of the epoch",
         ),
         ("ModuleNotFoundError: No module named 'flinkish'", EnvironmentVersionError, "has no flinkish"),
-        (
-            "ModuleNotFoundError: No module named 'pyarrow'",
-            EnvironmentVersionError,
-            "lacks a package that flinkish needs",
-        ),
+        ("ModuleNotFoundError: No module named 'pyarrow'", EnvironmentVersionError, "lacks a package that flinkish"),
         ("ModuleNotFoundError: No module named 'pricing'", ProgramError, "lacks a module of the program"),
         (
             'java.io.IOException: Cannot run program "/opt/.venv/bin/python": error=2, No such file or directory',
@@ -198,11 +203,8 @@ def test_a_socket_whose_path_is_too_long_on_an_executor_is_named_with_its_settin
     translated = translate(PySparkException(LOST_TASK + failure), WHERE)
     assert type(translated) is ConfigurationError
     assert "spark.python.unix.domain.socket.dir" in str(translated) and "107 bytes" in str(translated)
-
-
-def test_another_null_pointer_is_no_socket() -> None:
     other = LATER_TASKS.replace("java.net.UnixDomainSocketAddress.of", "java.net.InetSocketAddress.<init>")
-    assert type(translate(PySparkException(LOST_TASK + other), WHERE)) is OperationError
+    assert type(translate(PySparkException(LOST_TASK + other), WHERE)) is OperationError, "another null pointer"
 
 
 @pytest.mark.parametrize(
@@ -295,25 +297,6 @@ def test_a_record_with_a_well_formed_error_in_it_does_not_choose_the_error_of_th
 def test_the_mark_of_an_error_does_not_show_the_secret_that_signs_it() -> None:
     shown = str(through_spark(InvalidKeyError("a key is NaN"))) + repr(Deployment("job", 0, 1, b""))
     assert SECRET.hex() not in shown and repr(SECRET)[2:-1] not in shown
-
-
-class TaskOfSpark:
-    """What a Spark task knows of itself."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-    def taskAttemptId(self) -> int:
-        return self.number
-
-    def stageId(self) -> int:
-        return 1
-
-    def partitionId(self) -> int:
-        return 0
-
-    def attemptNumber(self) -> int:
-        return 0
 
 
 def lost(task: int) -> str:

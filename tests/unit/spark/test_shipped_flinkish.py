@@ -1,11 +1,13 @@
-"""When flinkish itself is shipped to the executors of a session, and that it is shipped once."""
+"""What a session is checked for, and what is shipped to its executors under which names: flinkish itself only once."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,9 +16,12 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
+from flinkish.common import Configuration
+from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.launch.packages import own_archive
 from flinkish.launch.spark_command import ROOT
-from flinkish.spark.session import ship_flinkish
+from flinkish.spark.dependencies import ship
+from flinkish.spark.session import check_versions, installed_java, ship_flinkish
 from flinkish.spark.split_source import SourceQuery, source_rows
 from flinkish.spark.worker import Deployment
 
@@ -56,11 +61,13 @@ Connected.__module__ = "pyspark.sql.connect.session"
 OWN = "its archive"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of this flinkish's archive, which is made in a folder of the test."""
-    monkeypatch.setenv("FLINKISH_HOME", str(tmp_path))
-    return own_archive(tmp_path / "other").name
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of this flinkish's archive, which is made once, in a folder of these tests."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as within:
+        within.setenv("FLINKISH_HOME", str(folder))
+        yield own_archive(folder / "other").name
 
 
 @pytest.mark.parametrize(
@@ -120,3 +127,69 @@ def test_under_spark_connect_a_task_of_a_data_source_finds_it_in_the_folder_of_a
     command = [sys.executable, "-c", _TASK, str(tmp_path)]
     task = subprocess.run(command, input=pickled, capture_output=True, check=True, cwd=tmp_path)
     assert task.stdout.decode().split() == ["flinkish-job", "SourceStreamReader", f"{packed}/flinkish/__init__.py"]
+
+
+class Archives:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.archives: dict[str, list[str]] = {}
+
+    def addArtifacts(self, path: str, archive: bool = False) -> None:
+        packed, _, name = path.partition("#")
+        assert archive and name not in self.archives
+        with tarfile.open(packed) as content:
+            self.archives[name] = content.getnames()
+
+
+def test_two_modules_of_the_same_content_are_both_shipped(tmp_path: Path) -> None:
+    for name in ("one.py", "two.py"):
+        (tmp_path / name).write_text("")
+    configuration, session = Configuration(), Archives()
+    configuration.set_string("python.files", f"{tmp_path / 'one.py'},{tmp_path / 'two.py'}")
+    folders = ship(session, configuration).modules
+    assert [session.archives[folder] for folder in folders] == [["one.py"], ["two.py"]]
+    assert ship(session, configuration).modules == folders
+
+
+JAVA = "Java {} is too old; expected Java 17 or newer; install a newer Java and set JAVA_HOME to it"
+PYTHON = (
+    "Python {} is too old; expected Python 3.10 or newer; install a newer Python and create the virtual environment "
+    "with it"
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "versions", "said"),
+    [
+        ("java_version", ["1.8.0_392", "11.0.22", "16", "9-ea"], JAVA),
+        ("python_version", [(3, 9, 18), (3, 8), (2, 7, 18)], PYTHON),
+    ],
+)
+def test_a_java_and_a_python_that_are_too_old_are_refused(what: str, versions: list[Any], said: str) -> None:
+    for version in versions:
+        with pytest.raises(EnvironmentVersionError) as caught:
+            check_versions(**{what: version})
+        assert str(caught.value) == said.format(version if isinstance(version, str) else ".".join(map(str, version)))
+        assert isinstance(caught.value, OperationError)
+
+
+def test_those_that_are_new_enough_are_taken() -> None:
+    for java in ("17", "17.0.9", "21.0.2", "25-ea", "1.17.0"):
+        check_versions(java_version=java)
+    for python in ((3, 10), (3, 10, 0), (3, 13, 1), (4, 0)):
+        check_versions(python_version=python)
+
+
+def test_the_java_of_java_home_is_the_one_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    # JAVA_TOOL_OPTIONS makes it say one thing more, first
+    java.write_text(
+        "#!/bin/sh\necho 'Picked up JAVA_TOOL_OPTIONS: -Xmx1g' >&2\necho 'openjdk version \"11.0.2\"' >&2\n"
+    )
+    os.chmod(java, 0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert installed_java() == "11.0.2"
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "none"))
+    assert installed_java() is None

@@ -4,6 +4,7 @@ a query go that no start needs any more."""
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,23 +25,31 @@ KEPT = ("1.delta", ".1.delta.crc", "2.delta", "2.snapshot", "2.changelog", "2_6f
 DELETED = ("3.delta", ".3.delta.crc", "3.snapshot", "3.changelog", "3_6f-1a.zip", "4.delta", "..3.delta.a.TID5.tmp.crc")
 
 
-def test_only_versions_of_the_epoch_that_runs_again_are_deleted_in_all_partitions_of_all_levels(tmp_path: Path) -> None:
-    folders = [tmp_path / "state" / level / partition for level in "01" for partition in "01"]
-    for folder in (*folders, tmp_path / "state/0/_metadata"):
-        folder.mkdir(parents=True)
-        for name in (*KEPT, *DELETED):
+def partitions(query: Path, levels: str, numbers: str, *names: str) -> list[Path]:
+    """Make the directories of the partitions of levels, with these files."""
+    folders = [query / "state" / level / number for level in levels for number in numbers]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
             (folder / name).touch()
+    return folders
+
+
+def test_only_versions_of_the_epoch_that_runs_again_are_deleted_in_all_partitions_of_all_levels(tmp_path: Path) -> None:
+    folders = partitions(tmp_path, "01", "01", *KEPT, *DELETED)
+    metadata = tmp_path / "state/0/_metadata"
+    metadata.mkdir()
+    for name in DELETED:
+        (metadata / name).touch()
     delete_state_from(str(tmp_path), 3)
     for folder in folders:
         assert sorted(path.name for path in folder.iterdir()) == sorted(KEPT)
-    assert len(list((tmp_path / "state/0/_metadata").iterdir())) == len(KEPT) + len(DELETED)
+    assert len(list(metadata.iterdir())) == len(DELETED)
+    delete_state_from(str(tmp_path / "a query without state"), 1)
 
 
 def test_partitions_are_looked_at_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = [tmp_path / "state" / level / partition for level in "01" for partition in "0123"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / "3.delta").touch()
+    folders = partitions(tmp_path, "01", "0123", "3.delta")
     at_once, unchanged = threading.Barrier(len(folders)), state_files.storage_of
     new = {str(folder) for folder in folders}
 
@@ -57,8 +66,7 @@ def test_partitions_are_looked_at_at_the_same_time(tmp_path: Path, monkeypatch: 
 
 
 def test_partition_that_cannot_be_cleaned_up_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for partition in "012":
-        (tmp_path / "state/0" / partition).mkdir(parents=True)
+    partitions(tmp_path, "0", "012")
     unchanged = state_files.storage_of
 
     def storage_at(path: str) -> Any:
@@ -109,10 +117,7 @@ WROTE = ("7.delta", "8.delta", ".8.delta.crc")
 def test_only_a_try_that_follows_a_failed_one_deletes_state_and_none_of_a_prepared_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Try, left: list[str] | None
 ) -> None:
-    folder, files = tmp_path / "state/1/3", EpochFiles(str(tmp_path / "prepared"), "")
-    folder.mkdir(parents=True)
-    for name in one.there:
-        (folder / name).touch()
+    (folder,), files = partitions(tmp_path, "1", "3", *one.there), EpochFiles(str(tmp_path / "prepared"), "")
     if one.prepared:
         (tmp_path / "prepared").mkdir()
         (tmp_path / "prepared/9.json").touch()
@@ -122,19 +127,13 @@ def test_only_a_try_that_follows_a_failed_one_deletes_state_and_none_of_a_prepar
     context._attemptNumber, context._partitionId = one.attempt, 3
     monkeypatch.setenv("SPARK_EXECUTOR_ID", one.executor)
     executor_id.cache_clear()
+    refused = pytest.raises(RetryableError, match="epoch 9 is there already") if left is None else nullcontext()
     try:
-        if left is None:
-            with pytest.raises(RetryableError, match="epoch 9 is there already"):
-                delete_state_of_failed_try(files, 1, 7, 9)
-        else:
+        with refused:
             delete_state_of_failed_try(files, 1, 7, 9)
     finally:
         executor_id.cache_clear()
     assert sorted(path.name for path in folder.iterdir()) == sorted(one.there if left is None else left)
-
-
-def test_a_query_without_state_has_nothing_to_delete(tmp_path: Path) -> None:
-    delete_state_from(str(tmp_path / "spark"), 1)
 
 
 BATCH = 100
@@ -145,11 +144,6 @@ OLD = BATCH - RETAINED_EPOCHS - 1
 def is_old(name: str, *beside: str) -> bool:
     """Whether a file is old beside others, when the batch is committed as an epoch of a number that is 7 higher."""
     return name in old_files([name, *beside], BATCH, BATCH + 7)
-
-
-@pytest.mark.parametrize("log", ["offsets", "commits"])
-def test_the_log_keeps_the_batches_that_can_be_gone_back_to(log: str) -> None:
-    assert is_old(f"{log}/{OLD}") and not is_old(f"{log}/{OLD + 1}") and not is_old(f"{log}/{BATCH + 1}")
 
 
 @pytest.mark.parametrize("folder", ["state/0/1", "state/1/0/left-keys"])
@@ -168,9 +162,14 @@ def test_changes_of_state_stay_without_a_snapshot_of_the_oldest_version_that_is_
 
 
 @pytest.mark.parametrize(("folder", "ending"), [("offsets", ""), ("commits", ""), ("state/0/1", ".delta")])
-def test_what_a_killed_process_was_writing_goes_with_its_batch(folder: str, ending: str) -> None:
+def test_the_log_keeps_the_batches_that_can_be_gone_back_to_and_what_a_killed_process_was_writing_of_them(
+    folder: str, ending: str
+) -> None:
     temporary = f"{ending}.554ab211-fb8f-4d29-bb28-6dae387f8090.tmp"
     assert is_old(f"{folder}/.{OLD}{temporary}") and not is_old(f"{folder}/.{OLD + 1}{temporary}")
+    if not ending:
+        assert is_old(f"{folder}/{OLD}")
+        assert not is_old(f"{folder}/{OLD + 1}") and not is_old(f"{folder}/{BATCH + 1}")
 
 
 def test_prepared_epochs_stay_that_may_be_delivered_again_and_their_files_go_after_them() -> None:

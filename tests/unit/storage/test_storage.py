@@ -1,7 +1,9 @@
-"""The rule for paths: which file system a path is on, and how Spark names it."""
+"""The rule for paths: which file system a path is on, and how Spark names it. The checksum files of Hadoop's own."""
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from flinkish.errors import ConfigurationError
 from flinkish.storage.paths import absolute, for_spark, is_local, joined, local_path, location_of, scheme_of
+from flinkish.storage.sealed import checksum_path, write_checksums
 from flinkish.storage.stores import s3_options, storage_of
 
 
@@ -69,6 +72,7 @@ def test_a_path_without_a_colon_is_local_whatever_it_contains(path: str) -> None
 @pytest.mark.parametrize("path", ["C:/data", "./a:b/c", "/data/s3://x", "a/b:c", "2024:x"])
 def test_a_colon_alone_makes_no_scheme(path: str) -> None:
     assert local_path(path) == path
+    assert [local_path(one) for one in ("file:/a", "file:///a", "s3://bucket/a")] == ["/a", "/a", None]
 
 
 @pytest.mark.parametrize(
@@ -86,15 +90,12 @@ def test_the_spark_of_databricks_gets_its_own_names(path: str, spark: str, monke
     assert for_spark(path) == spark
 
 
-def test_relative_paths_keep_the_scheme() -> None:
-    assert joined("s3a://bucket/job/chk-3", "../state") == "s3a://bucket/job/state"
-    assert joined("/job/chk-3", "../state") == "/job/state"
-
-
-def test_paths_with_and_without_a_scheme_are_the_same_local_storage(tmp_path: Path) -> None:
+def test_paths_with_and_without_a_scheme_are_the_same_local_storage_and_relative_ones_keep_it(tmp_path: Path) -> None:
     assert storage_of(f"file://{tmp_path}") is storage_of(str(tmp_path))
     storage_of(f"file:{tmp_path}/x").write(f"file:{tmp_path}/a b%20", b"1")
     assert storage_of(str(tmp_path)).read(f"{tmp_path}/a b%20") == b"1"
+    assert joined("s3a://bucket/job/chk-3", "../state") == "s3a://bucket/job/state"
+    assert joined("/job/chk-3", "../state") == "/job/state"
 
 
 @pytest.mark.parametrize(
@@ -120,3 +121,17 @@ def test_without_keys_none_are_given_to_pyarrow() -> None:
     options = s3_options("bucket", {"": {"endpoint.region": "eu-west-1", "access.key": "half of a pair"}})
     assert options["region"] == "eu-west-1"
     assert not options.keys() & {"access_key", "secret_key", "session_token", "anonymous"}
+
+
+@pytest.mark.parametrize(("length", "blocks"), [(0, 0), (1, 1), (512, 1), (513, 2), (5_000, 10)])
+def test_there_is_a_checksum_for_each_block_of_512_bytes(tmp_path: Path, length: int, blocks: int) -> None:
+    data = bytes(number % 251 for number in range(length))
+    file = tmp_path / "part-0.parquet"
+    file.write_bytes(data)
+    write_checksums(str(file))
+    written = (tmp_path / ".part-0.parquet.crc").read_bytes()
+    assert checksum_path(str(file)) == str(tmp_path / ".part-0.parquet.crc")
+    assert written[:8] == b"crc\0" + struct.pack(">i", 512)
+    assert struct.unpack(f">{blocks}I", written[8:]) == tuple(
+        zlib.crc32(data[begin : begin + 512]) for begin in range(0, length, 512)
+    )

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.support.profiles import COMMIT, NIGHTLY, examples
+from tests.support.profiles import COMMIT, NIGHTLY, examples, load_profile
 
 TESTS = Path(__file__).resolve().parents[2]
 
@@ -30,11 +28,10 @@ def test_a_property_has_examples_in_proportion_to_the_profile(
     assert settings.get_profile(profile or COMMIT).max_examples == of_profile
 
 
-def test_another_profile_is_refused() -> None:
-    code = "from tests.support.profiles import load_profile; load_profile()"
-    environment = {"HYPOTHESIS_PROFILE": "weekly", "PYTHONPATH": str(TESTS.parent)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert "HYPOTHESIS_PROFILE is 'weekly'; expected one of commit, nightly" in done.stderr
+def test_another_profile_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HYPOTHESIS_PROFILE", "weekly")
+    with pytest.raises(ValueError, match="HYPOTHESIS_PROFILE is 'weekly'; expected one of commit, nightly"):
+        load_profile()
 
 
 def test_no_property_has_a_number_of_examples_of_its_own() -> None:

@@ -121,12 +121,9 @@ def test_a_watermark_is_behind_its_column(watermark: str, delay_ms: int) -> None
     )
 
 
-@pytest.mark.parametrize(
-    "columns",
-    ["a INT, b INT, PRIMARY KEY (a, b) NOT ENFORCED", "a INT, b INT, CONSTRAINT k PRIMARY KEY (a, b) NOT ENFORCED"],
-)
-def test_a_primary_key_is_that_of_the_table(columns: str) -> None:
-    assert declared(columns).primary_key == ("a", "b")
+def test_a_primary_key_is_that_of_the_table() -> None:
+    for key in ("PRIMARY KEY", "CONSTRAINT k PRIMARY KEY"):
+        assert declared(f"a INT, b INT, {key} (a, b) NOT ENFORCED").primary_key == ("a", "b")
     assert declared("a INT PRIMARY KEY NOT ENFORCED, b INT").primary_key == ("a",)
 
 
@@ -191,21 +188,17 @@ def test_a_schema_whose_parts_do_not_fit_is_refused(columns: str, said: str) -> 
         declared(columns)
 
 
-def test_an_error_does_not_show_the_password_of_a_statement() -> None:
+@pytest.mark.parametrize("columns", ["(a INT, b AS a + 1) PARTITIONED BY (a)", "(a INT, a INT)"])
+def test_an_error_does_not_show_the_password_of_a_statement(columns: str) -> None:
     with pytest.raises(ProgramError) as raised:
-        parse("CREATE TABLE t (a INT, b AS a + 1) PARTITIONED BY (a) WITH ('password' = 'hush')")
+        parse(f"CREATE TABLE t {columns} WITH ('password' = 'hush')")
     assert "hush" not in str(raised.value)
-    with pytest.raises(ProgramError) as raised:
-        parse("CREATE TABLE t (a INT, a INT) WITH ('password' = 'hush')")
-    assert "hush" not in str(raised.value) and "******" in str(raised.value)
+    assert "PARTITIONED" in columns or "******" in str(raised.value)
 
 
-def test_two_statements_in_one_call_are_refused() -> None:
+def test_two_statements_in_one_call_and_a_missing_sqlglot_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProgramError, match="2 statements .*expected one"):
         parse("DROP TABLE a; DROP TABLE b")
-
-
-def test_a_missing_sqlglot_is_said_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlglot", None)
     with pytest.raises(EnvironmentVersionError, match=r"sqlglot is missing.*pip install 'sqlglot>="):
         parse("DROP TABLE t")

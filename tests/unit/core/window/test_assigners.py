@@ -1,10 +1,13 @@
-"""Assigners: which windows an element belongs to."""
+"""Assigners: which windows an element belongs to. Flink's hashes of whole numbers."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flinkish.common.time import Time
 from flinkish.core.functions import RuntimeContext
@@ -23,6 +26,7 @@ from flinkish.core.window.tumbling_sliding import (
     TumblingProcessingTimeWindows,
 )
 from flinkish.core.window.window import GlobalWindow, TimeWindow
+from flinkish.datastream.window import long_to_int_with_bit_mixing, mod_inverse
 from flinkish.errors import ProgramError
 
 
@@ -39,30 +43,21 @@ class AtTime(WindowAssigner.WindowAssignerContext):
         raise AssertionError("tumbling windows need no runtime context")
 
 
-def test_event_time_windows_go_by_the_timestamp() -> None:
-    assigner = TumblingEventTimeWindows.of(Time.seconds(5))
-    assert assigner.assign_windows("x", 4_999, AtTime(77)) == [TimeWindow(0, 5_000)]
-    assert assigner.assign_windows("x", 5_000, AtTime(77)) == [TimeWindow(5_000, 10_000)]
-    assert assigner.assign_windows("x", -1, AtTime(77)) == [TimeWindow(-5_000, 0)]
-
-
-def test_processing_time_windows_go_by_the_clock_and_ignore_the_timestamp() -> None:
-    assigner = TumblingProcessingTimeWindows.of(Time.seconds(5))
-    assert assigner.assign_windows("x", MIN_TIMESTAMP_MS, AtTime(7_000)) == [TimeWindow(5_000, 10_000)]
-
-
-def test_an_offset_shifts_the_windows() -> None:
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(3))
-    assert assigner.assign_windows("x", 2, AtTime(0)) == [TimeWindow(-7, 3)]
-    assigner = TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(-3))
-    assert assigner.assign_windows("x", 7, AtTime(0)) == [TimeWindow(7, 17)]
-
-
-@pytest.mark.parametrize("kind", [TumblingEventTimeWindows, TumblingProcessingTimeWindows])
-@pytest.mark.parametrize(("size", "offset"), [(0, 0), (-1, 0), (10, 10), (10, -10)])
-def test_an_impossible_size_or_offset_is_refused_when_the_assigner_is_made(kind: Any, size: int, offset: int) -> None:
-    with pytest.raises(ProgramError, match=r"expected size > 0 and abs\(offset\) < size"):
-        kind.of(Time.milliseconds(size), Time.milliseconds(offset))
+@pytest.mark.parametrize(
+    ("assigner", "timestamp", "now_ms", "window"),
+    [
+        (TumblingEventTimeWindows.of(Time.seconds(5)), 4_999, 77, (0, 5_000)),
+        (TumblingEventTimeWindows.of(Time.seconds(5)), 5_000, 77, (5_000, 10_000)),
+        (TumblingEventTimeWindows.of(Time.seconds(5)), -1, 77, (-5_000, 0)),
+        (TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(3)), 2, 0, (-7, 3)),
+        (TumblingEventTimeWindows.of(Time.milliseconds(10), Time.milliseconds(-3)), 7, 0, (7, 17)),
+        (TumblingProcessingTimeWindows.of(Time.seconds(5)), MIN_TIMESTAMP_MS, 7_000, (5_000, 10_000)),
+    ],
+)
+def test_event_time_windows_go_by_the_timestamp_others_by_the_clock_and_an_offset_shifts_them(
+    assigner: WindowAssigner[Any, Any], timestamp: int, now_ms: int, window: tuple[int, int]
+) -> None:
+    assert assigner.assign_windows("x", timestamp, AtTime(now_ms)) == [TimeWindow(*window)]
 
 
 def test_sliding_windows_come_the_last_one_first_and_hold_the_element() -> None:
@@ -80,13 +75,23 @@ def test_between_sliding_windows_with_gaps_an_element_belongs_to_none() -> None:
     assert assigner.assign_windows("x", 7, AtTime(0)) == []
 
 
-@pytest.mark.parametrize("kind", [SlidingEventTimeWindows, SlidingProcessingTimeWindows])
-@pytest.mark.parametrize(("size", "slide", "offset"), [(0, 1, 0), (10, 0, 0), (10, 5, 5), (10, 5, -5)])
-def test_an_impossible_slide_is_refused_when_the_assigner_is_made(
-    kind: Any, size: int, slide: int, offset: int
+TUMBLING = (TumblingEventTimeWindows, TumblingProcessingTimeWindows)
+SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "impossible", "below"),
+    [
+        (TUMBLING, [(0, 0), (-1, 0), (10, 10), (10, -10)], "size"),
+        (SLIDING, [(0, 1, 0), (10, 0, 0), (10, 5, 5), (10, 5, -5)], "slide"),
+    ],
+)
+def test_an_impossible_size_slide_or_offset_is_refused_when_the_assigner_is_made(
+    kinds: Any, impossible: list[tuple[int, ...]], below: str
 ) -> None:
-    with pytest.raises(ProgramError, match=r"expected size > 0 and abs\(offset\) < slide"):
-        kind.of(Time.milliseconds(size), Time.milliseconds(slide), Time.milliseconds(offset))
+    for kind, times in itertools.product(kinds, impossible):
+        with pytest.raises(ProgramError, match=rf"expected size > 0 and abs\(offset\) < {below}"):
+            kind.of(*map(Time.milliseconds, times))
 
 
 class Gap(SessionWindowTimeGapExtractor):
@@ -145,3 +150,24 @@ def test_each_assigner_brings_the_trigger_of_its_time() -> None:
     for assigner in by_clock:
         assert type(assigner.get_default_trigger(None)) is ProcessingTimeTrigger
         assert not assigner.is_event_time() and assigner.needs_processing_time()
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_inverses_are_ones_of_32_bits(x: int) -> None:
+    if x % 2 == 0:
+        with pytest.raises(ValueError, match="not invertible"):
+            mod_inverse(x)
+    else:
+        assert -(2**31) <= mod_inverse(x) < 2**31
+        assert mod_inverse(x) * x % 2**32 == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "mixed"),
+    # what the generator splitmix64 gives first of all from the seed 0, and then, by its authors' own listing
+    [(0x9E3779B97F4A7C15, 0xE220A8397B1DCDAF), (0x3C6EF372FE94F82A, 0x6E789E6AA1B965F4), (0, 0)],
+)
+def test_bits_are_mixed_as_by_splitmix64(state: int, mixed: int) -> None:
+    for x in (state, state - (1 << 64)):
+        assert long_to_int_with_bit_mixing(x) % 2**32 == mixed % 2**32
+        assert -(2**31) <= long_to_int_with_bit_mixing(x) < 2**31

@@ -21,8 +21,8 @@ from flinkish.runtime.job.operator import OperatorFactory
 from flinkish.runtime.operators.functions import FilterFactory, FlatMapFactory, MapFactory
 from flinkish.runtime.operators.watermarks import TimestampsAndWatermarksFactory
 from flinkish.testing import OneInputStreamOperatorTestHarness as Harness
+from tests.support.functions import ListOf
 from tests.support.programs import new_environment, results_of
-from tests.unit.minicluster.sums import ListOf
 
 
 def first_of(value: list[int], *_: Any) -> Any:

@@ -12,7 +12,7 @@ from flinkish.runtime.sources.job_enumerator import JobEnumerator
 from flinkish.runtime.sources.split_list import SegmentsInMemory
 from tests.support.executed_work import lines_executed
 
-SMALL, LARGE = 250, 1_000
+SMALL, LARGE = 125, 1_000
 
 
 def test_counted_work_of_a_loop_in_a_loop_is_quadratic_also_inside_of_an_expression() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import tempfile
 from collections import Counter
 from typing import Any
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 
 from flinkish.common import Time
 from flinkish.common.typeinfo import Types
-from flinkish.core.functions import AggregateFunction
 from flinkish.core.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -38,24 +38,11 @@ from flinkish.runtime.state.saved.columns import stored_rows as rows
 from flinkish.runtime.state.state_rows import StateRow
 from flinkish.runtime.stored.texts import to_text
 from tests.support.any_values import HALVES, LONG_INTEGERS
+from tests.support.functions import Aggregate
 from tests.support.profiles import examples
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 KINDS = ("value", "list", "map", "reducing", "aggregating")
-
-
-class Total(AggregateFunction):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, a: int, b: int) -> int:
-        return a + b
 
 
 def descriptor(kind: str, ttl: bool) -> StateDescriptor:
@@ -65,7 +52,7 @@ def descriptor(kind: str, ttl: bool) -> StateDescriptor:
         "list": ListStateDescriptor(name, ANY),
         "map": MapStateDescriptor(name, ANY, ANY),
         "reducing": ReducingStateDescriptor(name, max, ANY),
-        "aggregating": AggregatingStateDescriptor(name, Total(), ANY),
+        "aggregating": AggregatingStateDescriptor(name, Aggregate(int, operator.add, operator.add), ANY),
     }
     if ttl:
         made[kind].enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(25)).build())

@@ -25,6 +25,19 @@ from tests.support.profiles import examples
 ANY = Types.PICKLED_BYTE_ARRAY()
 
 
+def in_files(folder: Path, **options: Any) -> KeyedStateBackend:
+    """A backend all of whose state goes to files."""
+    return KeyedStateBackend("t", directory=StateDirectory(str(folder)), **{"inline_bytes": 0, **options})
+
+
+def with_numbers(folder: Path) -> bytes | None:
+    """A body of 80 values in files."""
+    backend = in_files(folder)
+    backend.table("s", "value").namespace(None).update((number, number) for number in range(80))
+    backend.table("s", "value").mark_all(None, range(80))
+    return backend.snapshot()
+
+
 def written() -> bytes | None:
     backend = KeyedStateBackend()
     backend.table("count", "value").namespace(None)["a"] = 1
@@ -106,16 +119,13 @@ def test_a_corrupt_body_names_operator_and_epoch() -> None:
 
 
 def test_state_of_which_much_is_looked_up_is_read_as_a_whole_and_what_is_newer_stays(tmp_path: Path) -> None:
-    def backend() -> KeyedStateBackend:
-        return KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0)
-
-    written = backend()
+    written = in_files(tmp_path)
     values = written.table("s", "value").namespace(None)
     values.update((f"k{number}", number) for number in range(80))
     written.table("s", "value").mark_all(None, list(values))
     body = written.snapshot()
 
-    restored = backend()
+    restored = in_files(tmp_path)
     restored.restore(body)
     table = restored.table("s", "value")
     table.fetch(None, ["k0", "k1"])
@@ -133,14 +143,8 @@ def test_state_of_which_much_is_looked_up_is_read_as_a_whole_and_what_is_newer_s
 
 
 def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Path) -> None:
-    written = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0)
-    written.table("s", "value").namespace(None).update((number, number) for number in range(80))
-    written.table("s", "value").mark_all(None, range(80))
-    body = written.snapshot()
-
-    restored = KeyedStateBackend(
-        "t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(10_000)
-    )
+    body = with_numbers(tmp_path)
+    restored = in_files(tmp_path, memory=ManagedMemory(10_000))
     restored.restore(body)
     restored.table("s", "value").fetch(None, list(range(40)))
     assert len(restored.table("s", "value").namespace(None)) == 40
@@ -148,8 +152,8 @@ def test_state_that_is_too_large_for_memory_is_not_read_as_a_whole(tmp_path: Pat
 
 @pytest.mark.parametrize("by_timers", [False, True])
 def test_memory_stays_bounded_however_few_keys_each_step_has(by_timers: bool, tmp_path: Path) -> None:
-    keys, step = 6_000, 13
-    backend = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(1))
+    keys, step = 3_000, 13
+    backend = in_files(tmp_path, memory=ManagedMemory(1))
     values = backend.table("s", "value")
     values.namespace(None).update((key, key) for key in range(keys))
     values.mark_all(None, range(keys))
@@ -172,19 +176,12 @@ def test_memory_stays_bounded_however_few_keys_each_step_has(by_timers: bool, tm
 
 
 def test_state_is_read_as_a_whole_only_into_memory_that_is_free(tmp_path: Path) -> None:
-    bodies = []
-    for number in (1, 2):
-        written = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path / str(number))), inline_bytes=0)
-        written.table("s", "value").namespace(None).update((key, key) for key in range(80))
-        written.table("s", "value").mark_all(None, range(80))
-        bodies.append(written.snapshot())
-
+    bodies = [with_numbers(tmp_path / str(number)) for number in (1, 2)]
     # half of it is enough for one of them, but then not for the other one
     memory = ManagedMemory(2 * 80 * 400)
     whole = []
     for number, body in zip((1, 2), bodies):
-        directory = StateDirectory(str(tmp_path / str(number)))
-        restored = KeyedStateBackend("t", directory=directory, inline_bytes=0, memory=memory)
+        restored = in_files(tmp_path / str(number), memory=memory)
         restored.restore(body)
         restored.prefetch(range(40))
         restored.table("s", "value").fetch(None, range(40))
@@ -193,7 +190,7 @@ def test_state_is_read_as_a_whole_only_into_memory_that_is_free(tmp_path: Path) 
 
 
 def test_beside_files_changes_of_a_quarter_of_what_may_be_inline_go_to_a_file(tmp_path: Path) -> None:
-    backend = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=40_000)
+    backend = in_files(tmp_path, inline_bytes=40_000)
     values = backend.table("count", "value")
 
     def epoch(keys: range) -> int:
@@ -203,7 +200,7 @@ def test_beside_files_changes_of_a_quarter_of_what_may_be_inline_go_to_a_file(tm
         values.namespace(None).update(dict.fromkeys(keys, backend.epoch.epoch))
         values.mark_all(None, keys)
         body = backend.snapshot()
-        restored = KeyedStateBackend("t", directory=StateDirectory(str(tmp_path)), inline_bytes=40_000)
+        restored = in_files(tmp_path, inline_bytes=40_000)
         restored.restore(body)
         found = restored.table("count", "value")
         restored.prefetch(range(10_000))
@@ -291,9 +288,7 @@ def test_namespaces_that_end_are_gone_whatever_lies_in_files(
 
 
 def test_a_value_that_was_set_unread_stays_when_all_state_is_read(tmp_path: Path) -> None:
-    backend = KeyedStateBackend(
-        "t", directory=StateDirectory(str(tmp_path)), inline_bytes=0, memory=ManagedMemory(10_000_000)
-    )
+    backend = in_files(tmp_path, memory=ManagedMemory(10_000_000))
     backend.restore(None)
     state: Any = backend.partitioned_state(ValueStateDescriptor("s", ANY), "w")
     for number in range(20):

@@ -20,7 +20,7 @@ from flinkish.core.state import (
 from flinkish.runtime.exchange.buffer import EpochInfo
 from flinkish.runtime.state.backend import KeyedStateBackend
 from flinkish.runtime.state.saved.columns import stored_rows as rows
-from tests.unit.runtime.state.test_state_handles import Average
+from tests.support.functions import average
 
 ANY = Types.PICKLED_BYTE_ARRAY()
 
@@ -31,7 +31,7 @@ def descriptors() -> dict[str, StateDescriptor]:
         "list": ListStateDescriptor("list", ANY),
         "map": MapStateDescriptor("map", ANY, ANY),
         "reducing": ReducingStateDescriptor("reducing", lambda a, b: a + b, ANY),
-        "aggregating": AggregatingStateDescriptor("aggregating", Average(), ANY),
+        "aggregating": AggregatingStateDescriptor("aggregating", average(), ANY),
     }
 
 

@@ -143,7 +143,7 @@ def run_program(seed: int, directory: Path) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    [pytest.param(number * PROGRAMS_PER_TEST, marks=pytest.mark.nightly if number > 2 else ()) for number in range(10)],
+    [pytest.param(number * PROGRAMS_PER_TEST, marks=pytest.mark.nightly if number > 1 else ()) for number in range(10)],
 )
 def test_state_that_expires_is_the_same_in_files_as_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int

@@ -41,6 +41,7 @@ from flinkish.runtime.stored.pickles import dumps, loads, loads_all
 from flinkish.runtime.stored.texts import from_text
 from flinkish.runtime.stored_names import CONSTRUCTORS, OWN
 from flinkish.spark.state import moved_in
+from tests.support.written_opcodes import called, name, own, text
 from tests.unit.runtime.stored import former_values as former
 
 VERSION = 2
@@ -182,20 +183,20 @@ def test_reading_executes_nothing(
     reader: str, program: ProgramClasses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, gadget in GADGETS.items():
+    for title, gadget in GADGETS.items():
         with pytest.raises(UnsafeStateError, match="neither data nor a class|no stored value does"):
             READERS[reader](bytes((0xF1, VERSIONS.get(reader, 2))) + gadget, program)
-        assert not list(tmp_path.iterdir()), name
-    for name, gadget in REFERENCES.items():
+        assert not list(tmp_path.iterdir()), title
+    for title, gadget in REFERENCES.items():
         with pytest.raises(StoredClassError, match="is not in the program"):
             READERS[reader](bytes((0xF1, VERSIONS.get(reader, 2))) + gadget, program)
-        assert not list(tmp_path.iterdir()), name
+        assert not list(tmp_path.iterdir()), title
 
 
 def test_the_gadgets_would_work_with_an_ordinary_unpickler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("os.system", "builtins.exec", "GLOBAL", "INST"):
-        pickle.loads(GADGETS[name])
+    for title in ("os.system", "builtins.exec", "GLOBAL", "INST"):
+        pickle.loads(GADGETS[title])
         (tmp_path / "MARKER").unlink()
 
 
@@ -237,17 +238,6 @@ def test_damage_and_other_versions_are_told_apart() -> None:
         loads(b"\xf1\x03" + whole[2:], VERSION, "a value")
     with pytest.raises(IncompatibleJobError, match="may hold code.*a new job directory"):
         loads(pickle.dumps({"a": 1}), VERSION, "a value")
-
-
-def text(value: str) -> bytes:
-    """The opcodes that push a text."""
-    return pickle.SHORT_BINUNICODE + bytes([len(value.encode())]) + value.encode()
-
-
-def name(of: str) -> bytes:
-    """The opcodes that push what stands for a name."""
-    module, _, qualname = of.partition(":")
-    return text(module) + text(qualname) + pickle.STACK_GLOBAL
 
 
 #: The opcodes that set an attribute of what lies on the stack: of its ``__dict__``, and by ``setattr``.
@@ -329,8 +319,7 @@ def test_modules_of_python_without_a_public_name_are_not_the_programs() -> None:
 def test_a_class_whose_instances_are_not_made_by_calls_is_not_called(program: ProgramClasses) -> None:
     for way in WAYS:
         with pytest.raises(UnsafeStateError, match="not made by calls"):
-            called = text(f"{__name__}:Cart") + pickle.TUPLE1
-            read(way, name("flinkish.runtime.stored_names:call") + called + pickle.REDUCE, program)
+            read(way, own("call", f"{__name__}:Cart"), program)
 
 
 def nested(levels: int, inner: bytes = pickle.NONE) -> bytes:
@@ -346,28 +335,19 @@ def doubled(times: int) -> bytes:
     return opcodes
 
 
-def called(of: str, *arguments: bytes) -> bytes:
-    return name(of) + pickle.MARK + b"".join(arguments) + pickle.TUPLE + pickle.REDUCE
-
-
-BILLION = pickle.LONG1 + b"\x05" + (10**11).to_bytes(5, "little")
-RANGE = called("builtins:range", BILLION)
+RANGE = called("builtins:range", 10**11)
 #: Texts of a few bytes up to 200 KB that took gigabytes or ended the process.
 BOMBS = {
-    "a deeply nested key": pickle.EMPTY_DICT + nested(200_000) + pickle.NONE + pickle.SETITEM,
-    "a deeply nested member of a set": pickle.EMPTY_SET + pickle.MARK + nested(200_000) + pickle.ADDITEMS,
+    "a deeply nested key": pickle.EMPTY_DICT + nested(100_000) + pickle.NONE + pickle.SETITEM,
+    "a deeply nested member of a set": pickle.EMPTY_SET + pickle.MARK + nested(100_000) + pickle.ADDITEMS,
     "a place in the memo": pickle.NONE + pickle.LONG_BINPUT + b"\xff\xff\xff\x7f",
     "lists in lists": doubled(200),
-    "zeros": called("builtins:bytearray", BILLION),
+    "zeros": called("builtins:bytearray", 10**11),
     "items of a range": called("collections:deque", RANGE),
     "counts of a range": called("collections:Counter", RANGE),
-    "an exponent": called("fractions:Fraction", text("1e999999999")),
-    "an array without data": called(
-        "flinkish.runtime.stored_names:array", text("<f8"), BILLION + pickle.TUPLE1, pickle.SHORT_BINBYTES + b"\0"
-    ),
-    "an array of empty texts": called(
-        "flinkish.runtime.stored_names:array", text("<U0"), BILLION + pickle.TUPLE1, pickle.SHORT_BINBYTES + b"\0"
-    ),
+    "an exponent": called("fractions:Fraction", "1e999999999"),
+    "an array without data": own("array", "<f8", (10**11,), b""),
+    "an array of empty texts": own("array", "<U0", (10**11,), b""),
     "a text that is longer than the value": pickle.BINUNICODE8 + b"\xff" * 7 + b"\x7f",
 }
 

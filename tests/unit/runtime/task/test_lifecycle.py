@@ -8,7 +8,9 @@ import pytest
 
 from flinkish.core.time import MAX_WATERMARK_MS
 from flinkish.errors import CorruptStateError, InternalError, UserCodeError
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import TaskHeader
+from flinkish.runtime.task import task_manager as module
 from flinkish.runtime.task import task_manager as task_manager_module
 from flinkish.runtime.task.task_manager import task_manager
 from tests.support.chains import STORY, Telling, Worker, sent, take_story, vertex
@@ -280,3 +282,31 @@ def test_the_users_traceback_keeps_what_user_code_called_of_ours() -> None:
     with pytest.raises(CorruptStateError) as caught:
         worker.run(0, 1)
     assert "operator 'a' (uid uid-a), epoch 0" in str(caught.value)
+
+
+# --- Which task managers a worker holds -----------------------------------------------------------------------------
+
+
+def _job(job_id: str) -> JobDescriptor:
+    return JobDescriptor(job_id, "job", (), ())
+
+
+def test_the_task_manager_of_a_version_is_kept() -> None:
+    first = module.task_manager("a", "0-1", lambda: _job("a"))
+    assert module.task_manager("a", "0-1", lambda: pytest.fail("loaded twice")) is first
+
+
+def test_another_program_or_attempt_of_a_job_gets_tasks_of_its_own() -> None:
+    first = module.task_manager("a", "0-1", lambda: _job("a"))
+    assert module.task_manager("a", "0-2", lambda: _job("a")) is not first
+    assert module.task_manager("a", "0-1", lambda: _job("a")) is not first, "it was disposed of"
+
+
+def test_the_job_used_longest_ago_makes_room() -> None:
+    managers = [module.task_manager(str(number), "0-1", lambda: _job("x")) for number in range(module.MAX_JOBS)]
+    module.task_manager("0", "0-1", lambda: pytest.fail("loaded twice"))
+    module.task_manager("new", "0-1", lambda: _job("new"))
+    for number in (0, *range(2, module.MAX_JOBS)):
+        kept = module.task_manager(str(number), "0-1", lambda: pytest.fail("loaded twice"))
+        assert kept is managers[number]
+    assert module.task_manager("1", "0-1", lambda: _job("x")) is not managers[1]

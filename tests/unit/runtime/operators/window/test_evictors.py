@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
 
 from flinkish.common.time import Time
-from flinkish.core.functions import AggregateFunction
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
 from flinkish.core.window.assigner import GlobalWindows
 from flinkish.core.window.counts import CountTrigger
@@ -18,6 +18,7 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
+from tests.support.functions import Aggregate
 from tests.unit.runtime.operators.window.building_blocks import SUM, TEN, Elements
 from tests.unit.runtime.operators.window.window_driver import WindowDriver
 
@@ -74,20 +75,6 @@ def test_elements_keep_their_timestamps_until_the_window_fires_also_across_a_res
     assert driver.is_empty()
 
 
-class Count(AggregateFunction):
-    def create_accumulator(self) -> Any:
-        return 0
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        return accumulator + 1
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return acc_a + acc_b
-
-
 class Custom(Evictor[Any]):
     """Everything goes after the function; before it what the watermark and the window say."""
 
@@ -106,7 +93,8 @@ seen: list[Any] = []
 
 def test_reduce_and_aggregate_see_what_the_evictor_of_a_user_leaves() -> None:
     seen.clear()
-    for logic, expected in ((SUM, [("a", 3)]), (WindowLogic(Count()), [2, 0]), (WindowLogic(Count(), Elements1()), 2)):
+    count = Aggregate(int, lambda a, value: a + 1, operator.add)
+    for logic, expected in ((SUM, [("a", 3)]), (WindowLogic(count), [2, 0]), (WindowLogic(count, Elements1()), 2)):
         driver = WindowDriver(WindowOperatorFactory(TEN, EventTimeTrigger(), logic, 5, evictor=Custom()))
         driver.harness.set_processing_time(7)
         driver.add(("a", 1, 1), ("a", 0, 2), ("a", 2, 3), ("b", 0, 4))

@@ -9,7 +9,7 @@ import pytest
 
 from flinkish.common.time import Time
 from flinkish.common.typeinfo import Types
-from flinkish.core.functions import AggregateFunction, ProcessWindowFunction
+from flinkish.core.functions import ProcessWindowFunction
 from flinkish.core.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -32,6 +32,7 @@ from flinkish.core.window.window import TimeWindow
 from flinkish.errors import ProgramError, StateAccessError
 from flinkish.runtime.operators.window.contents import WindowLogic
 from flinkish.runtime.operators.window.factory import WindowOperatorFactory
+from tests.support.functions import Aggregate, summed_pairs
 from tests.unit.runtime.operators.window.building_blocks import SUM, Elements, Ignore
 from tests.unit.runtime.operators.window.window_driver import LATE, WindowDriver
 
@@ -84,22 +85,6 @@ def test_what_a_purge_leaves_of_a_session_goes_on_in_the_same_place() -> None:
     assert driver.is_empty()
 
 
-class Seen(AggregateFunction):
-    """The number of values and their sum."""
-
-    def create_accumulator(self) -> Any:
-        return 0, 0
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
 class Remember(Ignore):
     """Fires what it remembers when the third element has come: the state of a descriptor merges."""
 
@@ -129,7 +114,14 @@ remembered: list[Any] = []
     ("descriptor", "expected"),
     [
         (ListStateDescriptor("list", Types.INT()), [1, 2, 3]),
-        (AggregatingStateDescriptor("aggregating", Seen(), Types.PICKLED_BYTE_ARRAY()), (3, 6)),
+        (
+            AggregatingStateDescriptor(
+                "aggregating",
+                Aggregate(lambda: (0, 0), lambda a, value: (a[0] + 1, a[1] + value), summed_pairs),
+                Types.PICKLED_BYTE_ARRAY(),
+            ),
+            (3, 6),
+        ),
     ],
 )
 def test_the_state_of_a_trigger_of_a_user_merges(descriptor: StateDescriptor, expected: Any) -> None:

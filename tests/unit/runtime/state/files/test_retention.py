@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,3 +49,13 @@ def test_no_epoch_that_can_be_gone_back_to_misses_a_file(work: list[tuple[int, b
         needed = set().union(*(old for old, _ in history[-retained:]))
         oldest = epoch - retained + 1
         assert all(int(name.split("-")[0]) >= oldest for name in disk - needed)
+
+
+# --- What the package costs whoever does not use it -----------------------------------------------------------------
+
+
+def test_importing_it_imports_neither_numpy_nor_pyarrow() -> None:
+    modules = "flinkish.runtime.state.files.references, flinkish.runtime.exchange.stable_hash"
+    code = f"import sys, {modules}; sys.exit(', '.join(sorted({{'numpy', 'pyarrow'}} & set(sys.modules))) or 0)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -15,7 +15,7 @@ from flinkish.runtime.state.saved.values import ProgramState, ProgramStates, Row
 from flinkish.runtime.stored.texts import to_text
 from tests.support.written_opcodes import Opcodes, called, got, pushed, remembered, savepoint_text, with_elements
 
-DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 200_000)
+DEEP = Opcodes(pickle.NONE + pickle.TUPLE1 * 20_000)
 LISTS = Opcodes(pickle.EMPTY_LIST * 990 + pickle.APPEND * 989)
 CYCLE = with_elements(remembered(pushed([])), got(0))
 
