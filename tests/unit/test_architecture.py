@@ -142,7 +142,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "checkpoint": (12, 3_647),
     "rest": (13, 1_912),
     "rest/views": (11, 2_101),
-    "jobmanager": (30, 8_414),
+    "jobmanager": (30, 8_417),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_575),
