@@ -83,6 +83,7 @@ class SavepointTurns:
             if self._closed is not None:
                 raise self._abortion(self._closed)
             self._in_flight.append(mine)
+            self._changed.notify_all()
         try:
             with self._run.savepoints.waiting(self._run.committed_epoch() or 0) as number:
                 self._wait_for_turn(mine)
@@ -108,10 +109,12 @@ class SavepointTurns:
             with self._changed:
                 if mine.aborted is None and self._commits == seen:
                     self._changed.wait(_LOOK_S)
+                # the job's own thread waits behind this one: there will be no epoch
+                stops = any(one.of_stop for one in self._in_flight)
             self._check(mine)
-            if time.monotonic() > deadline_s:
+            if stops or time.monotonic() > deadline_s:
                 raise SavepointError(
-                    f"no epoch has been committed yet, after {self._timeout_s:g} s",
+                    "no epoch has been committed yet" + ("" if stops else f", after {self._timeout_s:g} s"),
                     where=f"job '{self._run.name}'",
                     expected="one within execution.checkpointing.timeout",
                     hint="try again after the first epoch",

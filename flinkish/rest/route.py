@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
@@ -116,16 +117,18 @@ class Route:
     def match(self, path: str) -> dict[str, str] | None:
         """The parameters of a path that is one of this route's, otherwise None. A parameter that does not have its form
         is not told apart from a wrong path here: who looks for a route with ``loose_match`` can."""
-        found = re.fullmatch(self._pattern(strict=True), path)
+        found = _pattern(self.path, strict=True).fullmatch(path)
         return None if found is None else found.groupdict()
 
     def loose_match(self, path: str) -> bool:
         """Whether the path would be one of this route's if its parameters had their form."""
-        return re.fullmatch(self._pattern(strict=False), path) is not None
+        return _pattern(self.path, strict=False).fullmatch(path) is not None
 
-    def _pattern(self, strict: bool) -> str:
-        def one(found: re.Match[str]) -> str:
-            name = found.group(1)
-            return f"(?P<{name}>{_PATTERNS.get(name, '[^/]+') if strict else '[^/]+'})"
 
-        return re.sub(r"\{(\w+)\}", one, self.path)
+@cache
+def _pattern(path: str, strict: bool) -> re.Pattern[str]:
+    def one(found: re.Match[str]) -> str:
+        name = found.group(1)
+        return f"(?P<{name}>{_PATTERNS.get(name, '[^/]+') if strict else '[^/]+'})"
+
+    return re.compile(re.sub(r"\{(\w+)\}", one, path))

@@ -430,6 +430,20 @@ def test_a_job_that_fails_while_it_is_stopped_is_restarted_as_without_the_stop(t
     assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 1, 1)
 
 
+def test_a_savepoint_that_waits_for_the_first_epoch_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    run = Run(tmp_path, committed=None)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    saved = client.trigger_savepoint(target(run))
+    wait_until(lambda: run.savepoints.describe(), TIMEOUT_S, "the savepoint")
+    run.settings = replace(run.settings, checkpoints=replace(run.settings.checkpoints, timeout_ms=20))
+    stop = client.stop_with_savepoint(False, target(run))
+    for future in (saved, stop):
+        with pytest.raises(SavepointError, match="no epoch has been committed yet"):
+            future.result(TIMEOUT_S)
+    client.cancel().result(TIMEOUT_S)
+
+
 class FailsAtOnce(Run):
     """Its first attempt fails without being asked to end."""
 

@@ -505,3 +505,31 @@ def test_a_savepoint_and_a_checkpoint_say_how_large_they_are(tmp_path: Path) -> 
         assert (one.status, one.rows_written) == ("COMPLETED", 10)
         assert one.bytes_written > 0 and one.state_bytes["totals"] > 0
     assert saved.offsets == taken.offsets != {}
+
+
+@pytest.mark.parametrize("during", ["a hung epoch", "a savepoint", "a stop", "the wait for a restart"])
+def test_a_job_answers_and_is_cancelled_whatever_it_does(during: str, tmp_path: Path) -> None:
+    more = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "1 h"}
+    client = at_gate(kept(tmp_path, **more), 25)
+    held, asked = Held(), []
+    with hooked(held):
+        if during in ("a savepoint", "a stop"):
+            asked.append(client.trigger_savepoint() if during == "a savepoint" else client.stop_with_savepoint(False))
+            goes_on_until(held.reached.is_set)
+        elif during == "the wait for a restart":
+            Gate.failures = [25]
+            Gate.go.set()
+            wait_until(lambda: client.run.status is JobStatus.RESTARTING, TIMEOUT_S, "the failure")
+            with pytest.raises(OperationError, match="has failed and waits for its restart"):
+                client.stop_with_savepoint(False).result(TIMEOUT_S)
+        told = ask(str(tmp_path / "job"), "describe", TIMEOUT_S)
+        assert told["status"] == ("RESTARTING" if during == "the wait for a restart" else "RUNNING")
+        canceller = threading.Thread(target=lambda: ask(str(tmp_path / "job"), "cancel", TIMEOUT_S))
+        canceller.start()
+        wait_until(lambda: client.run.status is not JobStatus[told["status"]], TIMEOUT_S, "the cancellation")
+        held.go.set()
+        Gate.go.set()
+        canceller.join(TIMEOUT_S)
+    client.run.wait(TIMEOUT_S)
+    assert client.run.status is JobStatus.CANCELED
+    assert all(isinstance(future.exception(), SavepointError) for future in asked)

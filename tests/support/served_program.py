@@ -1,4 +1,4 @@
-"""A program whose driver is asked by REST: ``python -m tests.unit.rest.served_program JOB_DIR [KEY=VALUE ...]``.
+"""A program whose driver is asked by REST: ``python -m tests.support.served_program JOB_DIR [KEY=VALUE ...]``.
 
 The job goes on until it is stopped; ``JOBS=2`` among the environment variables runs a second one beside it.
 """
