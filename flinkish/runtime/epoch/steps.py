@@ -60,6 +60,10 @@ class EpochFigures:
     #: the job's accumulators as of the end of the epoch (runtime/job/accumulators.py); b"" if they are unchanged
     accumulators: bytes = b""
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored of the figures, without those that are 0 and were not there at first."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in ("run_ms", "commit_ms")}
+
 
 class Backlog(NamedTuple):
     """What is there of a source and was not read."""

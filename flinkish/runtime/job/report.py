@@ -121,6 +121,10 @@ class TaskReport:
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in ("bytes_in", "bytes_out")}
+
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""
         return dumps(self.__dict__, FORMAT_VERSION)
