@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from heapq import nlargest
+from math import isfinite
+from typing import Any
 
 from flinkish.jobmanager.job.description import SubtaskDescription, VertexDescription
 from flinkish.rest.route import Asked, Route
@@ -23,17 +25,22 @@ def description(asked: Asked) -> Json:
     return {"now_ms": asked.now_ms, "job": {**shown, "vertices": [_vertex(vertex) for vertex in job.vertices]}}
 
 
-def _plain(value: object) -> object:
-    if hasattr(value, "__dataclass_fields__"):
-        return asdict(value)  # type: ignore[call-overload]
-    return list(map(_plain, value)) if isinstance(value, tuple) else value
+def _plain(value: Any) -> Any:
+    """A part of the description as JSON has it, which knows no infinite numbers."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_plain, value))
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _vertex(vertex: VertexDescription) -> Json:
     fields = {name: _plain(value) for name, value in vars(vertex).items() if name != "subtasks"}
     chosen = sorted(_outstanding(vertex), key=lambda subtask: subtask.subtask)
     subtasks = [
-        {"subtask": subtask.subtask, "name": subtask.name, "current": asdict(subtask.current)} for subtask in chosen
+        {"subtask": subtask.subtask, "name": subtask.name, "current": _plain(subtask.current)} for subtask in chosen
     ]
     return {**fields, "subtasks": subtasks}
 
