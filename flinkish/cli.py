@@ -39,7 +39,8 @@ def add_commands(commands: Any) -> None:
     stop.add_argument("-p", "--savepointPath", metavar="DIRECTORY", help="where to; default: as configured")
     stop.add_argument("-d", "--drain", action="store_true", help="send the highest watermark first: all windows fire")
     _command(commands, "cancel", "cancel a job, without a savepoint", _cancel)
-    _command(commands, "describe", "what the driver says of the job, as JSON", _describe)
+    describe = _command(commands, "describe", "what the driver says of the job, as JSON", _describe)
+    describe.add_argument("--attempts", action="store_true", help="with the earlier attempts of each subtask")
     prepared = commands.add_parser("prepared", help="show or skip what an epoch that could not be committed holds")
     prepared.add_argument("job_dir", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
     prepared.add_argument("--sink", metavar="UID", help="show the records for this sink; default: count those of all")
@@ -76,7 +77,8 @@ def _cancel(arguments: argparse.Namespace) -> None:
 
 
 def _describe(arguments: argparse.Namespace) -> None:
-    print(json.dumps(_ask(arguments, "describe"), indent=1))
+    wanted = {"attempts": True} if arguments.attempts else {}
+    print(json.dumps(_ask(arguments, "describe", **wanted), indent=1))
 
 
 def _prepared(arguments: argparse.Namespace) -> None:

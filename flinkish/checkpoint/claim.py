@@ -19,8 +19,10 @@ from flinkish.checkpoint.manifest import ENDED, MANIFEST, Manifest, read_manifes
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import damaged_file
+from flinkish.jobmanager.job.description import RestoreDescription
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.runtime.phases import SystemClock
 from flinkish.storage.files import child_names, delete_directory, delete_file
 from flinkish.storage.paths import absolute, joined
 
@@ -90,9 +92,23 @@ def remember_restored(
         "claim_mode": claim_mode,
         "sources": manifest.sources,
         "watermarks": watermarks,
+        "time_ms": SystemClock().now_ms(),
     }
     directory.write(RESTORED_FILE, remembered)
     return remembered
+
+
+def describe_restored(remembered: Mapping[str, Any] | None) -> RestoreDescription | None:
+    """What a job has been restored from last; None: it has begun without state. ``remembered``: what `read_restored`
+    returns."""
+    if remembered is None:
+        return None
+    path = remembered.get("checkpoint") or remembered.get("path") or remembered.get("savepoint")
+    if not path:
+        return None
+    name = posixpath.basename(str(path).rstrip("/"))
+    number = int(name.removeprefix("chk-")) if _CHECKPOINT.fullmatch(name) else 0
+    return RestoreDescription(number, remembered.get("time_ms") or 0, str(path), is_savepoint=not number)
 
 
 def restored_watermarks(job: JobDescriptor, remembered: Mapping[str, Any] | None) -> dict[int, int]:
@@ -122,13 +138,14 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
         raise damaged_file(directory.path, RESTORED_FILE, "it does not say which savepoint was claimed")
     path = absolute(str(remembered["path"]))
     directory.fence.check()
-    _delete(path)
+    delete_savepoint(path)
     directory.write(RESTORED_FILE, {**remembered, "subsumed": True})
     return path
 
 
-def _delete(path: str) -> None:
-    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them."""
+def delete_savepoint(path: str) -> None:
+    """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What is
+    no savepoint stays as it is, and so does what else lies beside one."""
     if MANIFEST not in child_names(path):
         return
     manifest = read_manifest(path, whole=False)

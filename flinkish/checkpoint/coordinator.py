@@ -13,6 +13,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Protocol
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
@@ -243,12 +244,23 @@ class Checkpoints(Protocol):
         """Take a checkpoint of the last committed epoch and wait for it, for ``timeout_s`` seconds at most; returns its
         path, None when there is none."""
 
+    def take_now(self, full: bool) -> int:
+        """Take a checkpoint of the last committed epoch, whether one is due or not, and wait for it; returns its
+        number. ``full``: of all state.
+
+        Raises:
+            FlinkishError: it could not be taken, which does not count as a failure of the job's checkpoints.
+        """
+
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
 
 
 class NoCheckpoints:
-    """Takes no checkpoints: for jobs without a checkpoint interval."""
+    """Takes no checkpoints: for jobs that never run."""
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """An empty tuple: there are no checkpoints."""
@@ -257,6 +269,14 @@ class NoCheckpoints:
     def take_last(self, timeout_s: float | None = None) -> str | None:
         """None: the job directory holds the last committed epoch anyway."""
         return None
+
+    def take_now(self, full: bool) -> int:
+        """Raises CheckpointError: there is nothing to take one of."""
+        raise CheckpointError("the job does not run, so there is no state to take a checkpoint of")
+
+    def barrier(self, epoch: int) -> Barrier:
+        """Nothing is known."""
+        return Barrier(epoch)
 
     def close(self, delete: bool = False) -> None:
         """Does nothing."""
@@ -269,20 +289,49 @@ class SavepointLog:
     They are shown beside the job's checkpoints, and have no part in when a checkpoint is due, in how many are retained,
     or in how many may fail.
 
-    Rule: what is remembered is bounded and needs no storage, so that no savepoint fails because of it.
+    Rule: what is remembered is bounded.
 
     Args:
         ended: called with the description of each savepoint that has completed or failed.
         clock: gives the times of savepoints; by default the machine's.
+        next_id: gives the number of a new savepoint, which no checkpoint of the job has either; None: from 1 on.
     """
 
-    def __init__(self, ended: Callable[[CheckpointDescription], None], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        ended: Callable[[CheckpointDescription], None],
+        clock: Clock | None = None,
+        next_id: Callable[[], int] | None = None,
+    ) -> None:
         self._ended = ended
+        self._next_id = next_id or count(1).__next__
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._taken = 0
         #: number -> description, oldest first
         self._known: dict[int, CheckpointDescription] = {}
+        #: the number of the one that is written now; None: one that nobody has waited for
+        self._turn: int | None = None
+
+    @contextmanager
+    def waiting(self, epoch: int) -> Iterator[int]:
+        """A savepoint is asked for, and waits within the block until it is written in a block of `turn_of`; gives its
+        number. It has failed if the block raises. ``epoch``: the last committed one, which may not be its own."""
+        number = self._add(epoch, None).id
+        try:
+            yield number
+        except BaseException as error:
+            self._fail(number, error)
+            raise
+        self._end(number, CheckpointState.COMPLETED)
+
+    @contextmanager
+    def turn_of(self, number: int) -> Iterator[None]:
+        """What is taken within the block is the savepoint of this number. There is one such block at a time."""
+        self._turn = number
+        try:
+            yield
+        finally:
+            self._turn = None
 
     @contextmanager
     def taking(self, epoch: int, path: str) -> Iterator[Callable[..., None]]:
@@ -291,29 +340,42 @@ class SavepointLog:
         The block is given a function for what it learns of the savepoint, as fields of its description.
         """
         learned: dict[str, Any] = {}
-        with self._lock:
-            self._taken += 1
-            number = self._taken
-            state, now_ms = CheckpointState.PENDING.name, self._clock.now_ms()
-            self._known[number] = CheckpointDescription(number, epoch, state, now_ms, is_savepoint=True, path=path)
-            if len(self._known) > MAX_DESCRIPTIONS:
-                del self._known[next(iter(self._known))]
-            triggered = self._known[number]
+        number = self._add(epoch, path).id if self._turn is None else self._turn
+        self._change(number, epoch=epoch, path=path)
         try:
             yield learned.update
         except BaseException as error:
-            reason = f"{type(error).__name__}: {message_of(error)}"
-            self._end(replace(triggered, status=CheckpointState.FAILED.name, path=None, failure_reason=reason))
+            self._fail(number, error)
             raise
-        self._end(replace(triggered, status=CheckpointState.COMPLETED.name, **learned))
+        self._end(number, CheckpointState.COMPLETED, **learned)
 
-    def _end(self, description: CheckpointDescription) -> None:
-        duration_ms = max(0, self._clock.now_ms() - description.trigger_time_ms)
-        description = replace(description, duration_ms=duration_ms)
+    def _add(self, epoch: int, path: str | None) -> CheckpointDescription:
+        number, state, now_ms = self._next_id(), CheckpointState.PENDING.name, self._clock.now_ms()
+        added = CheckpointDescription(number, epoch, state, now_ms, is_savepoint=True, path=path)
         with self._lock:
-            if description.id in self._known:
-                self._known[description.id] = description
-        self._ended(description)
+            self._known[number] = added
+            if len(self._known) > MAX_DESCRIPTIONS:
+                del self._known[next(iter(self._known))]
+        return added
+
+    def _change(self, number: int, **changes: Any) -> None:
+        with self._lock:
+            if number in self._known:
+                self._known[number] = replace(self._known[number], **changes)
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        reason = f"{type(error).__name__}: {message_of(error)}"
+        self._end(number, CheckpointState.FAILED, path=None, failure_reason=reason)
+
+    def _end(self, number: int, state: CheckpointState, **learned: Any) -> None:
+        with self._lock:
+            pending = self._known.get(number)
+            if pending is None or pending.status != CheckpointState.PENDING.name:
+                return
+            duration_ms = max(0, self._clock.now_ms() - pending.trigger_time_ms)
+            ended = replace(pending, status=state.name, duration_ms=duration_ms, **learned)
+            self._known[number] = ended
+        self._ended(ended)
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """The last savepoints in the order in which they were triggered."""

@@ -26,7 +26,7 @@ from flinkish.jobdir.query import Traces, read_traces
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.job.settings import DriverSettings, Fallback
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
-from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.phases import Phase, SystemClock, passed
 from flinkish.storage.files import delete_directory
 
 
@@ -177,6 +177,7 @@ class QueryFallback:
             "sources": manifest.sources,
             "watermarks": {**manifest.watermarks, **watermarks},
             "rows": posixpath.basename(target),
+            "time_ms": SystemClock().now_ms(),
         }
         self.directory.write(restored_file(first_epoch), {**before, **began})
         if manifest.accumulators is not None:

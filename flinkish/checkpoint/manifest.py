@@ -21,6 +21,7 @@ import hashlib
 import json
 import posixpath
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -330,10 +331,10 @@ _COUNTER = "counter.json"
 
 
 class CheckpointDirectory:
-    """Numbers, lists, reads, writes and deletes the checkpoints of one job. A checkpoint is complete once its manifest
-    is written.
+    """Numbers, lists, reads, writes and deletes the checkpoints of one job, and numbers its savepoints. A checkpoint is
+    complete once its manifest is written.
 
-        <checkpoints>/counter.json           the last number that was given to a checkpoint
+        <checkpoints>/counter.json           the last number that was given to a checkpoint or savepoint
         <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which
                                              changes were merged; older checkpoints refer to earlier versions
         <checkpoints>/changes/               Delta: what has changed since (`writer.IncrementalWriter`)
@@ -348,6 +349,9 @@ class CheckpointDirectory:
         self.path = absolute(path)
         #: segment of a list of splits -> the file with the ids of its splits; None: not known yet
         self._ended: dict[str, str] | None = None
+        self._numbering = threading.Lock()
+        #: the checkpoints that somebody reads; each as often as somebody does
+        self._held: list[int] = []
         #: part of the names of files that this driver writes, which an earlier one therefore never deletes
         self._token = uuid.uuid4().hex[:8]
 
@@ -390,7 +394,11 @@ class CheckpointDirectory:
         return posixpath.join(self.path, f"chk-{number}")
 
     def next_id(self) -> int:
-        """Reserve a number that no checkpoint of the job has had; returns it."""
+        """Reserve a number that no checkpoint or savepoint of the job has had; returns it."""
+        with self._numbering:
+            return self._next_id()
+
+    def _next_id(self) -> int:
         try:
             data = read_bytes(posixpath.join(self.path, _COUNTER), FileKind.COUNTER)
             counted = 0 if data is None else json_as(dict[str, int], data).get("last", 0)
@@ -421,14 +429,23 @@ class CheckpointDirectory:
         it is damaged or there is none."""
         return read_manifest(self.checkpoint(number), whole=False)
 
+    def hold(self, number: int) -> None:
+        """Keep a checkpoint, and the versions that it names, until `let_go` is called as often."""
+        self._held.append(number)
+
+    def let_go(self, number: int) -> None:
+        """The inverse of `hold`."""
+        self._held.remove(number)
+
     def drop_but(self, retained: int, check: Callable[[], None]) -> list[int]:
         """Delete all but the last ``retained`` completed checkpoints, and those before the newest that were never
-        completed; returns the numbers of the completed checkpoints that are left.
+        completed; returns the numbers of the completed checkpoints that are left, among them those that are held.
 
         ``check``: raises when the job is no longer this driver's; then nothing is deleted.
         """
         there, ended = self._ids(), set(child_names(self.ended))
-        left = self._whole(there)[-retained:]
+        whole, held = self._whole(there), set(self._held)
+        left = sorted({*whole[-retained:], *(number for number in whole if number in held)})
         unneeded = self._unneeded(ended, left)
         check()
         for number in there:

@@ -79,6 +79,7 @@ def write_plainly(
     path: str,
     states: tuple[DeclaredState, ...],
     known: Mapping[str, Mapping[str, str]],
+    check: Callable[[], None] = lambda: None,
     **more: Any,
 ) -> Manifest:
     """Write a savepoint or checkpoint of the last committed epoch of a minicluster, with a table of its own; returns
@@ -91,17 +92,26 @@ def write_plainly(
         path: the directory to write.
         states: the states that the job has declared.
         known: source uid -> ids of the things that it reads.
+        check: called again and again; what it raises ends the writing.
         more: further fields of the manifest.
 
     Raises:
         OperationError: the directory cannot be written, or is not on a local file system with hard links.
     """
     positions = positions_in(job, store, known)
-    contents = _write_table(state_table(path), rows_in(job, store), secret_of(job.job_id, job.attempt))
+    rows = _checked(rows_in(job, store), check)
+    contents = _write_table(state_table(path), rows, secret_of(job.job_id, job.attempt))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
+    check()
     manifest = manifest_of(job, epoch, positions, contents=contents, states=states, **more)
     write_manifest(path, manifest)
     return manifest
+
+
+def _checked(rows: Iterator[SavepointColumns], check: Callable[[], None]) -> Iterator[SavepointColumns]:
+    for saved in rows:
+        check()
+        yield saved
 
 
 def rows_in(job: JobDescriptor, store: StateStore) -> Iterator[SavepointColumns]:
@@ -163,8 +173,20 @@ class TakenIn:
     watermarks: dict[str, int]
 
 
+#: Is told how many parts of a savepoint are read, and of how many. What it raises ends the reading.
+Read = Callable[[int, int], None]
+
+
+def nobody_asks(parts: int, of: int) -> None:
+    """A `Read` for a restore of which nobody wants to know."""
+
+
 def take_in_savepoint(
-    savepoint: str, job: JobDescriptor, migrations: Migrations, allow_non_restored_state: bool
+    savepoint: str,
+    job: JobDescriptor,
+    migrations: Migrations,
+    allow_non_restored_state: bool,
+    read: Read = nobody_asks,
 ) -> tuple[Manifest, TakenIn]:
     """Compare a savepoint or checkpoint with a program, and read what the program takes in of it.
 
@@ -177,7 +199,7 @@ def take_in_savepoint(
     counted = manifest.contents is not None and not edited
     found = FoundRows()
     with _reading(where):
-        rows = rows_of_savepoint(manifest, savepoint)
+        rows = rows_of_savepoint(manifest, savepoint, read)
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             rows = _without_doubles(rows, where)
         as_written = manifest.epoch is not None and not edited
@@ -257,7 +279,7 @@ def _reading(where: str) -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- tables
 
 
-def rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
+def rows_of_savepoint(manifest: Manifest, directory: str, read: Read = nobody_asks) -> _Hashed:
     """The rows of state by batch and state, each with its hash; with the changes applied if the manifest has any.
 
     Raises:
@@ -265,7 +287,7 @@ def rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
     """
     path = manifest.table_path(directory)
     check_log(path, needed_version(manifest, path))
-    batches = _batches_of(path, manifest.state.version, COLUMNS)
+    batches = _batches_of(path, manifest.state.version, COLUMNS, read)
     changes = manifest.changes_path(directory)
     if manifest.changes is not None and changes is not None:
         check_log(changes, manifest.changes.version)
@@ -277,18 +299,23 @@ def rows_of_savepoint(manifest: Manifest, directory: str) -> _Hashed:
         yield from states_of_batch(pa.RecordBatch.from_arrays(columns, names=[*COLUMNS, DIGEST]))
 
 
-def _batches_of(table: str, version: int | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches_of(
+    table: str, version: int | None, columns: Sequence[str], read: Read = nobody_asks
+) -> Iterator[pa.RecordBatch]:
     """The rows of a version of a Delta table, with these columns; None: the newest version."""
     from pyarrow import parquet
 
-    for path in files_of_version(table, version):
+    files = list(files_of_version(table, version))
+    for number, path in enumerate(files):
         local = local_path(path)
         data = read_bytes(path, FileKind.DATA_FILE) if local is None else b""
         if data is None or local is not None and not os.path.isfile(local):
             raise FileNotFoundError(f"the file {path} is missing")
         file = parquet.ParquetFile(local or pa.BufferReader(data), page_checksum_verification=True)
         for batch in file.iter_batches(columns=list(columns)):
+            read(number, len(files))
             yield batch.select(list(columns))
+        read(number + 1, len(files))
 
 
 def _with_changes(rows: Iterator[pa.RecordBatch], changes: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -273,11 +273,12 @@ class CheckpointedAttempt(Protocol):
 
 @dataclass(frozen=True)
 class _Written:
-    """The versions of the tables that hold the state of a checkpoint, and how many rows were written for it."""
+    """The versions of the tables that hold the state of a checkpoint, and what was written for it."""
 
     state: TableVersion
     changes: TableVersion | None
     rows: int
+    bytes: int
     incremental: bool
 
 
@@ -312,9 +313,10 @@ class CheckpointWriter:
         self._merged: tuple[Manifest, Manifest] | None = None
 
     def write(
-        self, attempt: CheckpointedAttempt, description: CheckpointDescription, barrier: Barrier
+        self, attempt: CheckpointedAttempt, description: CheckpointDescription, barrier: Barrier, full: bool = False
     ) -> CheckpointDescription:
-        """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes."""
+        """Write a checkpoint of an attempt's epoch; returns the description with offsets, watermarks and sizes.
+        ``full``: whether all state must be written."""
         epoch = description.epoch
         positions = attempt.positions(epoch, self.directory.store_ids)
         description = replace(
@@ -323,20 +325,22 @@ class CheckpointWriter:
             watermarks=barrier.watermarks,
             state_bytes=barrier.state_bytes,
         )
-        written = self._write_state(attempt, epoch)
+        written = self._write_state(attempt, epoch, full)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)
         self._check()
         self.directory.write(
             description.id, self._manifest(attempt, description, positions, written, barrier.accumulators)
         )
         passed(Phase.CHECKPOINT_COMPLETED, epoch=epoch)
-        return replace(description, rows_written=written.rows, incremental=written.incremental)
+        return replace(
+            description, rows_written=written.rows, bytes_written=written.bytes, incremental=written.incremental
+        )
 
-    def _write_state(self, attempt: CheckpointedAttempt, epoch: int) -> _Written:
+    def _write_state(self, attempt: CheckpointedAttempt, epoch: int, full: bool) -> _Written:
         base = self._last_to_trust(attempt)
         self._check()
         self._maintenance.keep_readable(oldest_version(self.directory, self.directory.completed()))
-        if base is not None and self._incremental is not None:
+        if base is not None and self._incremental is not None and not full:
             try:
                 written = self._write_changes(self._incremental, base, epoch, attempt.job)
             except Exception as error:
@@ -344,10 +348,12 @@ class CheckpointWriter:
                 raise
             if written is not None:
                 return written
-        full = self._write_all(attempt, epoch)
-        self._maintenance.overwritten(full)
+        all_of_it = self._write_all(attempt, epoch)
+        self._maintenance.overwritten(all_of_it)
         self._trusted = True
-        return _Written(TableVersion(posixpath.join("..", "state"), full.version), None, full.rows, False)
+        return _Written(
+            TableVersion(posixpath.join("..", "state"), all_of_it.version), None, all_of_it.rows, all_of_it.bytes, False
+        )
 
     def _write_changes(
         self, incremental: IncrementalWriter, base: Manifest, epoch: int, job: JobDescriptor
@@ -358,7 +364,7 @@ class CheckpointWriter:
         if changes is None:
             return None
         if not changes.epochs:
-            return _Written(base.state, base.changes, 0, True)
+            return _Written(base.state, base.changes, 0, 0, True)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
         written = incremental.append(base, changes, DeployedClasses.of_job(job))
@@ -366,7 +372,7 @@ class CheckpointWriter:
             return None
         self._maintenance.appended(written, first=base.changes is None)
         table = TableVersion(posixpath.join("..", "changes"), written.version)
-        return _Written(base.state, table, written.rows, True)
+        return _Written(base.state, table, written.rows, written.bytes, True)
 
     def _last_to_trust(self, attempt: CheckpointedAttempt) -> Manifest | None:
         """The manifest of the last checkpoint, if the next one may be built upon it."""

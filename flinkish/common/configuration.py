@@ -218,8 +218,8 @@ class Configuration:
     def without_effect(self) -> dict[str, str]:
         """The keys that are set to other than their default but have no effect in flinkish, each with the reason.
 
-        >>> Configuration().set_string("rest.port", "1234").without_effect()
-        {'rest.port': 'there is no REST endpoint'}
+        >>> Configuration().set_string("jobmanager.scheduler", "Adaptive").without_effect()
+        {'jobmanager.scheduler': 'Spark schedules'}
         """
         from flinkish.common import options
 

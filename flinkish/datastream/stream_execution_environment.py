@@ -207,9 +207,13 @@ class StreamExecutionEnvironment(EnvironmentSettings):
             ProgramError: the program is wrong, or user code failed (UserCodeError).
             FlinkishError: the job failed for another reason; the class says who must act.
         """
+        from flinkish.jobmanager.signals import running, stop_on_signals
+
         parts, self._parts = self._parts, []
-        clients = parts if parts and self._program.empty else [self._submit(job_name)]
-        return [client.get_job_execution_result().result() for client in clients][-1]
+        # around both: a signal may come between the submission and the wait
+        with stop_on_signals(running):
+            clients = parts if parts and self._program.empty else [self._submit(job_name)]
+            return [client.get_job_execution_result().result() for client in clients][-1]
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Start the job without waiting for its end. The program is then empty, as after ``execute``.

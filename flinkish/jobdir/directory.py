@@ -9,6 +9,7 @@ directory and which program wrote it.
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
     <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
     <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
+    <job dir>/saving-<id>.json  a savepoint is being written, or a stop has written it and the job has not ended
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
@@ -24,6 +25,7 @@ import logging
 import posixpath
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, overload
 
@@ -221,14 +223,16 @@ class JobDirectory:
         self.refuse_if_owned(job_name, silence_s)
         self.write_owner()
 
-    def refuse_if_owned(self, job_name: str, silence_s: float = SILENCE_S) -> Life:
+    def refuse_if_owned(
+        self, job_name: str, silence_s: float = SILENCE_S, waiting: Callable[[], None] = lambda: None
+    ) -> Life:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
-        is watched until it has been silent for ``silence_s`` seconds; an earlier attempt of this application of YARN is
-        not."""
+        is watched until it has been silent for ``silence_s`` seconds, or ``waiting`` raises; an earlier attempt of this
+        application of YARN is not."""
         owner = self.read("owner.json")
         life = life_of(owner)
         if life is Life.SILENT and not is_earlier_attempt(owner):
-            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s())
+            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s(), waiting)
         if life is Life.ALIVE:
             owner = self.read("owner.json") or {}
             raise FencedError(

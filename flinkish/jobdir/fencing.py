@@ -245,6 +245,21 @@ class Life(Enum):
     SILENT = "is on another machine"
 
 
+#: where the REST API of this process is reached
+_rest_url: str | None = None
+
+
+def announce_rest(url: str | None) -> None:
+    """Let what this process writes of itself from now on say where its REST API is reached."""
+    global _rest_url
+    _rest_url = url
+
+
+def rest_url() -> str | None:
+    """Where the REST API of this process is reached; None: it has none."""
+    return _rest_url
+
+
 def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
     """The content of owner.json for this process. ``remote``: its queries run in a Spark server, and outlive it."""
     return {
@@ -258,6 +273,7 @@ def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -
         "remote": remote,
         "container": os.environ.get(_CONTAINER, ""),
         "renewed_s": time.time(),
+        "rest": _rest_url,
     }
 
 
@@ -285,6 +301,13 @@ def life_of(owner: dict[str, Any] | None) -> Life:
     return Life.ALIVE if there else Life.GONE
 
 
+def is_of_this_process(owner: dict[str, Any] | None) -> bool:
+    """Whether an owner is a driver in this process."""
+    if owner is None or life_of(owner) is not Life.ALIVE:
+        return False
+    return int(owner["pid"]) == os.getpid()
+
+
 def is_earlier_attempt(owner: dict[str, Any] | None) -> bool:
     """Whether an owner was an earlier attempt of the application of YARN that this process is an attempt of: YARN
     starts the next one when the earlier one has ended."""
@@ -298,12 +321,22 @@ def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
     return owner is None or bool(owner.get("released")) or not owner.get("remote")
 
 
-def watch(read: Callable[[], dict[str, Any] | None], silence_s: float = SILENCE_S) -> Life:
+def watch(
+    read: Callable[[], dict[str, Any] | None],
+    silence_s: float = SILENCE_S,
+    waiting: Callable[[], None] = lambda: None,
+) -> Life:
     """Watch an owner on another machine until it renews its claim (ALIVE) or gives the directory back (GONE); SILENT if
-    it does neither for ``silence_s`` seconds. ``read``: returns the content of owner.json."""
+    it does neither for ``silence_s`` seconds.
+
+    Args:
+        read: returns the content of owner.json.
+        waiting: called before each look; what it raises ends the watch.
+    """
     first = read()
     deadline = time.monotonic() + silence_s
     while True:
+        waiting()
         now = read()
         life = life_of(now)
         if life is not Life.SILENT:

@@ -53,6 +53,7 @@ class _Owner:
     renewals: int = 0
     remote: bool = False
     renewed_s: float = 0.0
+    rest: str | None = None
     released: bool = False
 
 
@@ -134,6 +135,8 @@ class _Restored:
     watermarks: dict[str, int] = field(default_factory=dict)
     checkpoint: str = ""
     subsumed: bool = False
+    #: when the state was restored; None: by a version that did not note it
+    time_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import logging
 import posixpath
 import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -146,7 +147,12 @@ REFUSE, NEWEST = "refuse", "newest"
 
 
 def take_ownership(
-    spark: Any, directory: JobDirectory, job_name: str, takeover: str, silence_s: float = SILENCE_S
+    spark: Any,
+    directory: JobDirectory,
+    job_name: str,
+    takeover: str,
+    silence_s: float = SILENCE_S,
+    waiting: Callable[[], None] = lambda: None,
 ) -> None:
     """Claim the directory, and renew the claim in the background until the directory is released.
 
@@ -156,12 +162,13 @@ def take_ownership(
         job_name: name of the job, for messages.
         takeover: ``refuse``: claim it only if no living driver owns it; ``newest``: claim it whoever owns it.
         silence_s: with ``refuse``, how many seconds an owner on another machine is watched for a sign of life.
+        waiting: called again and again meanwhile; what it raises ends the wait.
 
     Raises:
         FencedError: another driver owns the directory, or has claimed it in the same moment and later.
     """
     if takeover == REFUSE:
-        life = directory.refuse_if_owned(job_name, silence_s)
+        life = directory.refuse_if_owned(job_name, silence_s, waiting)
     else:
         life = directory.owner_life()
     whole = life is Life.GONE and leaves_nothing_behind(directory.read("owner.json"))

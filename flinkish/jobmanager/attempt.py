@@ -284,6 +284,9 @@ class QueryAttempt:
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
+        if self._stop.is_set() and time.monotonic() >= self._deadline_s():
+            # the job was cancelled before its query has begun
+            return
         self._secret = deployment.secret
         self.directory.delete(END_FILE)
         self._waits = run.interval_ms > 0 and not run.available_now

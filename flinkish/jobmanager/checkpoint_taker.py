@@ -9,17 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import subsume_claimed
-from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
+from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
 from flinkish.checkpoint.maintenance import own_session, tagged_jobs
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.checkpoint.writer import ChangelogLedger, CheckpointWriter
 from flinkish.errors import CheckpointError, FencedError, FlinkishError
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
-from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoints_path
+from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
@@ -45,16 +49,26 @@ _JOB_HAS_ENDED = "the job has ended"
 
 
 def attach_checkpoints(run: SparkRun) -> None:
-    """Let a run take the checkpoints that its settings ask for; delete the changelog if they need none."""
+    """Let a run take the checkpoints that its settings ask for, and those that somebody asks for; delete the changelog
+    if they need none."""
     settings = run.settings.checkpoints
     if not settings.changelog:
         ChangelogLedger(run.directory).drop()
-    if not settings.enabled:
-        return
-    path = checkpoints_path(run.settings, run.directory.path, run.job_id.to_hex_string())
-    taker = CheckpointTaker(run, settings, CheckpointDirectory(path))
+    taker = CheckpointTaker(run, settings, run.checkpoint_directory)
     run.checkpoints = taker
     run.observers.append(taker)
+
+
+@dataclass(eq=False)
+class _ByHand:
+    """A checkpoint that somebody has asked for, and its number."""
+
+    full: bool
+    #: whether it is held from its end on
+    holds: bool = False
+    #: whether nobody waits for it any more
+    left: bool = False
+    outcome: Future[int] = field(default_factory=Future)
 
 
 class CheckpointTaker(JobObserver):
@@ -76,7 +90,9 @@ class CheckpointTaker(JobObserver):
         self._committed: tuple[QueryAttempt, int] | None = None
         self._taken: int | None = None
         self._asked = self._answered = 0
-        self._closed = False
+        #: the checkpoints by hand that nobody has begun
+        self._by_hand: deque[_ByHand] = deque()
+        self._closed = self._has_begun = False
         self._give_up: str | None = None
         self._tag = ""
         self._session: Any = None
@@ -88,8 +104,15 @@ class CheckpointTaker(JobObserver):
     def attempt_started(self, attempt: int) -> None:
         if self._run.record is not None:
             self._barriers.begin(self._run.record.accumulators)
-        if not self._thread.is_alive() and not self._closed:
-            self._thread.start()
+        if self._settings.enabled:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Start the thread, unless that was done."""
+        with self._wake:
+            if not self._has_begun and not self._closed:
+                self._has_begun = True
+                self._thread.start()
 
     def epoch_done(self, report: EpochReport) -> None:
         attempt = self._run.attempt
@@ -125,21 +148,67 @@ class CheckpointTaker(JobObserver):
             self._wake.wait_for(lambda: self._answered >= number or self._closed, timeout_s)
         return self._path_of(epoch)
 
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+        return self._barriers.of(epoch)
+
     def _path_of(self, epoch: int | None) -> str | None:
         for description in reversed(self.describe()):
             if description.epoch == epoch and description.status == "COMPLETED":
                 return description.path
         return None
 
+    def take_now(self, full: bool) -> int:
+        """Take a checkpoint by hand and wait for it; see `Checkpoints.take_now`. Without an interval it is a full
+        one."""
+        return self._asked_for(_ByHand(full)).outcome.result()
+
+    @contextmanager
+    def held(self, check: Callable[[], None]) -> Iterator[str]:
+        """Take a checkpoint now; within the block, whose variable is its path, it and the versions that it names stay
+        as they are, however many follow. ``check`` is called while the checkpoint is waited for; what it raises ends
+        the wait.
+
+        Raises:
+            FlinkishError: the checkpoint could not be taken.
+        """
+        asked = self._asked_for(_ByHand(full=False, holds=True))
+        try:
+            while not asked.outcome.done():
+                check()
+                wait([asked.outcome], _LOOK_MS / 10_000)
+            yield self.directory.checkpoint(asked.outcome.result())
+        finally:
+            with self._wake:
+                asked.left = True
+                if asked.outcome.done() and asked.outcome.exception() is None:
+                    self.directory.let_go(asked.outcome.result())
+
+    def _asked_for(self, asked: _ByHand) -> _ByHand:
+        self._begin()
+        epoch = self._run.attempt.committed_epoch()
+        with self._wake:
+            if self._closed:
+                raise CheckpointError(_JOB_HAS_ENDED, where=f"job '{self._run.name}'")
+            if self._committed is None and epoch is not None:
+                self._committed = (self._run.attempt, epoch)
+            self._by_hand.append(asked)
+            self._wake.notify_all()
+        return asked
+
     def close(self, delete: bool = False) -> None:
         """End the thread, because the job has ended. A pending checkpoint is aborted; ``delete``: all are deleted."""
         with self._wake:
             self._closed = True
+            left = list(self._by_hand)
+            self._by_hand.clear()
             self._wake.notify_all()
+        for asked in left:
+            asked.outcome.set_exception(CheckpointError(_JOB_HAS_ENDED, where=f"job '{self._run.name}'"))
         self._abort(_JOB_HAS_ENDED)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
-        if delete:
+        if delete and self._has_begun:
             self._delete_all()
 
     def _delete_all(self) -> None:
@@ -158,8 +227,9 @@ class CheckpointTaker(JobObserver):
                 if self._closed:
                     return
                 target, asked = self._next(), self._asked
+                by_hand = self._by_hand.popleft() if self._by_hand else None
             if target is not None:
-                self.take(*target)
+                self.take(*target, by_hand)
             with self._wake:
                 self._answered = asked
                 self._wake.notify_all()
@@ -168,6 +238,8 @@ class CheckpointTaker(JobObserver):
         """The attempt and the epoch of which a checkpoint is due now; None: none is due."""
         if self._committed is None:
             return None
+        if self._by_hand:
+            return self._committed
         if self._committed[1] == self._taken:
             # no epoch has been committed since
             self._answered = self._asked
@@ -180,8 +252,8 @@ class CheckpointTaker(JobObserver):
         due_ms = self.coordinator.due_in_ms()
         return _LOOK_MS if due_ms is None else max(1, min(due_ms, _LOOK_MS))
 
-    def take(self, attempt: QueryAttempt, epoch: int) -> None:
-        """Take one checkpoint, from its trigger to its completion or failure."""
+    def take(self, attempt: QueryAttempt, epoch: int, by_hand: _ByHand | None = None) -> None:
+        """Take one checkpoint, from its trigger to its completion or failure. ``by_hand``: who has asked for it."""
         # before the trigger: from then on this checkpoint can be aborted
         self._give_up, self._tag = None, f"flinkish-checkpoint-{uuid.uuid4().hex}"
         try:
@@ -189,7 +261,7 @@ class CheckpointTaker(JobObserver):
             self._run.directory.check_owner(self._run.name)
             pending = self.coordinator.trigger(epoch, self.directory.checkpoint)
         except Exception as error:
-            self._fail(error)
+            self._fail(error, by_hand)
             return
         if self._closed:
             # the end of the job may have come before there was a checkpoint to abort
@@ -200,13 +272,18 @@ class CheckpointTaker(JobObserver):
         watch.daemon = True
         watch.start()
         try:
-            description = self._write(attempt, pending)
+            description = self._write(attempt, pending, by_hand is not None and by_hand.full)
         except Exception as error:
-            self._fail(error)
+            self._fail(error, by_hand)
         else:
             self._taken = description.epoch
             self.coordinator.update(description)
             self.coordinator.complete()
+            if by_hand is not None:
+                with self._wake:
+                    if by_hand.holds and not by_hand.left:
+                        self.directory.hold(description.id)
+                    by_hand.outcome.set_result(description.id)
             self._clean(description.epoch)
         finally:
             watch.cancel()
@@ -230,7 +307,7 @@ class CheckpointTaker(JobObserver):
             level = logging.DEBUG if self._closed else logging.WARNING
             _LOG.log(level, "job '%s': changes of checkpoints could not be merged: %s", self._run.name, error)
 
-    def _write(self, attempt: QueryAttempt, pending: CheckpointDescription) -> CheckpointDescription:
+    def _write(self, attempt: QueryAttempt, pending: CheckpointDescription, full: bool) -> CheckpointDescription:
         self._session = self._session or own_session(self._run.spark)
         writer = self._writer = self._writer or CheckpointWriter(
             self._session, self.directory, self._check, self._ledger
@@ -239,7 +316,7 @@ class CheckpointTaker(JobObserver):
         with tagged_jobs(self._session, self._tag, description):
             for left in reversed(range(_TRIES)):
                 try:
-                    done = writer.write(attempt, pending, self._barriers.of(pending.epoch))
+                    done = writer.write(attempt, pending, self._barriers.of(pending.epoch), full)
                 except Exception as error:
                     newer = self._committed
                     self._check()
@@ -275,12 +352,17 @@ class CheckpointTaker(JobObserver):
             except Exception as error:
                 _LOG.warning("the Spark jobs of a checkpoint could not be cancelled: %s", error)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception, by_hand: _ByHand | None = None) -> None:
         """Count a checkpoint that has failed, or could not be triggered; fail the attempt if it is one too many. That
         another driver owns the job does not count: the job's own thread finds it out as well."""
         typed = translate(error, f"job '{self._run.name}'")
         reason = self._give_up or f"{type(typed).__name__}: {typed}"
-        failure = self.coordinator.fail(reason, counts=not self._closed and not isinstance(typed, FencedError))
+        counts = by_hand is None and not self._closed and not isinstance(typed, FencedError)
+        failure = self.coordinator.fail(reason, counts)
+        if by_hand is not None:
+            by_hand.outcome.set_exception(
+                CheckpointError(self._give_up, where=f"job '{self._run.name}'") if self._give_up else typed
+            )
         level = logging.DEBUG if self._closed else logging.WARNING
         _LOG.log(level, "job '%s': a checkpoint failed: %s", self._run.name, reason)
         if failure is None:

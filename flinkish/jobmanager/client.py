@@ -8,7 +8,8 @@ import html
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from flinkish import __version__
@@ -17,21 +18,27 @@ from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError
+from flinkish.common.options import execution
+from flinkish.errors import FinalOperationError, FlinkishError, InternalError, OperationError, ProgramError
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
+from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint import StopWithSavepoint, dispose_savepoint
+from flinkish.storage.paths import absolute
 
 
 class RunClient(JobClient):
     """The JobClient of a job that this process runs: tells its state, stops it, and takes its savepoints."""
 
-    def __init__(self, run: JobRun) -> None:
+    def __init__(self, run: JobRun, operations: Operations | None = None) -> None:
+        """``operations``: those of the JobManager that the job is registered with; None: of this client alone."""
         self.run = run
-        self._savepoints = threading.Lock()
+        #: what somebody outside of the program asks for by an id
+        self.operations = operations or Operations(self.carry_out)
 
     def __repr__(self) -> str:
         return f"<job '{self.run.name}' ({self.run.job_id}): {self.run.status.name}>"
@@ -59,7 +66,7 @@ class RunClient(JobClient):
         return str(self.run.life.story)
 
     def cancel(self) -> CompletableFuture[None]:
-        """Cancel the job after the running epoch; the future is done when the job has ended."""
+        """Cancel the job, whatever it does; the future is done when the job has ended."""
         self.run.request_stop()
         return _in_background(self.run.wait)
 
@@ -80,31 +87,45 @@ class RunClient(JobClient):
 
         return _in_background(wait)
 
-    def savepoint_from_outside(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Do what `trigger_savepoint` does, without making the caller wait. One savepoint is written at a time."""
-
-        def write() -> str:
-            with self._savepoints:
-                return self.trigger_savepoint(savepoint_directory).result()
-
-        return _in_background(write)
+    def carry_out(self, request: Request) -> CompletableFuture[Any]:
+        """Begin what somebody outside of the program asks for, without waiting; the future holds the path of the
+        savepoint, the number of the checkpoint, or None. What cannot be begun fails as a future, too."""
+        try:
+            if request.kind is Kind.SAVEPOINT and not request.cancel_job:
+                return self.trigger_savepoint(request.directory)
+            if request.kind is Kind.SAVEPOINT:
+                until_ended = self.run.over.wait
+                return self._stop(request.directory, until_ended, end=JobStatus.CANCELED, from_outside=True)
+            if request.kind is Kind.STOP:
+                return self.stop_from_outside(request.drain, request.directory)
+            if request.kind is Kind.CANCEL:
+                return self.cancel_from_outside()
+            if request.kind is Kind.CHECKPOINT:
+                return self.trigger_checkpoint(request.full)
+        except FlinkishError as error:
+            return CompletableFuture.failed(error)
+        return CompletableFuture.failed(
+            OperationError(
+                f"the job cannot be asked for a {request.kind.value}",
+                where=f"job '{self.run.name}'",
+                expected="a savepoint, a stop, a cancellation or a checkpoint",
+            )
+        )
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Write a savepoint of the last committed epoch; the future holds its path.
+        """Write a savepoint of the last committed epoch, after those that were asked for before; the future, which is
+        there at once, holds its path. Before the first epoch is committed, its end is waited for.
 
         If the savepoint cannot be written, the future fails and the job goes on as before; if no savepoint can be made
         in the directory, nothing is read or written for it.
-
-        Raises:
-            OperationError: the job does not run.
         """
-        run = self._kept_run()
-        try:
-            directory = savepoint_directory or run.savepoint_directory()
-            check_target(directory, f"job '{run.name}'")
-            return CompletableFuture.completed(run.take_savepoint(directory))
-        except FlinkishError as error:
-            return CompletableFuture.failed(error)
+        return _in_background(lambda: self._kept_run().savepoint(savepoint_directory))
+
+    def trigger_checkpoint(self, full: bool = False) -> CompletableFuture[int]:
+        """Take a checkpoint of the last committed epoch, also in a job without a checkpoint interval; the future holds
+        its number. ``full``: of all state; without an interval, and in the minicluster, each is a full one.
+        """
+        return _in_background(lambda: self._kept_run().checkpoint(full))
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -120,9 +141,6 @@ class RunClient(JobClient):
             advance_to_end_of_event_time: drain the job: before the savepoint, all event-time timers and windows fire in
                 an epoch of their own. Meant for ending a job for good: the savepoint holds no open window any more.
             savepoint_directory: the directory in which the savepoint is made; None: the job's savepoint directory.
-
-        Raises:
-            OperationError: the job does not run, or is to be drained in the minicluster.
         """
         return self._stop(savepoint_directory, drain=advance_to_end_of_event_time)
 
@@ -142,21 +160,27 @@ class RunClient(JobClient):
     def _stop(
         self, directory: str | None, until_ended: Callable[[], Any] | None = None, **how: Any
     ) -> CompletableFuture[str]:
-        run = self._kept_run()
-        try:
+        def begun() -> StopWithSavepoint:
+            run = self._kept_run()
             stop = StopWithSavepoint(directory or run.savepoint_directory(), **how)
             run.stop_with_savepoint(stop)
-        except FlinkishError as error:
-            return CompletableFuture.failed(error)
+            return stop
 
-        def wait() -> str:
+        def wait(stop: StopWithSavepoint) -> str:
             try:
                 return stop.outcome.result()
             finally:
                 if not stop.job_goes_on:
-                    (until_ended or run.wait)()
+                    (until_ended or self.run.wait)()
 
-        return _in_background(wait)
+        if isinstance(self.run, JobStart):
+            # there is nothing to stop yet
+            return _in_background(lambda: wait(begun()))
+        try:
+            stop = begun()
+        except FlinkishError as error:
+            return CompletableFuture.failed(error)
+        return _in_background(lambda: wait(stop))
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
         return CompletableFuture.completed(self.run.accumulator_results())
@@ -166,15 +190,32 @@ class RunClient(JobClient):
         return self.run.result
 
     def _kept_run(self) -> KeptRun:
-        if not isinstance(self.run, KeptRun):
-            raise OperationError("the job does not run: another epoch is replayed", where=f"job '{self.run.name}'")
-        return self.run
+        """The run of the job; while the job is being submitted, it is waited for.
+
+        Raises:
+            OperationError: the job does not run.
+            FinalOperationError: the job has ended before it ran.
+        """
+        run = self.run.run_of_job() if isinstance(self.run, JobStart) else self.run
+        if not isinstance(run, KeptRun):
+            raise OperationError("the job does not run: another epoch is replayed", where=f"job '{run.name}'")
+        return run
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
-    executor = ThreadPoolExecutor(1)
-    future = executor.submit(work)
-    executor.shutdown(wait=False)
+    """Do something in a thread that does not hold the process, and cannot be cancelled."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+
+    def carry_out() -> None:
+        try:
+            value = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    threading.Thread(target=carry_out, name="flinkish-operation", daemon=True).start()
     return CompletableFuture(future)
 
 
@@ -193,6 +234,7 @@ class JobManager:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._operations = Operations(self._carry_out)
         self._at_work: dict[str, RunClient] = {}
         self._ended: OrderedDict[str, JobDescription] = OrderedDict()
 
@@ -205,14 +247,39 @@ class JobManager:
             return cls._instance
 
     def register(self, run: JobRun) -> RunClient:
-        """Add a job before it starts; returns its client."""
-        client = RunClient(run)
-        job_id = run.job_id.to_hex_string()
+        """Add a job before it starts, or its start; returns its client."""
+        client = RunClient(run, self._operations)
+        self._add(client)
+        return client
+
+    def identify(self, client: RunClient, job_id: str | None) -> None:
+        """A job that is being submitted turns out to have this id, or none yet."""
+        start, found = client.run, None
+        if job_id is not None:
+            # otherwise the file is refused in a moment
+            with suppress(ProgramError):
+                found = JobID.from_hex_string(job_id)
+        if isinstance(start, JobStart) and found is not None and found != start.job_id:
+            with self._lock:
+                del self._at_work[start.job_id.to_hex_string()]
+            start.identify(found)
+            self._add(client)
+
+    def hand_over(self, client: RunClient, run: JobRun) -> None:
+        """A job that was being submitted has a run now, which has not begun."""
+        start = client.run
+        assert isinstance(start, JobStart), "a job has one run"
+        run.observers.append(_End(self, client))
+        client.run = run
+        start.hand_over(run)
+
+    def _add(self, client: RunClient) -> None:
+        job_id = client.run.job_id.to_hex_string()
         with self._lock:
             self._at_work[job_id] = client
             self._ended.pop(job_id, None)
-        run.observers.append(_End(self, client))
-        return client
+        if not any(isinstance(one, _End) for one in client.run.observers):
+            client.run.observers.append(_End(self, client))
 
     def ended(self, client: RunClient) -> None:
         """Keep only the last description of a job that has ended."""
@@ -224,6 +291,50 @@ class JobManager:
                 self._ended[job_id] = description
             while len(self._ended) > self.MAX_ENDED:
                 self._ended.popitem(last=False)
+
+    @property
+    def operations(self) -> Operations:
+        """What is asked of the jobs from outside of the program; each request names its job."""
+        return self._operations
+
+    def _carry_out(self, request: Request) -> CompletableFuture[Any]:
+        if request.kind is Kind.DISPOSE:
+            return _in_background(lambda: dispose_savepoint(request.directory or "", self._begun_from()))
+        client = self.job(request.job_id or "")
+        if client is not None:
+            self._check_only_stop(request)
+            return client.carry_out(request)
+        ended = self.describe_job(request.job_id or "")
+        raise FinalOperationError(
+            f"the job has ended ({ended.status}): there is nothing to {request.kind.value}",
+            where=f"job '{ended.name}'",
+            expected="a running job",
+        )
+
+    def _check_only_stop(self, request: Request) -> None:
+        """Refuse a stop over a stop, with the id by which the first one is found."""
+
+        def stops(one: Request) -> bool:
+            return one.kind is Kind.STOP or (one.kind is Kind.SAVEPOINT and one.cancel_job)
+
+        # the last one is the one that is just being begun
+        first = [
+            operation.id
+            for operation in self._operations.in_progress()
+            if stops(operation.request) and operation.request.job_id == request.job_id
+        ][:-1]
+        if stops(request) and first:
+            raise OperationError(
+                f"the job is being stopped with a savepoint already, by the operation {first[0]}",
+                where=f"job {request.job_id}",
+                hint="wait for the end of that operation",
+            )
+
+    def _begun_from(self) -> dict[str, str]:
+        """The savepoint that a job at work has been started from -> the name of the job."""
+        described = [client.describe() for client in self.jobs()]
+        begun = {job.configuration.get(execution.STATE_RECOVERY_PATH.key): job.name for job in described}
+        return {absolute(savepoint): name for savepoint, name in begun.items() if savepoint}
 
     def jobs(self) -> tuple[RunClient, ...]:
         """The running jobs, in the order of their submission."""

@@ -12,38 +12,58 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
+from flinkish.common.arguments import abbreviated
 from flinkish.errors import FlinkishError, redact
 from flinkish.jobmanager.job.description import (
+    NO_RATES,
+    EdgeDescription,
     ExecutionDescription,
     OperatorDescription,
+    RatesDescription,
     SubtaskDescription,
     VertexDescription,
 )
-from flinkish.jobmanager.job.lifecycle import EXECUTION_TRANSITIONS, ExecutionState, StateMachine, Story, shortened
+from flinkish.jobmanager.job.lifecycle import (
+    EXECUTION_TRANSITIONS,
+    ExecutionState,
+    StateMachine,
+    Story,
+    aggregated_state,
+    shortened,
+)
+from flinkish.jobmanager.operator_ids import operator_id
+from flinkish.jobmanager.rates import Rates, Totals
 from flinkish.runtime.epoch.steps import NO_BACKLOG, Backlog, EpochReport
+from flinkish.runtime.job.accumulators import merged, results_of
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import Clock, SystemClock
+from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.task.progress import EpochProgress, TaskProgress
 
 _S = ExecutionState
 
 NO_COUNTS: dict[str, dict[str, int]] = {}
 
-#: Execution states by precedence: a vertex has the first of them that any of its executions has.
-_PRECEDENCE = (
-    _S.FAILED,
-    _S.CANCELING,
-    _S.CANCELED,
-    _S.RECONCILING,
-    _S.RUNNING,
-    _S.INITIALIZING,
-    _S.DEPLOYING,
-    _S.SCHEDULED,
-    _S.CREATED,
-    _S.FINISHED,
-)
+#: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
+_SHOWN_BITS = 1024
+#: The most characters of an accumulator's value that are shown, unless it is a number.
+_SHOWN_LENGTH = 200
+
+
+def shown_accumulators(totals: bytes, classes: ProgramClasses) -> dict[str, float | str]:
+    """The results of the accumulators of user functions: numbers as they are, everything else as text, also why there
+    is no result."""
+    results = results_of(totals, classes, failed=lambda error: error.what)
+    return {name: _shown(value) for name, value in results.items()}
+
+
+def _shown(value: Any) -> float | str:
+    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _SHOWN_BITS):
+        return value
+    return abbreviated(value, _SHOWN_LENGTH)
 
 
 class Execution:
@@ -55,7 +75,12 @@ class Execution:
     #: The most splits that it names.
     MAX_SPLITS = 64
 
-    def __init__(self, vertex: VertexDescriptor, subtask: int, attempt: int, clock: Clock) -> None:
+    #: The most additions to accumulators that wait to be merged.
+    _MAX_ADDED = 16
+
+    def __init__(
+        self, vertex: VertexDescriptor, subtask: int, attempt: int, clock: Clock, classes: ProgramClasses = NO_CLASSES
+    ) -> None:
         self.vertex = vertex
         self.subtask = subtask
         self.attempt = attempt
@@ -68,7 +93,12 @@ class Execution:
         self._state_bytes = 0
         self._watermark_ms: int | None = None
         self._splits: dict[str, None] = {}
-        self._records_in = self._records_out = 0
+        self._records_in = self._records_out = self._bytes_in = self._bytes_out = 0
+        self._busy_ms = 0.0
+        self._classes = classes
+        #: encoded: what the task has added to accumulators, and what it has added since that was merged
+        self._accumulators = b""
+        self._added: list[bytes] = []
         self._restored_files = self._restored_bytes = 0
         self._epochs: tuple[int, int] | None = None
         self._metrics: dict[str, float] = {}
@@ -90,6 +120,13 @@ class Execution:
         self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
         self._records_in += report.records_in
         self._records_out += report.records_out
+        self._bytes_in += report.bytes_in
+        self._bytes_out += report.bytes_out
+        self._busy_ms += report.work_ms
+        if report.accumulators:
+            self._added.append(report.accumulators)
+            if len(self._added) >= self._MAX_ADDED:
+                self._merge()
         self._restored_files += report.restored_files
         self._restored_bytes += report.restored_bytes
         self._metrics = report.metrics
@@ -103,6 +140,17 @@ class Execution:
             self._place = report.place
         if report.finished:
             self.machine.try_to(_S.FINISHED, f"all input has ended in epoch {epoch}")
+
+    @property
+    def totals(self) -> Totals:
+        """The figures from which rates are taken."""
+        return self._records_in, self._records_out, self._bytes_in, self._bytes_out, self._busy_ms
+
+    def _merge(self) -> bytes:
+        if self._added:
+            self._accumulators = merged(self._accumulators, self._added, self._classes)
+            self._added.clear()
+        return self._accumulators
 
     def _read(self, splits: Iterable[str]) -> None:
         """Remember the splits that were read last; a source of files reads new ones as long as the job runs."""
@@ -123,7 +171,7 @@ class Execution:
             self.machine.to(_S.CANCELING, cause)
         self.machine.try_to(_S.CANCELED, cause)
 
-    def describe(self) -> ExecutionDescription:
+    def describe(self, rates: RatesDescription = NO_RATES) -> ExecutionDescription:
         """The execution as of now."""
         epoch, running = self._running or (None, TaskProgress(self.vertex.id, self.subtask))
         place = running.place or self._place
@@ -132,6 +180,7 @@ class Execution:
             attempt=self.attempt,
             state=self.machine.state.name,
             times_ms=self.machine.times_ms,
+            durations_ms=self.machine.durations_ms,
             host=place.host if place else None,
             executor=place.executor if place else None,
             stage=place.stage if place else None,
@@ -142,6 +191,10 @@ class Execution:
             splits=tuple(sorted(self._splits)),
             records_in=self._records_in,
             records_out=self._records_out,
+            bytes_in=self._bytes_in,
+            bytes_out=self._bytes_out,
+            busy_ms=round(self._busy_ms, 3),
+            rates=rates,
             watermark_ms=self._watermark_ms if running.watermark_ms is None else running.watermark_ms,
             state_bytes=self._state_bytes,
             running_epoch=epoch,
@@ -153,6 +206,7 @@ class Execution:
             first_epoch=first,
             last_epoch=last,
             metrics=dict(self._metrics),
+            accumulators=shown_accumulators(accumulators, self._classes) if (accumulators := self._merge()) else {},
             failure=self.failure,
         )
 
@@ -185,6 +239,9 @@ class ExecutionGraph:
         #: uid of a source -> what the last epoch has left of it
         self._backlogs: dict[str, Backlog] = {}
         self._begun = False
+        self._rates = Rates()
+        self._edges = {vertex.id: tuple(_edges(job, vertex.id)) for vertex in job.vertices}
+        self._ids = {one.uid: operator_id(one.uid) for vertex in job.vertices for one in vertex.operators}
 
     # ------------------------------------------------------------------ what happens
 
@@ -200,6 +257,7 @@ class ExecutionGraph:
             for vertex in self._job.vertices:
                 for subtask in range(vertex.parallelism):
                     self._renew(vertex, subtask, attempt)
+            self._rates.begin(self._clock.now_ms(), len(self._current))
 
     def _renew(self, vertex: VertexDescriptor, subtask: int, attempt: int) -> None:
         place = (vertex.id, subtask)
@@ -207,7 +265,7 @@ class ExecutionGraph:
         if before is not None:
             kept = self._earlier.setdefault(place, deque(maxlen=self.MAX_EARLIER))
             kept.append(before.describe())
-        execution = self._current[place] = Execution(vertex, subtask, attempt, self._clock)
+        execution = self._current[place] = Execution(vertex, subtask, attempt, self._clock, self._job.classes)
         execution.machine.to(_S.SCHEDULED, f"attempt {attempt} of the job")
 
     def query_started(self) -> None:
@@ -226,6 +284,7 @@ class ExecutionGraph:
                 execution = self._current.get((task.vertex, task.subtask))
                 if execution is not None:
                     execution.take(task, report.epoch)
+            self._rates.look(self._clock.now_ms(), (execution.totals for execution in self._current.values()))
             if report.end_of_input:
                 for execution in self._current.values():
                     if execution.vertex.level == 0:
@@ -285,10 +344,17 @@ class ExecutionGraph:
     def describe(self, counts: Mapping[str, dict[str, int]] = NO_COUNTS) -> tuple[VertexDescription, ...]:
         """All vertices as of now. ``counts``: operator uid -> the engine's counts for that operator."""
         with self._lock:
-            return tuple(self._describe(vertex, counts) for vertex in self._job.vertices)
+            totals = (execution.totals for execution in self._current.values())
+            rates = dict(zip(self._current, self._rates.now(self._clock.now_ms(), totals), strict=True))
+            return tuple(self._describe(vertex, counts, rates) for vertex in self._job.vertices)
 
-    def _describe(self, vertex: VertexDescriptor, counts: Mapping[str, dict[str, int]]) -> VertexDescription:
-        subtasks = tuple(self._subtasks(vertex))
+    def _describe(
+        self,
+        vertex: VertexDescriptor,
+        counts: Mapping[str, dict[str, int]],
+        rates: Mapping[tuple[int, int], RatesDescription],
+    ) -> VertexDescription:
+        subtasks = tuple(self._subtasks(vertex, rates))
         current = [subtask.current for subtask in subtasks]
         states = {execution.state for execution in current}
         backlog = self._backlogs.get(vertex.head.uid, NO_BACKLOG)
@@ -301,9 +367,11 @@ class ExecutionGraph:
             parallelism=vertex.parallelism,
             max_parallelism=vertex.max_parallelism,
             keyed=vertex.keyed,
-            operators=tuple(_operator(op, counts) for op in vertex.operators),
+            operators=tuple(self._operator(op, counts) for op in vertex.operators),
+            job_vertex_id=self._ids[vertex.head.uid],
+            edges=self._edges[vertex.id],
             inputs=tuple(sorted({edge.vertex for edge in vertex.inputs})),
-            state=next((state.name for state in _PRECEDENCE if state.name in states), _S.CREATED.name),
+            state=aggregated_state(states),
             subtasks=subtasks,
             records_in=sum(execution.records_in for execution in current),
             records_out=sum(execution.records_out for execution in current),
@@ -316,14 +384,30 @@ class ExecutionGraph:
             running_records_out=sum(execution.running_records_out for execution in current),
         )
 
-    def _subtasks(self, vertex: VertexDescriptor) -> Iterator[SubtaskDescription]:
+    def _subtasks(
+        self, vertex: VertexDescriptor, rates: Mapping[tuple[int, int], RatesDescription]
+    ) -> Iterator[SubtaskDescription]:
         for subtask in range(vertex.parallelism):
             place = (vertex.id, subtask)
             execution = self._current.get(place)
             if execution is not None:
                 earlier = tuple(self._earlier.get(place, ()))
-                yield SubtaskDescription(subtask, execution.name, execution.describe(), earlier)
+                yield SubtaskDescription(
+                    subtask,
+                    execution.name,
+                    execution.describe(NO_RATES if execution.machine.terminal else rates[place]),
+                    earlier,
+                )
+
+    def _operator(self, operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
+        uid = operator.uid
+        return OperatorDescription(uid, redact(operator.name), self._ids[uid], operator.uid_given, counts.get(uid, {}))
 
 
-def _operator(operator: OperatorDescriptor, counts: Mapping[str, dict[str, int]]) -> OperatorDescription:
-    return OperatorDescription(operator.uid, operator.name, operator.uid_given, counts.get(operator.uid, {}))
+def _edges(job: JobDescriptor, target: int) -> Iterator[EdgeDescription]:
+    """The edges that lead to a vertex."""
+    for vertex in job.vertices:
+        for operator in vertex.operators:
+            for edge in operator.edges:
+                if edge.target == target:
+                    yield EdgeDescription(vertex.id, edge.partitioner.ship_strategy, edge.tag)

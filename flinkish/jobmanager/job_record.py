@@ -8,46 +8,46 @@ from __future__ import annotations
 
 import heapq
 import os
+import re
 import socket
 import threading
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from flinkish.common.arguments import abbreviated
 from flinkish.common.configuration import Configuration, redacted
 from flinkish.common.job_status import JobStatus
 from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
-from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
+from flinkish.jobdir.fencing import rest_url
+from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph, shown_accumulators
 from flinkish.jobmanager.job.description import (
     AttemptDescription,
     CheckpointDescription,
     CheckpointsDescription,
     DriverDescription,
+    EpochDescription,
     ExceptionDescription,
     JobDescription,
     JobObserver,
+    RestoreDescription,
     RunningEpochDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.settings import checkpoint_settings
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.job.accumulators import counts_of, results_of
+from flinkish.runtime.job.accumulators import counts_of, results_of, types_of
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.runtime.job.report import TaskPlace
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.runtime.task.progress import EpochProgress
-
-#: The most bits of a number that is shown as one: JSON cannot hold integers of any length.
-_SHOWN_BITS = 1024
-#: The most characters of an accumulator's value that are shown, unless it is a number.
-_SHOWN_LENGTH = 200
 
 
 def this_driver(token: str = "") -> DriverDescription:
     """The description of this process as a driver. ``token``: its fencing token for the job directory."""
-    return DriverDescription(socket.gethostname(), os.getpid(), token)
+    return DriverDescription(socket.gethostname(), os.getpid(), token, rest_url())
 
 
 def where_state_lies(settings: JobSettings, directory: str | None) -> str:
@@ -96,6 +96,9 @@ class JobRecord(JobObserver):
     #: The most attempts, and the most exceptions, that are kept.
     MAX_KEPT = 100
 
+    #: The most epochs that are kept.
+    MAX_EPOCHS = 300
+
     def __init__(
         self,
         run: JobRun,
@@ -114,8 +117,11 @@ class JobRecord(JobObserver):
         self._number = attempt_number
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
+        self._configuration = Configuration.from_dict(dict(job.settings.configuration))
         self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_KEPT)
         self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
+        #: the last epochs
+        self._past: deque[EpochDescription] = deque(maxlen=self.MAX_EPOCHS)
         self._epochs = self._in = self._out = self._restarts = 0
         #: the last epoch whose records are counted
         self._counted = -1
@@ -164,6 +170,7 @@ class JobRecord(JobObserver):
                 self._epochs += 1
                 self._in += report.records_in
                 self._out += report.records_out
+                self._past.append(describe_epoch(report, self._clock.now_ms()))
             self._watermark_ms = report.watermark_ms
             self.accumulators = report.accumulators or self.accumulators
             first = self._attempts[-1].first_epoch
@@ -175,12 +182,20 @@ class JobRecord(JobObserver):
         described = describe_exception(failure, self._clock.now_ms(), self._number(), restart_delay_ms)
         with self._lock:
             self._running = None
+            described = replace(described, concurrent=tuple(self._beside(described)))
             self._restarts += restart_delay_ms is not None
-            if self._attempts[-1].end_time_ms is None:
+            if self._attempts and self._attempts[-1].end_time_ms is None:
                 text = f"{described.error_class}: {described.message}"
                 self._change(end_time_ms=described.time_ms, state="FAILED", failure=text)
             self._exceptions.append(described)
         self._run.history.exception(described)
+
+    def _beside(self, failure: ExceptionDescription) -> Iterator[ExceptionDescription]:
+        """The failures of other tasks in the epoch that has failed."""
+        for other in self._exceptions:
+            same_epoch = (other.attempt, other.epoch) == (failure.attempt, failure.epoch)
+            if other.retried and same_epoch and other.task != failure.task:
+                yield other
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Keep the failure of a task that Spark runs again as an exception of the job."""
@@ -216,17 +231,13 @@ class JobRecord(JobObserver):
         """
         return results_of(self.accumulators, self._job.classes)
 
-    def _shown_accumulators(self) -> dict[str, float | str]:
-        results = results_of(self.accumulators, self._job.classes, failed=lambda error: error.what)
-        return {name: _shown(value) for name, value in results.items()}
-
     def describe(self) -> JobDescription:
         """The job as of now."""
         life = self._run.life
         times = life.times_ms
         end_ms = times[life.state.name] if life.terminal else None
         with self._lock:
-            attempts, exceptions = tuple(self._attempts), tuple(self._exceptions)
+            attempts, exceptions, epochs = tuple(self._attempts), tuple(self._exceptions), tuple(self._past)
             running = self._running
             metrics = self._metrics((end_ms or self._clock.now_ms()) - times["INITIALIZING"])
         return JobDescription(
@@ -239,9 +250,11 @@ class JobRecord(JobObserver):
             plan=self._plan,
             vertices=self.graph.describe(counts_of(self.accumulators, self._job.classes)),
             attempts=attempts,
-            checkpoints=describe_checkpoints(self._run.checkpoints.describe(), self._run.savepoints.describe()),
+            checkpoints=describe_checkpoints(
+                self._run.checkpoints.describe(), self._run.savepoints.describe(), self._run.restored
+            ),
             metrics=metrics,
-            accumulators=self._shown_accumulators(),
+            accumulators=shown_accumulators(self.accumulators, self._job.classes),
             exceptions=exceptions,
             configuration=redacted(dict(sorted(self._job.settings.configuration.items()))),
             state=where_state_lies(self._job.settings, self._directory),
@@ -250,6 +263,12 @@ class JobRecord(JobObserver):
             driver=self._driver,
             warnings=tuple(self._run.warnings.values()),
             running_epoch=None if running is None else describe_running_epoch(running),
+            epochs=epochs,
+            durations_ms=life.durations_ms,
+            checkpoint_settings=checkpoint_settings(self._configuration),
+            restart_strategy=self._run.restarts.describe(),
+            accumulator_types=types_of(self.accumulators, self._job.classes),
+            doing=self._run.doing_now(),
         )
 
     def _metrics(self, duration_ms: int) -> dict[str, float]:
@@ -268,16 +287,15 @@ class JobRecord(JobObserver):
         return found
 
 
-def _shown(value: Any) -> float | str:
-    if isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _SHOWN_BITS):
-        return value
-    return abbreviated(value, _SHOWN_LENGTH)
+#: The end of a task's name: its number from 1, and the parallelism.
+_NUMBERED = re.compile(r"\((\d+)/\d+\)$")
 
 
 def describe_exception(
     failure: FlinkishError, time_ms: int, attempt: int, restart_delay_ms: int | None
 ) -> ExceptionDescription:
     """The description of a failure, with who must act on it."""
+    place, numbered = TaskPlace.parsed(failure.place), _NUMBERED.search(failure.task)
     return ExceptionDescription(
         time_ms=time_ms,
         attempt=attempt,
@@ -292,8 +310,27 @@ def describe_exception(
         task=failure.task or None,
         epoch=failure.epoch,
         place=failure.place or None,
+        host=None if place is None else place.host,
+        executor=None if place is None else place.executor,
+        subtask=None if numbered is None else int(numbered[1]) - 1,
         traceback=failure.user_traceback if isinstance(failure, UserCodeError) else None,
         restart_delay_ms=restart_delay_ms,
+    )
+
+
+def describe_epoch(report: EpochReport, now_ms: int) -> EpochDescription:
+    """The description of an epoch that the sinks have committed. ``now_ms``: when they have."""
+    return EpochDescription(
+        epoch=report.epoch,
+        time_ms=now_ms,
+        duration_ms=report.duration_ms,
+        run_ms=report.run_ms,
+        prepare_ms=max(report.duration_ms - report.run_ms - report.commit_ms, 0),
+        commit_ms=report.commit_ms,
+        records_in=report.records_in,
+        records_out=report.records_out,
+        bytes=sum(task.bytes_out for task in report.tasks),
+        watermark_ms=report.watermark_ms,
     )
 
 
@@ -309,7 +346,9 @@ def describe_running_epoch(progress: EpochProgress) -> RunningEpochDescription:
 
 
 def describe_checkpoints(
-    checkpoints: tuple[CheckpointDescription, ...], savepoints: tuple[CheckpointDescription, ...]
+    checkpoints: tuple[CheckpointDescription, ...],
+    savepoints: tuple[CheckpointDescription, ...],
+    restored: RestoreDescription | None = None,
 ) -> CheckpointsDescription:
     """The checkpoints and savepoints, given oldest first, with their counts and the latest one of each kind."""
     all_of_them = tuple(heapq.merge(checkpoints, savepoints, key=lambda one: one.trigger_time_ms))
@@ -330,4 +369,5 @@ def describe_checkpoints(
         latest_savepoint=latest("COMPLETED", True),
         latest_failed=latest("FAILED", None),
         history=all_of_them,
+        restored=restored,
     )

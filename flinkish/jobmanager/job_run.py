@@ -20,7 +20,7 @@ from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.history import History, NoHistory
-from flinkish.jobmanager.job.description import JobObserver
+from flinkish.jobmanager.job.description import JobObserver, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.jobmanager.signals import stop_on_signals
@@ -46,11 +46,11 @@ class JobResult(CompletableFuture[JobExecutionResult]):
             SystemExit: the jobs have ended because of a signal.
             KeyboardInterrupt: at the second SIGINT.
         """
-        with stop_on_signals(live_jobs.running) as signal_has_come:
+        with stop_on_signals(live_jobs.running) as signals:
             try:
                 return super().result(timeout)
             except FutureTimeoutError:
-                if not signal_has_come():
+                if not signals.have_come():
                     raise
                 return super().result()
 
@@ -102,6 +102,8 @@ class JobRun:
         #: what the job was warned of and what still holds: a name of the matter -> the text
         self.warnings: dict[str, str] = {}
         self.checkpoints: Checkpoints = NoCheckpoints()
+        #: what the job was restored from last; None: it has begun without state
+        self.restored: RestoreDescription | None = None
         self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
         #: the last epoch that the sinks have committed in this run; None before the first one
         self.last_epoch: int | None = None
@@ -123,8 +125,14 @@ class JobRun:
         self._failing_since_s: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
+        #: set once the thread has been started
+        self._begun = threading.Event()
         self.life.listener = self._status_changed
-        self.life.to(JobStatus.CREATED, "the job graph is made")
+        self._created()
+
+    def _created(self) -> None:
+        # not if it is being cancelled since its start
+        self.life.try_to(JobStatus.CREATED, "the job graph is made")
 
     #: The number of events of the story that the failure of a job shows.
     TOLD_EVENTS = 10
@@ -142,10 +150,11 @@ class JobRun:
     def start(self) -> None:
         """Start the thread that runs the job."""
         if self.taken_over:
-            self.life.to(JobStatus.RECONCILING, self.taken_over)
+            self.life.try_to(JobStatus.RECONCILING, self.taken_over)
         self._attempt_started()
         live_jobs.started(self)
         self._thread.start()
+        self._begun.set()
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job after the running epoch. Returns at once.
@@ -197,7 +206,13 @@ class JobRun:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the job has ended, but at most for ``timeout_s`` seconds (None: without limit)."""
-        self._thread.join(timeout_s)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if self._begun.wait(timeout_s):
+            self._thread.join(None if deadline_s is None else max(deadline_s - time.monotonic(), 0))
+
+    def doing_now(self) -> str:
+        """The step that is being carried out, in words; "": none."""
+        return self.doing
 
     def _run(self) -> None:
         started = time.monotonic()

@@ -9,25 +9,40 @@ import posixpath
 import shutil
 import threading
 import time
+import uuid
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from flinkish.checkpoint.manifest import Manifest
+from flinkish.checkpoint.coordinator import SavepointLog
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
+from flinkish.errors import (
+    CheckpointError,
+    FencedError,
+    FinalOperationError,
+    FlinkishError,
+    OperationError,
+    SavepointError,
+)
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
-from flinkish.jobmanager.restart import Restarts
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target
+from flinkish.jobmanager.restart import Restarts, one_line
+from flinkish.jobmanager.savepoint import NOTE_PREFIX, NOTE_SUFFIX, StopWithSavepoint, check_target, remove_part
+from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
+
+#: Seconds between two looks at whether the first epoch is committed.
+_LOOK_S = 0.1
 
 
 class KeptRun(JobRun):
@@ -69,6 +84,15 @@ class KeptRun(JobRun):
         self._stopped_anyway = False
         #: when the running epoch is given up because of that, in seconds of the monotonic clock
         self._epoch_deadline_s = math.inf
+        #: the job's checkpoints, which are numbered together with its savepoints
+        self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
+        self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
+        #: the savepoints that are in flight
+        self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
+        #: the file that tells of the savepoint of a stop
+        self._note_of_stop: str | None = None
+        #: whether a cancellation or a suspension was asked for before the run began
+        self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
         self._drained_savepoint: str | None = None
 
@@ -122,6 +146,11 @@ class KeptRun(JobRun):
 
     # ------------------------------------------------------------------ the thread
 
+    def start(self) -> None:
+        """Start the thread that runs the job, or only ends it if it was asked to end during its start."""
+        self._ends_before_it_runs = self._stopped_anyway
+        super().start()
+
     def _work(self) -> None:
         needs_no_checkpoints = False
         try:
@@ -136,15 +165,24 @@ class KeptRun(JobRun):
                 if self.settings.note_on_requests is not None:
                     self._tell(self.settings.note_on_requests)
                 self._run_until_it_ends()
+                self.savepoint_turns.close(self._why_it_ends())
                 self._take_last_checkpoint()
                 self._remember_end()
             needs_no_checkpoints = self._needs_no_checkpoints()
             self._answer_stop(None)
         except BaseException as error:
+            self.savepoint_turns.close(f"the job has failed: {one_line(self._typed(error))}")
             self._answer_stop(error)
             raise
         finally:
+            self.savepoint_turns.close(self._why_it_ends())
             self.checkpoints.close(delete=needs_no_checkpoints)
+
+    def _why_it_ends(self) -> str:
+        if not self._stop.is_set():
+            return "the job has come to its end"
+        suspended = self._end_as is JobStatus.SUSPENDED
+        return "the job is being suspended" if suspended else "the job is being stopped"
 
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
@@ -184,6 +222,9 @@ class KeptRun(JobRun):
         on."""
         again = False
         while True:
+            if self._ends_before_it_runs and not self._is_draining():
+                self._ends = True
+                return
             self._run_attempts(self._run_attempt, again)
             with self._lock:
                 stop = self._stopping
@@ -213,7 +254,7 @@ class KeptRun(JobRun):
         if self._failure is not None:
             # the stop came while the job waited for its restart: there is no consistent end of an epoch to save
             raise self._failure
-        stop.path = self.take_savepoint(stop.directory)
+        stop.path = self.savepoint_turns.take(stop.directory, of_stop=True)
 
     def _give_up_stop(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
         """Fail a stop whose savepoint cannot be written. Returns whether the job goes on: it does unless another end
@@ -224,6 +265,7 @@ class KeptRun(JobRun):
             if self._stopped_anyway:
                 # this also covers a request that comes just now: it sets the flag first, and the event afterwards
                 self._stop.set()
+        self._drop_note()
         goes_on = not ended and not self._stopped_anyway
         stop.job_goes_on = goes_on
         stop.outcome.set_exception(failure)
@@ -256,7 +298,7 @@ class KeptRun(JobRun):
         """Take a last checkpoint if the job may be started again: it was suspended, or has read all available input."""
         suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
         up_to_date = not self._stop.is_set() and not self._input_has_ended()
-        if not (suspended or up_to_date):
+        if self._ends_before_it_runs or not (suspended or up_to_date):
             return
         self.doing = "the last checkpoint"
         path = self.checkpoints.take_last()
@@ -286,6 +328,7 @@ class KeptRun(JobRun):
             "savepoint": savepoint,
         }
         self.directory.write(ENDED_FILE, end)
+        self._drop_note()
 
     def abandon(self) -> bool:
         """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
@@ -346,6 +389,7 @@ class KeptRun(JobRun):
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
+        self.savepoint_turns.epoch_committed()
         if self._stopping is not None and not self._stop.is_set():
             self._begin_stop()
 
@@ -367,12 +411,79 @@ class KeptRun(JobRun):
                 hint="ask again when it runs, or cancel it",
             )
 
-    def _too_late(self) -> FinalOperationError:
+    def savepoint(self, directory: str | None) -> str:
+        """Write a savepoint that somebody has asked for, in its turn; returns its path. The job may go on meanwhile.
+
+        Raises:
+            FlinkishError: it cannot be written, or was aborted with the job.
+        """
+        if self._ends:
+            raise self._too_late("saved")
+        target = directory or self.savepoint_directory()
+        check_target(target, f"job '{self.name}'")
+        return self.savepoint_turns.take(target)
+
+    def checkpoint(self, full: bool) -> int:
+        """Take a checkpoint that somebody has asked for, once an epoch is committed; returns its number. ``full``: of
+        all state, not only of what has changed.
+
+        Raises:
+            FlinkishError: it cannot be taken.
+        """
+        deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
+        while self.committed_epoch() is None:
+            if self._ends or self.over.wait(_LOOK_S):
+                break
+            if time.monotonic() > deadline_s:
+                raise CheckpointError("no epoch has been committed yet", where=f"job '{self.name}'")
+        if self._ends:
+            raise self._too_late("checkpointed")
+        return self.checkpoints.take_now(full)
+
+    def _too_late(self, what: str = "stopped") -> FinalOperationError:
         return FinalOperationError(
-            f"the job has ended ({self.status.name}): it cannot be stopped",
+            f"the job has ended ({self.status.name}): it cannot be {what}",
             where=f"job '{self.name}'",
             expected="a running job",
         )
+
+    @contextmanager
+    def noted(self, path: str) -> Iterator[None]:
+        """Within the block a savepoint is written, of which a file tells the next driver if this one is killed."""
+        self.savepoint_turns.check()
+        if self._temporary:
+            yield
+            return
+        name, of_stop = f"{NOTE_PREFIX}{uuid.uuid4().hex}{NOTE_SUFFIX}", self.savepoint_turns.of_stop()
+        self.directory.write(name, {"path": path, "of_stop": of_stop})
+        try:
+            yield
+        except BaseException:
+            remove_part(path)
+            self.directory.delete(name)
+            raise
+        if of_stop:
+            self._note_of_stop = name
+        else:
+            self.directory.delete(name)
+
+    def _drop_note(self) -> None:
+        """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
+        note, self._note_of_stop = self._note_of_stop, None
+        if note is not None:
+            with suppress(FlinkishError, OSError):
+                self.directory.delete(note)
+
+    def tell_of_savepoints(self, left: list[str]) -> None:
+        """Tell what earlier drivers have left of savepoints, also where the job is described."""
+        for number, text in enumerate(left):
+            self._tell(text)
+            self.warnings[f"earlier savepoint {number}"] = text
+
+    def _next_number(self) -> int:
+        # checked first: the number is written to a file of the job, which another driver may have taken over
+        self.directory.check_owner(self.name)
+        return self.checkpoint_directory.next_id()
 
     def savepoint_directory(self) -> str:
         """The directory of savepoints for requests that name none: ``execution.checkpointing.savepoint-dir``, or one in
@@ -394,10 +505,12 @@ class KeptRun(JobRun):
 
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
-        up at once, any other one after half of ``flinkish.shutdown.timeout``."""
+        up at once, and what is written of savepoints, any other one after half of ``flinkish.shutdown.timeout``."""
         self._stopped_anyway = True
         patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
         self._epoch_deadline_s = min(self._epoch_deadline_s, time.monotonic() + patience_s)
+        if end is JobStatus.CANCELED:
+            self.savepoint_turns.abort("the job is being cancelled")
         super().request_stop(end, cause)
         self._wake()
 

@@ -13,21 +13,31 @@ import posixpath
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.checkpoint.claim import (
     RESTORED_FILE,
     check_same_savepoint,
+    describe_restored,
     read_restored,
     remember_restored,
     restored_watermarks,
     subsume_claimed,
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
-from flinkish.checkpoint.coordinator import Barriers, CheckpointCoordinator
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
-from flinkish.checkpoint.plain_tables import TakenIn, positions_in, take_in_savepoint, write_plainly
+from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, state_table
+from flinkish.checkpoint.plain_tables import (
+    Read,
+    TakenIn,
+    nobody_asks,
+    positions_in,
+    take_in_savepoint,
+    write_plainly,
+)
 from flinkish.common.configuration import Configuration
 from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
@@ -39,9 +49,9 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import check_nothing_missing, missing_file
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
-from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
-from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, driver_settings
+from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, take_savepoint
@@ -56,16 +66,23 @@ from flinkish.runtime.stored.classes import files_here
 from flinkish.runtime.task.progress import EpochProgress, ProgressReporter
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import secret_of
+from flinkish.storage.files import directory_bytes
 from flinkish.storage.paths import is_local
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+#: Seconds between two looks at whether the end of an epoch is still waited for.
+_LOOK_S = 0.1
 
 #: The number of Spark partitions that the job directory remembers of a job in the minicluster.
 NO_SPARK = 0
 
 
-def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
-    """The job's directory, claimed by this process; and whether it is a temporary one.
+def claim_directory(
+    settings: DriverSettings, name: str, waiting: Callable[[], None] = lambda: None
+) -> tuple[JobDirectory, bool]:
+    """The job's directory, claimed by this process; and whether it is a temporary one. ``waiting``: as for
+    `prepare_directory` of Spark.
 
     Raises:
         ConfigurationError: the directory is not on a local file system.
@@ -83,7 +100,7 @@ def claim_directory(settings: DriverSettings, name: str) -> tuple[JobDirectory, 
         )
     directory = JobDirectory(directory_of_job(given, name))
     directory.check_private()
-    take_ownership(None, directory, name, settings.takeover)
+    take_ownership(None, directory, name, settings.takeover, waiting=waiting)
     return directory, False
 
 
@@ -95,17 +112,28 @@ class Prepared:
     job: JobDescriptor
     store: StateStore
     began: dict[str, str]
+    restored: RestoreDescription | None = None
 
 
 def prepare(
-    generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory, temporary: bool
+    generator: JobGraphGenerator,
+    name: str,
+    settings: DriverSettings,
+    directory: JobDirectory,
+    temporary: bool,
+    job_id: JobID | None = None,
+    read: Read = nobody_asks,
 ) -> Prepared:
     """Make the job ready: it goes on from its directory, or begins, with a savepoint if the settings name one.
+
+    Args:
+        job_id: the id of a job that begins; None: a new one.
+        read: is told how many parts of the savepoint are read, and of how many; what it raises ends the restore.
 
     Raises:
         FinalOperationError: the program does not fit the directory, or the savepoint cannot be restored.
     """
-    job = sent_to_minicluster(generator.generate(directory.job_id() or JobID().to_hex_string(), name))
+    job = sent_to_minicluster(generator.generate(directory.job_id() or (job_id or JobID()).to_hex_string(), name))
     attempts, store = 0, StateStore()
     remembered: dict[str, Any] | None = None
     if not temporary:
@@ -115,7 +143,7 @@ def prepare(
     if store.has_begun:
         check_same_savepoint(job, settings, directory, remembered)
     elif settings.savepoint is not None:
-        remembered = _restore(generator, job, settings, settings.savepoint, directory, store)
+        remembered = _restore(generator, job, settings, settings.savepoint, directory, store, read)
     elif remembered is not None:
         directory.delete(RESTORED_FILE)
         remembered = None
@@ -133,7 +161,7 @@ def prepare(
         restored_watermarks=restored_watermarks(job, remembered),
         settings=replace(job.settings, given_up=directory.given_up()),
     )
-    return Prepared(job, store, began)
+    return Prepared(job, store, began, describe_restored(remembered))
 
 
 def _opened(directory: JobDirectory, job: JobDescriptor) -> tuple[int, StateStore]:
@@ -162,8 +190,9 @@ def _restore(
     savepoint: str,
     directory: JobDirectory,
     store: StateStore,
+    read: Read,
 ) -> dict[str, Any]:
-    manifest, taken = _taken_in(generator, job, settings, savepoint)
+    manifest, taken = _taken_in(generator, job, settings, savepoint, read)
     if not taken.report.compatible:
         raise incompatible(taken.report, job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
@@ -190,11 +219,11 @@ def report_of(generator: JobGraphGenerator, configuration: Configuration, name: 
 
 
 def _taken_in(
-    generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str
+    generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str, read: Read = nobody_asks
 ) -> tuple[Manifest, TakenIn]:
     job.settings.shipped.install("")
     with job.settings.shipped.entered_here():
-        return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state)
+        return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state, read)
 
 
 class MiniClusterRun(KeptRun):
@@ -221,16 +250,14 @@ class MiniClusterRun(KeptRun):
         super().__init__(prepared.job, settings, directory, temporary, restarts, life)
         self._job = prepared.job
         self._began = prepared.began
+        self.restored = prepared.restored
         self.store = prepared.store
         self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
         self._cluster: MiniCluster | None = None
         self._gave_up = False
         #: held while an epoch runs, and while a savepoint is written; and by whoever is the next to hold it
         self._at_work, self._next = threading.Lock(), threading.Lock()
-        self._taker: FullCheckpoints | None = None
-        if settings.checkpoints.enabled:
-            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
-            self.checkpoints = self._taker = FullCheckpoints(self, CheckpointDirectory(path))
+        self.checkpoints = self._taker = FullCheckpoints(self, self.checkpoint_directory)
 
     @property
     def job(self) -> JobDescriptor:
@@ -240,12 +267,21 @@ class MiniClusterRun(KeptRun):
         return self.store.committed_epoch
 
     def take_savepoint(self, directory: str | None) -> str:
-        with self._next, self._at_work:
+        with self.between_epochs(self.savepoint_turns.check):
             return take_savepoint(self, directory)
+
+    @contextmanager
+    def between_epochs(self, check: Callable[[], None]) -> Iterator[None]:
+        """Within the block no epoch runs. ``check`` is called while the end of one is waited for; what it raises ends
+        the wait."""
+        with _held(self._next, check), _held(self._at_work, check):
+            yield
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
-        return write_plainly(self.job, self.store, epoch, path, states, known)
+        check = self.savepoint_turns.check
+        with self.noted(path):
+            return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
         """End the job with a savepoint; see `KeptRun.stop_with_savepoint`.
@@ -340,10 +376,19 @@ class MiniClusterRun(KeptRun):
                 raise
             self.epoch_done(report)
             self.epoch_committed(report.epoch)
-            if self._taker is not None:
-                self._taker.after_epoch(report)
+            self._taker.after_epoch(report)
             longer_s = min(2 * pause_s or self.FIRST_PAUSE_S, self._heartbeat_interval_s)
             pause_s = 0.0 if report.records_in or self.store.finished else longer_s
+
+
+@contextmanager
+def _held(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
+    while not lock.acquire(timeout=_LOOK_S):
+        check()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class FullCheckpoints:
@@ -362,10 +407,17 @@ class FullCheckpoints:
         self._barriers = Barriers()
         self._barriers.begin(run.store.accumulators)
         self._taken: int | None = None
+        self._closed = False
+        #: held while a checkpoint is taken
+        self._taking = threading.Lock()
 
     def describe(self) -> tuple[CheckpointDescription, ...]:
         """The last checkpoints, oldest first."""
         return self.coordinator.describe()
+
+    def barrier(self, epoch: int) -> Barrier:
+        """What is known of the job at the end of an epoch."""
+        return self._barriers.of(epoch)
 
     def after_epoch(self, report: EpochReport) -> None:
         """Take a checkpoint of a committed epoch if one is due.
@@ -375,23 +427,40 @@ class FullCheckpoints:
         """
         self._barriers.add(self._run.job, report)
         if self.coordinator.due_in_ms() == 0:
-            self._take(report.epoch)
+            with self._taking:
+                self._take(report.epoch)
 
     def take_last(self, timeout_s: float | None = None) -> str | None:
         """Take a checkpoint of the last committed epoch, unless there is one; returns its path, None when there is
         none."""
         epoch = self._run.committed_epoch()
-        if epoch is not None and epoch != self._taken:
+        if self._settings.enabled and epoch is not None and epoch != self._taken:
             try:
-                self._take(epoch)
+                with self._taking:
+                    self._take(epoch)
             except CheckpointError:
                 return None
         found = (one.path for one in self.describe() if one.epoch == epoch and one.status == "COMPLETED")
         return next(found, None)
 
+    def take_now(self, full: bool) -> int:
+        """Take a checkpoint by hand and wait for it; see `Checkpoints.take_now`. All of them are full ones."""
+        with self._run.between_epochs(self._check_open), self._taking:
+            self._check_open()
+            epoch = self._run.committed_epoch()
+            if epoch is None:
+                raise CheckpointError("no epoch has been committed yet", where=f"job '{self._run.name}'")
+            return self._take(epoch, by_hand=True)
+
+    def _check_open(self) -> None:
+        if self._closed or self._run.over.is_set():
+            raise CheckpointError("the job has ended", where=f"job '{self._run.name}'")
+
     def close(self, delete: bool = False) -> None:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
-        if delete:
+        with self._taking:
+            self._closed = True
+        if delete and (self._settings.enabled or self.describe()):
             try:
                 self.directory.delete(self._check)
             except Exception as error:
@@ -400,7 +469,8 @@ class FullCheckpoints:
     def _check(self) -> None:
         self._run.directory.check_owner(self._run.name)
 
-    def _take(self, epoch: int) -> None:
+    def _take(self, epoch: int, by_hand: bool = False) -> int:
+        """Take one; returns its number, 0 if it has failed, which only too many in a row, or one by hand, raise."""
         try:
             # checked first: the number is written to a file of the job, which another process may have taken over
             self._check()
@@ -409,11 +479,11 @@ class FullCheckpoints:
             job = self._run.job
             typed = translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt))
             reason = f"{type(typed).__name__}: {typed}"
-            failure = self.coordinator.fail(reason, counts=not isinstance(typed, FencedError))
+            failure = self.coordinator.fail(reason, counts=not by_hand and not isinstance(typed, FencedError))
             _LOG.warning("job '%s': a checkpoint failed: %s", self._run.name, reason)
-            if failure is not None:
-                raise failure from error
-            return
+            if failure is not None or by_hand:
+                raise (failure or typed) from error
+            return 0
         self._taken = epoch
         self.coordinator.update(description)
         self.coordinator.complete()
@@ -423,6 +493,7 @@ class FullCheckpoints:
             subsume_claimed(self._run.directory, len(left), self._settings.num_retained)
         except Exception as error:
             _LOG.warning("job '%s': old checkpoints could not be deleted: %s", self._run.name, error)
+        return description.id
 
     def _written(self, pending: CheckpointDescription) -> CheckpointDescription:
         run, barrier = self._run, self._barriers.of(pending.epoch)
@@ -437,8 +508,10 @@ class FullCheckpoints:
             accumulators=base64.b64encode(run.store.accumulators).decode(),
         )
         assert manifest.contents is not None
+        table = state_table(self.directory.checkpoint(pending.id))
         return replace(
             pending,
+            bytes_written=directory_bytes(table),
             offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
             watermarks=barrier.watermarks,
             state_bytes=barrier.state_bytes,

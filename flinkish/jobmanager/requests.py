@@ -7,14 +7,16 @@
 
 Rule: a request is carried out once, by the driver that it names and by no other one, before it expires. Whoever asked
 withdraws it when it gives up, and deletes the answer; what a killed process has left expires or is deleted by the next
-driver. A request that takes its time (a savepoint, a stop) holds up no other one. A file that is no request is answered
-with what is wrong with it. The answer to a request that ends the job is written before the directory is given back.
+driver. What it asks for is an operation of the JobManager, with the id of the request. One that takes its time (a
+savepoint, a stop) holds up no other one. A file that is no request is answered with what is wrong with it. The answer
+to a request that ends the job is written before the directory is given back.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 import uuid
@@ -30,7 +32,8 @@ from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishErr
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
 from flinkish.jobmanager.job.description import JobObserver
-from flinkish.storage.files import is_directory
+from flinkish.jobmanager.job.operations import Kind, Request
+from flinkish.storage.files import child_names, is_directory
 from flinkish.storage.paths import FileKind, absolute
 
 if TYPE_CHECKING:
@@ -52,6 +55,9 @@ ANSWER_KEPT_S = 300.0
 #: How long `ask` waits for an answer by default, in seconds.
 TIMEOUT_S = 600.0
 
+#: The form of the ids in the names of requests.
+_OPERATION_ID = re.compile("[0-9a-f]{32}")
+
 #: The most bytes of a request.
 MAX_REQUEST_BYTES = FileKind.REQUEST.max_bytes
 
@@ -61,35 +67,43 @@ Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
 
 #: The arguments that a request may have, each with its types and what to call them.
 _ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
+    "attempts": ((bool,), "true or false"),
     "directory": ((str, type(None)), "a text or null"),
     "drain": ((bool,), "true or false"),
+    "full": ((bool,), "true or false"),
 }
 #: Fields that the form of the files adds.
 _FORM = {"version", "action", "expires_ms"}
 
 
-def _savepoint(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
-    return client.savepoint_from_outside(request.get("directory"))
-
-
-def _stop(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
-    return client.stop_from_outside(request.get("drain", False), request.get("directory"))
-
-
-def _cancel(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
-    return client.cancel_from_outside()
+def _operate(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    asked = Request(
+        Kind(request["action"]),
+        client.run.job_id.to_hex_string(),
+        request.get("directory"),
+        drain=request.get("drain", False),
+        full=request.get("full", False),
+    )
+    operation = client.operations.trigger(asked, request.get("id"))
+    outcome = client.operations.outcome(operation.id)
+    assert outcome is not None, "it was triggered just now"
+    return outcome
 
 
 def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
-    return CompletableFuture.completed(asdict(client.describe()))
+    """With earlier attempts of subtasks only if they are asked for: after some restarts of many subtasks they are most
+    of the answer."""
+    described = client.describe()
+    return CompletableFuture.completed(asdict(described if request.get("attempts") else described.without_earlier()))
 
 
 #: Name of an action that can be requested -> the function that begins it.
-ACTIONS: dict[str, Action] = {"savepoint": _savepoint, "stop": _stop, "cancel": _cancel, "describe": _describe}
+ACTIONS: dict[str, Action] = {**dict.fromkeys((kind.value for kind in Kind), _operate), "describe": _describe}
 
 
 class RequestDesk(JobObserver):
-    """Answers requests in the driver: a thread that looks for them in the job directory as long as the job runs."""
+    """Answers requests in the driver: a thread that looks for them in the job directory from its claim to the end of
+    the job."""
 
     def __init__(self, client: RunClient, directory: JobDirectory) -> None:
         self._client = client
@@ -105,10 +119,9 @@ class RequestDesk(JobObserver):
         #: names of files that could not be worked with, which is told once
         self._told: set[str] = set()
 
-    def attempt_started(self, attempt: int) -> None:
-        """Start the thread with the first attempt."""
-        if attempt == 0:
-            self._thread.start()
+    def open(self) -> None:
+        """Start the thread, once the directory is this driver's; to be called once."""
+        self._thread.start()
 
     def job_done(self, status: JobStatus) -> None:
         """Take no more requests; those that have been taken are answered before the directory is given back."""
@@ -162,7 +175,12 @@ class RequestDesk(JobObserver):
             self._pending[name] = CompletableFuture.failed(error)
         else:
             self._directory.delete(name)
-            self._pending[name] = self._begun(action, request)
+            self._pending[name] = self._begun(action, {**request, **self._id(name)})
+
+    def _id(self, name: str) -> dict[str, str]:
+        """The id of the operation, if the name of the request has one."""
+        text = name[len(self._prefix) : -len(_SUFFIX)]
+        return {"id": text} if _OPERATION_ID.fullmatch(text) else {}
 
     def _begun(self, action: Action, request: dict[str, Any]) -> CompletableFuture[Any]:
         try:
@@ -237,13 +255,14 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
 
     Args:
         job_dir: the job's directory (``flinkish.job.dir``).
-        action: ``savepoint``, ``stop``, ``cancel`` or ``describe``.
+        action: ``savepoint``, ``stop``, ``cancel``, ``checkpoint``, ``dispose`` or ``describe``.
         timeout_s: how long to wait for the answer, in seconds.
-        details: arguments of the action: ``directory`` for ``savepoint``; ``directory`` and ``drain`` for ``stop``.
+        details: arguments of the action: ``directory`` for ``savepoint`` and ``dispose``; ``directory`` and ``drain``
+            for ``stop``; ``full`` for ``checkpoint``.
 
     Returns:
-        The path of the savepoint for ``savepoint`` and ``stop``, None for ``cancel``, and the job's description as a
-        dict for ``describe``.
+        The path of the savepoint for ``savepoint`` and ``stop``, the number of the checkpoint for ``checkpoint``, None
+        for ``cancel`` and ``dispose``, and the job's description as a dict for ``describe``.
 
     Raises:
         ConfigurationError: there is no such action.
@@ -278,6 +297,15 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
     return answer["value"]
 
 
+def _whole_stop(directory: JobDirectory) -> str:
+    """What to tell of the savepoint of a stop that a driver has written before it died; "": there is none."""
+    for name in directory.names("saving-", _SUFFIX):
+        note = directory.read(name) or {}
+        if note.get("of_stop") and "manifest.json" in child_names(str(note.get("path"))):
+            return f", but the savepoint of its stop is whole: {note['path']}"
+    return ""
+
+
 def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: float, where: str) -> dict[str, Any]:
     deadline = time.monotonic() + timeout_s
     while (answer := directory.read(name)) is None:
@@ -288,7 +316,7 @@ def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: fl
             if answer is not None:
                 return answer
             end = directory.end()
-            told = f": the job was {end.told()}" if end is not None and end.run == run else ""
+            told = f": the job was {end.told()}" if end is not None and end.run == run else _whole_stop(directory)
             raise OperationError(
                 f"the driver has ended without an answer{told}",
                 where=where,

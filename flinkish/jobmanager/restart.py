@@ -243,6 +243,10 @@ class Restarts:
             failure.hint = "; ".join(part for part in (failure.hint, told) if part)
         return None
 
+    def describe(self) -> str:
+        """The restart strategy and its limits, as text for people."""
+        return self._strategy.describe()
+
     def line(self, error: str, delay_ms: int) -> str:
         """One line about a failure, with its ``error``, that is followed by a restart; to be called after
         `delay_after`."""

@@ -5,27 +5,58 @@ state, as rows that SQL can read and edit.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import posixpath
+import re
+import time
 import uuid
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.claim import delete_savepoint
 from flinkish.checkpoint.compatibility import read_states
-from flinkish.checkpoint.manifest import MANIFEST, Manifest, TableContents, manifest_of, state_table, write_manifest
-from flinkish.checkpoint.rows import made_of_files, written_contents
+from flinkish.checkpoint.maintenance import gentle_tasks
+from flinkish.checkpoint.manifest import (
+    MANIFEST,
+    Manifest,
+    TableContents,
+    manifest_of,
+    read_manifest,
+    state_table,
+    write_manifest,
+)
+from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import OperationError, SavepointError
+from flinkish.errors import FlinkishError, OperationError, SavepointError
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
+from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
-from flinkish.spark.failures import translate
+from flinkish.runtime.task.task import RETAINED_EPOCHS
+from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
+from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.settings import described_jobs
-from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state, write_state
+from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
-from flinkish.storage.files import child_names, delete_directory, delete_file, write_bytes
+from flinkish.storage.files import (
+    child_names,
+    delete_directory,
+    delete_file,
+    directory_bytes,
+    is_directory,
+    write_bytes,
+)
 from flinkish.storage.paths import absolute, for_spark, local_path
 from flinkish.storage.stores import storage_error, storage_of
+
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
+
+#: Seconds after which it is looked again whether a task has written to a savepoint that was removed.
+_REMOVALS_S = (0.05, 0.2, 1.0)
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.attempt import QueryAttempt
@@ -55,27 +86,155 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
         try:
             manifest = run.write_savepoint(epoch, path)
         except Exception as error:
-            with contextlib.suppress(Exception):
-                delete_directory(path)
+            remove_part(path)
             secret = secret_of(run.job.job_id, run.job.attempt)
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
         rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
-        learned(offsets=shown, rows_written=rows)
+        barrier = run.checkpoints.barrier(epoch if manifest.epoch is None else manifest.epoch)
+        learned(
+            epoch=barrier.epoch,
+            offsets=shown,
+            rows_written=rows,
+            bytes_written=directory_bytes(state_table(path)),
+            state_bytes=barrier.state_bytes,
+            watermarks=barrier.watermarks,
+        )
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 
 
+#: The files of the job directory that say which savepoints are being written.
+NOTE_PREFIX, NOTE_SUFFIX = "saving-", ".json"
+_PART = re.compile("savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class SavingNote:
+    """What such a file says. It is there from before the first file of the savepoint until the savepoint is whole or
+    removed; that of a stop until the end of the job is remembered."""
+
+    path: str
+    of_stop: bool = False
+
+
+def sweep_savepoints(directory: JobDirectory) -> list[str]:
+    """Remove the parts of savepoints that a driver has left when it was killed; returns what is to be told of those of
+    stops that are whole, although the job has not ended. To be called by the owner, before it runs anything.
+
+    What cannot be removed is logged, and left to the next driver."""
+    told = []
+    for name in directory.names(NOTE_PREFIX, NOTE_SUFFIX):
+        try:
+            note, end = directory.read(name, SavingNote), directory.end()
+            if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:
+                continue
+            if MANIFEST not in child_names(note.path):
+                delete_directory(state_table(note.path))
+                if not child_names(note.path):
+                    delete_directory(note.path)
+            elif note.of_stop and (end is None or end.savepoint != note.path):
+                told.append(
+                    f"the driver before was to stop the job with the savepoint {note.path}, and has died when that was "
+                    f"whole: the job goes on; to begin with the savepoint instead, start it in another directory (-s)"
+                )
+            directory.delete(name)
+        except (FlinkishError, OSError) as error:
+            _LOG.warning("what is left of a savepoint (%s) cannot be removed: %s", name, error)
+    return told
+
+
+def remove_part(path: str) -> None:
+    """Delete the part of a savepoint that was written. A task of Spark that has been told to end may still write."""
+    for pause_s in (0, *_REMOVALS_S):
+        time.sleep(pause_s)
+        with contextlib.suppress(Exception):
+            if pause_s and not is_directory(path):
+                return
+            delete_directory(path)
+
+
+#: How often the state for a savepoint is read: again, from a newer epoch, if the older one may have been deleted.
+_TRIES = 3
+
+
 def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
-    """Write a savepoint's table and, last, its manifest; returns the manifest."""
+    """Write a savepoint's table and, last, its manifest; returns the manifest.
+
+    Of a job that goes on meanwhile it is a copy of a checkpoint that is taken now and held as long as it takes: Spark
+    deletes the state of all but the last epochs. A job without checkpoints is read again from a newer epoch if it was
+    faster.
+    """
+    turns = run.savepoint_turns
+    if turns.of_running_job() and isinstance(run.checkpoints, CheckpointTaker) and run.settings.checkpoints.enabled:
+        with run.checkpoints.held(turns.check) as checkpoint:
+            return _copied(run, checkpoint, path)
+    for left in reversed(range(_TRIES)):
+        try:
+            return _written(run, epoch, path)
+        except Exception as error:
+            turns.check()
+            newer = run.committed_epoch()
+            if not left or newer is None or newer < epoch + RETAINED_EPOCHS - 1 or not raised_by_spark(error):
+                raise
+            remove_part(path)
+            epoch = newer
+    raise AssertionError("unreachable")
+
+
+def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
+    """Write a savepoint of the state that the query has of an epoch."""
     attempt = run.attempt
     positions = attempt.positions(epoch)
     passed(Phase.SAVEPOINT_READ, epoch=epoch)
-    with described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"):
+    with _interruptible(run, epoch):
         contents = _write_table(run, attempt, epoch, state_table(path))
     manifest = manifest_of(run.job, epoch, positions, contents=contents, states=read_states(run.directory))
+    run.savepoint_turns.check()
     write_manifest(path, manifest)
     return manifest
+
+
+def _copied(run: SparkRun, checkpoint: str, path: str) -> Manifest:
+    """Write a savepoint that has what a checkpoint has."""
+    taken = read_manifest(checkpoint)
+    assert taken.epoch is not None, "it was taken of an epoch"
+    passed(Phase.SAVEPOINT_READ, epoch=taken.epoch)
+    table = state_table(path)
+    with _interruptible(run, taken.epoch):
+        rows = open_table(run.spark, taken, checkpoint)
+        local = local_path(table)
+        if local is None or not made_of_files(table, _files_of(run, rows, local)):
+            delete_directory(table)
+            rows.write.format("delta").save(for_spark(table))
+        passed(Phase.SAVEPOINT_WRITTEN, epoch=taken.epoch)
+        contents = written_contents(run.spark, table)
+    manifest = manifest_of(run.job, taken.epoch, taken.sources, contents=contents, states=taken.states)
+    run.savepoint_turns.check()
+    write_manifest(path, manifest)
+    return manifest
+
+
+def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
+    """Write rows to files in the directory of a table, which is a path without a scheme."""
+    convert = RowsToFiles(iter, SAVEPOINT_ARROW, table, secret_of(run.job.job_id, run.job.attempt))
+    copied = rows.coalesce(gentle_tasks(run.spark)).mapInArrow(convert, FILE_SCHEMA)
+    return [DataFile(*file) for file in copied.collect()]
+
+
+@contextlib.contextmanager
+def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
+    """Within the block, the Spark jobs of this thread end with the savepoint."""
+    tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
+    run.spark.addTag(tag)
+    try:
+        with (
+            described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
+            run.savepoint_turns.interrupted_by(lambda: run.spark.interruptTag(tag)),
+        ):
+            yield
+    finally:
+        run.spark.removeTag(tag)
 
 
 def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -> TableContents:
@@ -98,6 +257,47 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
         rows.write.format("delta").save(for_spark(table))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     return written_contents(run.spark, table)
+
+
+#: How far above a savepoint its job directory is looked for: <job dir>/checkpoints/<job id>/chk-1.
+_LEVELS = 3
+
+
+def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
+    """Delete a savepoint, or a checkpoint that has outlived its job: what its manifest names, and nothing else.
+
+    Args:
+        directory: the savepoint.
+        begun_from: the savepoints that jobs at work in this driver have begun with -> the names of the jobs.
+
+    Raises:
+        SavepointError: there is no savepoint, or it is damaged.
+        OperationError: it is still needed.
+    """
+    path = absolute(directory)
+    read_manifest(path, whole=False)
+    if path in begun_from:
+        raise OperationError(
+            f"the job '{begun_from[path]}' was started from this savepoint and is at work",
+            where=path,
+            hint="dispose of it when the job has ended",
+        )
+    above = path
+    for _ in range(_LEVELS):
+        above = posixpath.dirname(above)
+        if "owner.json" not in child_names(above):
+            continue
+        job = JobDirectory(above)
+        owner = job.read("owner.json")
+        checkpoint = posixpath.basename(path).startswith("chk-")
+        if life_of(owner) is not Life.GONE and (checkpoint or not is_of_this_process(owner)):
+            raise OperationError(
+                "it belongs to a job that a driver runs, and lies in the directory of that job",
+                where=path,
+                expected=f"no driver at work in {above}" if not checkpoint else f"a job that has ended in {above}",
+                hint="dispose of it where that driver runs" if not checkpoint else "wait until the job has ended",
+            )
+    delete_savepoint(path)
 
 
 @dataclass

@@ -15,9 +15,9 @@ not cancelled: when they are started again they go on, and their checkpoints are
 After SIGTERM the jobs have ``flinkish.shutdown.timeout`` to end; then the process ends itself and says what was not
 finished, which nobody would learn from a supervisor that kills it.
 
-Signals are handled here while the main thread waits for the result of a job (``execute``, ``result()``); at any other
-time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which costs no more
-than a replay of the epoch.
+Signals are handled here while the main thread submits a job or waits for the result of one (``execute``, ``result()``);
+at any other time they do what the program, or Python, has set up: SIGTERM ends the process like kill -9 does, which
+costs no more than a replay of the epoch.
 
 The JVM that a driver starts ignores both signals, and flinkish's launcher makes the Python driver the process that is
 signalled. So a signal to the whole process group is as good as one to the driver. Under ``spark-submit`` the JVM comes
@@ -34,7 +34,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import ExitCode, exit_code_of
@@ -52,7 +52,18 @@ _stopped = False
 def started(run: JobRun) -> None:
     """Add a job that starts."""
     with _lock:
-        _running.append(run)
+        if run not in _running:
+            _running.append(run)
+
+
+def handed_over(before: JobRun, after: JobRun) -> None:
+    """The run of a job takes the place of its start: whoever has asked that to end has asked the run."""
+    with _lock:
+        if before in _running:
+            _running[_running.index(before)] = after
+        if id(before) in _asked_to_stop:
+            _asked_to_stop.discard(id(before))
+            _asked_to_stop.add(id(after))
 
 
 def ended(run: JobRun, status: JobStatus) -> None:
@@ -136,10 +147,21 @@ class JobsInterrupted(KeyboardInterrupt):
         return [str(self)]
 
 
+class Signals:
+    """What a block in which signals are handled can ask. Here they are not: Python gives them to the main thread."""
+
+    def have_come(self) -> bool:
+        """Whether a signal has come."""
+        return False
+
+    def handle_again(self) -> None:
+        """Take the signals back from a handler that somebody else has installed meanwhile, as PySpark does with each
+        session. It is in place after the block."""
+
+
 @contextmanager
-def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callable[[], bool]]:
+def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Signals]:
     """Within the block, SIGTERM and SIGINT ask ``jobs()`` to stop; afterwards the earlier handlers are back in place.
-    The block gets a function that says whether a signal has come.
 
     Python gives signals to the main thread only: in any other thread nothing is changed.
 
@@ -149,25 +171,23 @@ def stop_on_signals(jobs: Callable[[], Sequence[Stoppable]]) -> Iterator[Callabl
         KeyboardInterrupt: at the second SIGINT.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield Signals()
         return
     asked = _Handler(jobs)
-    before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
+    asked.handle_again()
     try:
-        yield asked.has_been_called
-        if asked.has_been_called():
+        yield asked
+        if asked.have_come():
             for job in jobs():
                 job.wait()
             if asked.interrupts and hasattr(sys, "ps1"):
                 raise JobsInterrupted(asked.announced)
             raise SystemExit(exit_code_of(None, stopped=True))
     finally:
-        for number, handler in before.items():
-            # None: the handler was not installed from Python, and Python cannot restore it
-            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+        asked.give_back()
 
 
-class _Handler:
+class _Handler(Signals):
     """The signal handler: asks the jobs to stop, and raises KeyboardInterrupt at the second SIGINT."""
 
     def __init__(self, jobs: Callable[[], Sequence[Stoppable]]) -> None:
@@ -177,10 +197,24 @@ class _Handler:
         self._called = False
         self.announced: dict[str, None] = {}
         self._watched = False
+        #: signal -> the handler that was there before
+        self._before: dict[int, Any] = {}
 
-    def has_been_called(self) -> bool:
-        """Whether a signal has come."""
+    def have_come(self) -> bool:
         return self._called
+
+    def handle_again(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(number, self)
+            if before is not self:
+                self._before[number] = before
+
+    def give_back(self) -> None:
+        """Install the earlier handlers again, unless somebody else has installed another one."""
+        for number, handler in self._before.items():
+            if signal.getsignal(number) is self:
+                # None: the handler was not installed from Python, and Python cannot restore it
+                signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         self._called = True

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkish.checkpoint.claim import read_restored, restored_watermarks
+from flinkish.checkpoint.claim import describe_restored, read_restored, restored_watermarks
 from flinkish.checkpoint.fallback import QueryFallback
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
 from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
@@ -50,14 +50,21 @@ class Preparation:
     """
 
     def __init__(
-        self, spark: Any, generator: JobGraphGenerator, name: str, settings: DriverSettings, directory: JobDirectory
+        self,
+        spark: Any,
+        generator: JobGraphGenerator,
+        name: str,
+        settings: DriverSettings,
+        directory: JobDirectory,
+        job_id: JobID | None = None,
     ) -> None:
+        """``job_id``: the id of a job that begins; None: a new one."""
         self._spark = spark
         self._generator = generator
         self._name = name
         self._settings = settings
         self._directory = directory
-        self._job_id = directory.job_id() or JobID().to_hex_string()
+        self._job_id = directory.job_id() or (job_id or JobID()).to_hex_string()
 
     def next_plan(self) -> AttemptPlan:
         """Make the plan of the next attempt, which is counted in ``attempts.json``.
@@ -150,7 +157,8 @@ class SparkRun(KeptRun):
         return take_savepoint(self, directory)
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
-        return write_by_spark(self, epoch, path)
+        with self.noted(path):
+            return write_by_spark(self, epoch, path)
 
     def _input_has_ended(self) -> bool:
         return self.attempt.ended
@@ -209,8 +217,9 @@ class SparkRun(KeptRun):
             self._attempt_started()
 
     def read_totals(self) -> None:
-        """Read the totals of the accumulators from the job directory: at the start, and after a fallback to a
-        checkpoint."""
+        """Read the totals of the accumulators from the job directory, and what the job was restored from: at the start,
+        and after a fallback to a checkpoint."""
+        self.restored = describe_restored(read_restored(self.directory))
         if self.record is not None:
             first_epoch = self.directory.query_location().first_epoch
             files = AccumulatorFiles(accumulators_directory(self.directory.path), first_epoch)
@@ -248,8 +257,11 @@ class SparkRun(KeptRun):
             super()._remember_end()
 
 
-def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[JobDirectory, bool]:
+def prepare_directory(
+    spark: Any, settings: DriverSettings, name: str, waiting: Callable[[], None] = lambda: None
+) -> tuple[JobDirectory, bool]:
     """The job's directory, claimed by this driver; and whether it is temporary, so that no other driver can know it.
+    ``waiting`` is called while the driver waits for a sign of life of the owner; what it raises ends the wait.
 
     Raises:
         ConfigurationError: no directory is configured, and the executors may run on other machines, which do not have
@@ -271,5 +283,5 @@ def prepare_directory(spark: Any, settings: DriverSettings, name: str) -> tuple[
         directory.claim(name)
     else:
         probe(spark, directory.path, f"job '{name}', directory {directory.path}")
-        take_ownership(spark, directory, name, settings.takeover)
+        take_ownership(spark, directory, name, settings.takeover, waiting=waiting)
     return directory, temporary

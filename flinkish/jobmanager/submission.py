@@ -7,10 +7,9 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from flinkish.common.configuration import Configuration
@@ -18,32 +17,42 @@ from flinkish.common.dependencies import dependencies_of
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.no_effect import note_not_needed, warn_without_effect
-from flinkish.common.options import execution, flinkish
+from flinkish.common.options import cluster, execution, flinkish
 from flinkish.errors import ConfigurationError, FencedError, FlinkishError
 from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.history import HistoryWriter, Rows
 from flinkish.jobmanager.history_tables import DeltaTables
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import (
     DriverSettings,
+    directory_of_job,
     driver_settings,
     job_settings,
     may_be_directory_of,
     without_delta,
 )
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
-from flinkish.jobmanager.job_run import JobRun, describe, new_life
+from flinkish.jobmanager.job_run import JobRun, describe
+from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.restart import Restarts, from_configuration
+from flinkish.jobmanager.serving import serve
+from flinkish.jobmanager.signals import Signals, stop_on_signals
 from flinkish.jobmanager.submitted_program import SubmittedProgram, offer
 from flinkish.launch.driver import requested_replay
 from flinkish.launch.spark_version import spark_of_delta, spark_version
 from flinkish.runtime.stored.classes import files_here
+from flinkish.storage.files import is_directory
+from flinkish.storage.paths import is_local
 
 if TYPE_CHECKING:
+    from flinkish.jobmanager.kept_run import KeptRun
+    from flinkish.jobmanager.requests import RequestDesk
     from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.runtime.job.deployment import JobDescriptor
 
@@ -103,13 +112,94 @@ def submit(
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         _end_with_report(graph, configuration, chaining, session, job_name)
-    if in_minicluster:
-        run = _minicluster_run(generator, configuration, job_name, plan)
-    else:
-        run = _spark_run(generator, configuration, job_name, plan, session)
-    client = JobManager.get().register(run)
-    run.start()
-    return client
+    serve(configuration)
+    start = _start_of(configuration, job_name, plan)
+    submission = _Submission(start, JobManager.get().register(start))
+    archives = _archives(configuration, submission.client)
+    start.observers += archives
+    with stop_on_signals(live_jobs.running) as submission.signals, submission.ended_with_its_start():
+        if in_minicluster:
+            run = _minicluster_run(submission, generator, configuration, plan)
+        else:
+            run = _spark_run(submission, generator, configuration, plan, session)
+        run.observers += archives
+        submission.begin(run)
+    return submission.client
+
+
+def _archives(configuration: Configuration, client: RunClient) -> list[JobObserver]:
+    """What writes the archive of the job at its end, if there is to be one."""
+    directory = configuration.get(cluster.ARCHIVE_DIRECTORY)
+    if directory is None:
+        return []
+    from flinkish.rest.archive import JobArchive
+
+    return [JobArchive(directory, client.describe)]
+
+
+def _start_of(configuration: Configuration, name: str, plan: dict[str, Any]) -> JobStart:
+    """What stands for the job until it has a run. Its id is that of its directory, unless a job of this process has it,
+    which is about to be asked for."""
+    settings, job_id = driver_settings(configuration), JobID()
+    with suppress(FlinkishError, OSError, ValueError):
+        if settings.job_dir is not None and is_local(settings.job_dir):
+            path = directory_of_job(settings.job_dir, name)
+            known = JobDirectory(path).job_id() if is_directory(path) else None
+            if known is not None and JobManager.get().job(known) is None:
+                job_id = JobID.from_hex_string(known)
+    return JobStart(job_id, name, plan, job_settings(configuration), settings.shutdown_timeout_s)
+
+
+class _Submission:
+    """A job that is being submitted: its start, and the client that already serves it."""
+
+    def __init__(self, start: JobStart, client: RunClient) -> None:
+        self.start = start
+        self.client = client
+        self.signals = Signals()
+        self._desk: RequestDesk | None = None
+        #: what is to be told of the savepoints of earlier drivers
+        self._left: list[str] = []
+
+    def owns(self, directory: JobDirectory, temporary: bool) -> None:
+        """The directory is this driver's: from now on requests in it are answered."""
+        from flinkish.jobmanager.requests import RequestDesk
+        from flinkish.jobmanager.savepoint import sweep_savepoints
+
+        self.start.owns(directory, temporary)
+        JobManager.get().identify(self.client, directory.job_id())
+        if not temporary:
+            # in the midst of the start, too: an unexpected end of the process gives the directory back
+            atexit.register(directory.release)
+            self._desk = RequestDesk(self.client, directory)
+            self.start.observers.append(self._desk)
+            self._desk.open()
+            self._left = sweep_savepoints(directory)
+        self.start.check()
+
+    def begin(self, run: KeptRun) -> None:
+        """The run takes the place of the start, and begins."""
+        run.tell_of_savepoints(self._left)
+        if self._desk is not None:
+            run.observers.append(self._desk)
+        JobManager.get().hand_over(self.client, run)
+        run.start()
+
+    @contextmanager
+    def ended_with_its_start(self) -> Iterator[None]:
+        """If the start fails within the block, the job has failed; if somebody has asked it to end meanwhile, it ends
+        as they wish. In both cases the directory is given back, because the process may live on."""
+        try:
+            yield
+        except BaseException as error:
+            if self.client.run is not self.start:
+                raise
+            if self.start.is_to_end and isinstance(error, Exception):
+                _LOG.info("job '%s': its start ends, as somebody has asked for: %s", self.start.name, error)
+                self.start.end()
+                return
+            self.start.fail(error)
+            raise
 
 
 def _client_of_job_that_does_not_run(job_name: str) -> RunClient:
@@ -159,13 +249,12 @@ _SPARKS_KEYS = (
 
 
 def _minicluster_run(
-    generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any]
-) -> JobRun:
+    submission: _Submission, generator: JobGraphGenerator, configuration: Configuration, plan: dict[str, Any]
+) -> KeptRun:
     from flinkish.checkpoint.compatibility import StateCatalog
     from flinkish.graph.job_graph import warn_of_missing_uids
     from flinkish.jobmanager.minicluster_run import MiniClusterRun, claim_directory, prepare
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, progress_for
-    from flinkish.jobmanager.requests import RequestDesk
 
     needed = dependencies_of(configuration)
     if needed.jars:
@@ -176,12 +265,14 @@ def _minicluster_run(
     generator.with_shipped_files(files_here(needed))
     generator.without_changelog()
     restarts, settings = Restarts(from_configuration(configuration)), driver_settings(configuration)
-    life = new_life(name)
-    directory, temporary = claim_directory(settings, name)
-    with _given_back_on_failure(directory, temporary):
-        prepared = prepare(generator, name, settings, directory, temporary)
-        job = prepared.job
-        run = MiniClusterRun(prepared, settings, directory, temporary, restarts, life)
+    start, name = submission.start, submission.start.name
+    directory, temporary = claim_directory(settings, name, lambda: start.step(_WAITS_FOR_OWNER))
+    submission.owns(directory, temporary)
+    start.step(_doing(settings, directory))
+    prepared = prepare(generator, name, settings, directory, temporary, start.job_id, start.read)
+    start.check()
+    job = prepared.job
+    run = MiniClusterRun(prepared, settings, directory, temporary, restarts, start.life)
     place = None if temporary else directory.path
     run.record = JobRecord(run, job, plan, place, this_driver(directory.token), lambda: run.attempts + job.attempt)
     run.record.accumulators = prepared.store.accumulators
@@ -191,19 +282,26 @@ def _minicluster_run(
     run.observers += [run.record, *watches, progress, StateCatalog(directory)]
     if not temporary or settings.savepoint is not None:
         warn_of_missing_uids(job)
-    if not temporary:
-        run.observers.append(RequestDesk(RunClient(run), directory))
-        atexit.register(directory.release)
     return run
 
 
+#: What a start does, in words.
+_WAITS_FOR_SPARK, _WAITS_FOR_OWNER = "starting Spark", "waits for the owner of the directory"
+
+
+def _doing(settings: DriverSettings, directory: JobDirectory) -> str:
+    begins = directory.job_id() is None
+    return f"restoring {settings.savepoint}" if begins and settings.savepoint is not None else "preparing its plan"
+
+
 def _spark_run(
+    submission: _Submission,
     generator: JobGraphGenerator,
     configuration: Configuration,
-    name: str,
     json_plan: dict[str, Any],
     session: Any,
-) -> JobRun:
+) -> KeptRun:
+    """Claim the job's directory, and make its first plan there; returns the run."""
     from flinkish.jobmanager.spark_run import Preparation, SparkRun, prepare_directory
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
@@ -212,6 +310,8 @@ def _spark_run(
     from flinkish.spark.settings import MAX_RESULT_SIZE, check_session, note_on_results
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
+    start, name = submission.start, submission.start.name
+    start.step(_WAITS_FOR_SPARK)
     if session is None:
         session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
@@ -225,22 +325,26 @@ def _spark_run(
         )
     generator.with_shipped_files(ship(spark, configuration))
     check_executors(spark, f"job '{name}'")
-    life = new_life(name)
-    directory, temporary = prepare_directory(spark, settings, name)
-    with _given_back_on_failure(directory, temporary):
-        try:
-            preparation = Preparation(spark, generator, name, settings, directory)
+    # a session comes with a handler of PySpark's
+    submission.signals.handle_again()
+    start.check()
+    directory, temporary = prepare_directory(spark, settings, name, lambda: start.step(_WAITS_FOR_OWNER))
+    submission.owns(directory, temporary)
+    start.step(_doing(settings, directory))
+    try:
+        preparation = Preparation(spark, generator, name, settings, directory, start.job_id)
+        with nullcontext() if settings.savepoint is None else start.on_spark(spark):
             plan = preparation.next_plan()
-            results = note_on_results(partitions_of(plan.job), spark.conf.get(MAX_RESULT_SIZE, None))
-            if results is not None:
-                _LOG.warning("job '%s': %s", name, results)
-        except BaseException as error:
-            remember_failed_start(spark, directory, settings, life, error)
-            raise
-        run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, life)
-        run.fall_back = preparation.fall_back
-        _attach(run, plan.job, json_plan, temporary)
-    atexit.register(directory.release)
+        results = note_on_results(partitions_of(plan.job), spark.conf.get(MAX_RESULT_SIZE, None))
+        if results is not None:
+            _LOG.warning("job '%s': %s", name, results)
+    except BaseException as error:
+        if not start.is_to_end:
+            remember_failed_start(spark, directory, settings, start.life, error)
+        raise
+    run = SparkRun(spark, plan, preparation.next_plan, settings, directory, temporary, restarts, start.life)
+    run.fall_back = preparation.fall_back
+    _attach(run, plan.job, json_plan, temporary)
     return run
 
 
@@ -251,18 +355,6 @@ def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -
     return keeps_nothing and not generator.uses_data_frames() and hasattr(sys.modules["__main__"], "__file__")
 
 
-@contextmanager
-def _given_back_on_failure(directory: JobDirectory, temporary: bool) -> Iterator[None]:
-    """If the block raises, give the directory back, because the process may live on; a temporary one is deleted."""
-    try:
-        yield
-    except BaseException:
-        directory.release()
-        if temporary:
-            shutil.rmtree(directory.path, ignore_errors=True)
-        raise
-
-
 def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], temporary: bool) -> None:
     """Attach the observers of the job, in the order in which they are notified."""
     from flinkish.checkpoint.compatibility import StateCatalog
@@ -270,7 +362,6 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     from flinkish.jobmanager.checkpoint_taker import attach_checkpoints
     from flinkish.jobmanager.history_tables import delta_history
     from flinkish.jobmanager.progress import EventTimeWatch, SilentSplits, SlowCalls, TaskLogs, progress_for
-    from flinkish.jobmanager.requests import RequestDesk
     from flinkish.spark.session import where_to_look
 
     settings, directory = run.settings, run.directory
@@ -289,8 +380,6 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:
         warn_of_missing_uids(job)
-    if not temporary:
-        run.observers.append(RequestDesk(RunClient(run), directory))
 
 
 _HISTORY_LOG = logging.getLogger("flinkish.HistoryServer")

@@ -123,6 +123,9 @@ _DIGESTS = {
     "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
 }
 
+#: Jars whose digests others compare.
+_CHECKED_ELSEWHERE = ("org.apache.flink_flink-runtime-web-",)
+
 #: What the jars in `_DIGESTS` have in their names that fit to one version of Spark only.
 _DELTA_OF_ANY_SPARK = "_delta-spark_"
 
@@ -189,18 +192,23 @@ def _left_by_ivy(packages: str, options: SparkOptions) -> list[str] | None:
         return None
     if not _sparks_own(options):
         return None
-    try:
-        home = pwd.getpwuid(os.getuid()).pw_dir  # as Java knows it, whatever HOME says
-    except KeyError:
-        return None
     organisation, module, version = packages.split(":")
     delta = f"{organisation}_{module}-{version}.jar"
     names = [name for name in _DIGESTS if name == delta or _DELTA_OF_ANY_SPARK not in name]
-    for folder in sorted(Path(home).glob(_IVY_JARS)):
+    for folder in ivy_folders():
         jars = [str(folder / name) for name in names]
         if all(map(os.path.exists, jars)):
             return jars
     return None
+
+
+def ivy_folders() -> list[Path]:
+    """The folders in which Spark's resolution leaves jars."""
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir  # as Java knows it, whatever HOME says
+    except KeyError:
+        return []
+    return sorted(Path(home).glob(_IVY_JARS))
 
 
 def _check(jars: list[str]) -> None:
@@ -217,7 +225,8 @@ def _check(jars: list[str]) -> None:
 
 
 def _say_what_is_unknown(jars: list[str]) -> None:
-    unknown = [path.name for path in map(Path, map(path_of, jars)) if path.name not in _DIGESTS]
+    names = [path.name for path in map(Path, map(path_of, jars))]
+    unknown = [name for name in names if name not in _DIGESTS and not name.startswith(_CHECKED_ELSEWHERE)]
     if unknown:
         print(f"flinkish: no digest to compare with: {', '.join(unknown)}", file=sys.stderr, flush=True)
 

@@ -26,6 +26,7 @@ _HEADINGS = {
     "restart": "Restarts after failures",
     "state": "State backend",
     "cluster": "Workers",
+    "rest": "REST API and Web UI",
     "python": "Python and files of the program",
     "loggers": "Log levels",
 }

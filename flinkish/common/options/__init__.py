@@ -12,13 +12,35 @@ from types import ModuleType
 from typing import Any
 
 from flinkish.common.config_options import ConfigOption
-from flinkish.common.options import checkpointing, cluster, core, execution, flinkish, loggers, python, restart, state
+from flinkish.common.options import (
+    checkpointing,
+    cluster,
+    core,
+    execution,
+    flinkish,
+    loggers,
+    python,
+    rest,
+    restart,
+    state,
+)
 
 #: How similar to a key that has an effect another one must be to be taken for a misspelt one (`difflib`, from 0 to 1);
 #: the same for a key whose beginning is nobody's, and for that beginning.
 _MISSPELT, _MISSPELT_KEY, _MISSPELT_BEGINNING = 0.93, 0.8, 0.85
 
-_THEMES: tuple[ModuleType, ...] = (core, execution, checkpointing, restart, state, cluster, python, flinkish, loggers)
+_THEMES: tuple[ModuleType, ...] = (
+    core,
+    execution,
+    checkpointing,
+    restart,
+    state,
+    cluster,
+    python,
+    rest,
+    flinkish,
+    loggers,
+)
 
 
 def groups() -> dict[str, list[ConfigOption[Any]]]:
@@ -57,8 +79,8 @@ def lookup(key: str) -> ConfigOption[Any] | None:
 def without_effect(keys: Iterable[str]) -> dict[str, str]:
     """The keys among these that have no effect in flinkish, each with the reason.
 
-    >>> without_effect(["rest.port", "state.backend.rocksdb.log.dir", "parallelism.default"])["rest.port"]
-    'there is no REST endpoint'
+    >>> without_effect(["jobmanager.scheduler", "rest.port", "parallelism.default"])
+    {'jobmanager.scheduler': 'Spark schedules'}
     """
     options = {key: lookup(key) for key in sorted(keys)}
     reasons = ((key, _unread(key) if option is None else option.no_effect) for key, option in options.items())

@@ -1,4 +1,4 @@
-"""JobManager and TaskManager: keys that begin with ``jobmanager.``, ``taskmanager.`` and ``rest.``; and the keys of
+"""JobManager and TaskManager: keys that begin with ``jobmanager.`` and ``taskmanager.``; and the keys of
 Flink that nothing in flinkish reads (`UNREAD`), with the reason for each.
 """
 
@@ -54,20 +54,14 @@ FAILOVER_STRATEGY: ConfigOption[str] = (
     .without_effect("an epoch is one region")
 )
 
-REST_ADDRESS: ConfigOption[str | None] = (
-    ConfigOptions.key("rest.address")
+ARCHIVE_DIRECTORY: ConfigOption[str | None] = (
+    ConfigOptions.key("jobmanager.archive.fs.dir")
     .string_type()
     .no_default_value()
-    .with_description("Address of the REST endpoint for clients.")
-    .without_effect("there is no REST endpoint")
-)
-
-REST_PORT: ConfigOption[int] = (
-    ConfigOptions.key("rest.port")
-    .int_type()
-    .default_value(8081)
-    .with_description("Port of the REST endpoint.")
-    .without_effect("there is no REST endpoint")
+    .with_description(
+        "Directory for the archives of jobs that have ended, in Flink's format, as its history server reads them: for "
+        "each a file named by the job's id."
+    )
 )
 
 LATENCY_INTERVAL: ConfigOption[Duration] = (

@@ -28,6 +28,7 @@ CLASSES = {
     "KeyedStateBackend": "files of keyed state: writing, compaction, damage",
     "OnError": "records and timers that an operator with on_error skips",
     "Program": "what a program probably does not mean, such as results that nobody reads",
+    "RestServerEndpoint": "the REST API: faults of its own, and, at DEBUG, what clients do wrong",
     "Session": "settings that flinkish changes in the Spark session that it makes",
     "StateDirectory": "files of state that an executor keeps on its disk",
     "Task": "the life of one task",

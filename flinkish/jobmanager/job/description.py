@@ -8,12 +8,13 @@ known, or not known yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError
 from flinkish.jobmanager.job.lifecycle import Event
+from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
 
@@ -22,7 +23,7 @@ from flinkish.runtime.task.progress import EpochProgress, SlowCall
 class CheckpointDescription:
     """One checkpoint or savepoint: pending, completed or failed."""
 
-    #: numbers of checkpoints go on over restarts; savepoints have their own, from 1 in each driver
+    #: one counter of checkpoints and savepoints, number after number over all drivers of the job
     id: int
     #: the epoch at whose end the barrier was
     epoch: int
@@ -38,6 +39,8 @@ class CheckpointDescription:
     path: str | None = None
     #: rows written to the state table
     rows_written: int = 0
+    #: bytes of the files that were written to the state table
+    bytes_written: int = 0
     #: operator uid -> size of its state in bytes, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
     #: source uid -> position behind the last record of the epoch; of a source with thousands of splits it names some,
@@ -46,6 +49,17 @@ class CheckpointDescription:
     #: operator uid -> watermark
     watermarks: dict[str, int] = field(default_factory=dict)
     failure_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RestoreDescription:
+    """The savepoint or checkpoint with whose state a job has begun, or to which it has gone back."""
+
+    #: its number; 0: it is not known
+    id: int
+    time_ms: int
+    path: str
+    is_savepoint: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,23 @@ class CheckpointsDescription:
     latest_failed: CheckpointDescription | None = None
     #: the newest last; the number that is kept is bounded
     history: tuple[CheckpointDescription, ...] = ()
+    #: None: the job has begun without state
+    restored: RestoreDescription | None = None
+
+
+@dataclass(frozen=True)
+class RatesDescription:
+    """What an execution has done per second of the last minute, or since it has begun if that is shorter."""
+
+    records_in: float = 0.0
+    records_out: float = 0.0
+    bytes_in: float = 0.0
+    bytes_out: float = 0.0
+    #: milliseconds of work per second, at most 1000
+    busy_ms: float = 0.0
+
+
+NO_RATES = RatesDescription()
 
 
 @dataclass(frozen=True)
@@ -69,6 +100,8 @@ class ExecutionDescription:
     state: str
     #: state -> time at which it was entered
     times_ms: dict[str, int]
+    #: state -> time that was spent in it so far
+    durations_ms: dict[str, int] = field(default_factory=dict)
     host: str | None = None
     #: Spark's id of the executor; ``driver`` with a local master
     executor: str | None = None
@@ -83,6 +116,12 @@ class ExecutionDescription:
     splits: tuple[str, ...] = ()
     records_in: int = 0
     records_out: int = 0
+    #: size of the buffers that came from other vertices, and of those sent to them
+    bytes_in: int = 0
+    bytes_out: int = 0
+    #: time of work on its epochs
+    busy_ms: float = 0.0
+    rates: RatesDescription = NO_RATES
     watermark_ms: int | None = None
     #: size of the state when it was last written
     state_bytes: int = 0
@@ -101,6 +140,8 @@ class ExecutionDescription:
     #: operator uid and metric name -> value at the end of ``last_epoch``; counters count since the functions were
     #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
     metrics: dict[str, float] = field(default_factory=dict)
+    #: accumulator name -> what the execution has added to it: numbers as they are, everything else as text
+    accumulators: dict[str, float | str] = field(default_factory=dict)
     failure: str | None = None
 
 
@@ -122,11 +163,25 @@ class OperatorDescription:
 
     uid: str
     name: str
+    #: Flink's OperatorID, which follows from the uid
+    operator_id: str = ""
     #: whether the program has set the uid
     uid_given: bool = False
     #: name -> exact count since the job began, over all failures: late records that were dropped, and for an operator
     #: with ``on_error`` its records and what became of them
     counts: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EdgeDescription:
+    """How records come to a vertex from another one."""
+
+    #: id of the other vertex
+    source: int
+    #: FORWARD, HASH, REBALANCE, BROADCAST, ...
+    ship_strategy: str
+    #: the side output that is sent along the edge; None: the main output
+    tag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +204,10 @@ class VertexDescription:
     #: the state of all subtasks together, aggregated as in Flink: FAILED if one has failed, RUNNING if one runs, ...
     state: str
     subtasks: tuple[SubtaskDescription, ...]
+    #: Flink's JobVertexID, which is the OperatorID of the first operator
+    job_vertex_id: str = ""
+    #: one for each edge that leads here; there may be several from one vertex
+    edges: tuple[EdgeDescription, ...] = ()
     records_in: int = 0
     records_out: int = 0
     watermark_ms: int | None = None
@@ -175,6 +234,25 @@ class RunningEpochDescription:
     records_in: int
     records_out: int
     watermark_ms: int | None
+
+
+@dataclass(frozen=True)
+class EpochDescription:
+    """An epoch that the sinks have committed, with the time that each of its phases has taken."""
+
+    epoch: int
+    #: when it was committed
+    time_ms: int
+    duration_ms: int
+    #: until all tasks have ended; until the epoch was prepared; until the sinks have committed it
+    run_ms: int
+    prepare_ms: int
+    commit_ms: int
+    records_in: int
+    records_out: int
+    #: size of the buffers between its tasks
+    bytes: int
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -211,14 +289,20 @@ class ExceptionDescription:
     hint: str = ""
     task: str | None = None
     epoch: int | None = None
-    #: executor, host, stage and partition of that task
+    #: executor, host, stage and partition of that task, in words
     place: str | None = None
+    #: the parts of the place; None: they are not known
+    host: str | None = None
+    executor: str | None = None
+    subtask: int | None = None
     #: traceback through the user code alone
     traceback: str | None = None
     #: delay after which the job was restarted; None: it has failed for good, or was not restarted (``retried``)
     restart_delay_ms: int | None = None
     #: whether only a task has failed, which Spark has run again
     retried: bool = False
+    #: failures of other tasks in the same epoch, which Spark had run again by then
+    concurrent: tuple[ExceptionDescription, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -229,6 +313,8 @@ class DriverDescription:
     pid: int
     #: the fencing token: distinguishes this driver's claim of the job directory from all others
     token: str = ""
+    #: where its REST API is reached; None: it has none
+    rest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -268,6 +354,26 @@ class JobDescription:
     warnings: tuple[str, ...] = ()
     #: None: no epoch runs, or the one that does has begun less than a second ago (ten seconds on object stores)
     running_epoch: RunningEpochDescription | None = None
+    #: the last epochs, the newest last; the number that is kept is bounded
+    epochs: tuple[EpochDescription, ...] = ()
+    #: status -> time that was spent in it so far
+    durations_ms: dict[str, int] = field(default_factory=dict)
+    checkpoint_settings: CheckpointSettings = CheckpointSettings()
+    #: when the job is restarted after a failure, in words
+    restart_strategy: str = ""
+    #: accumulator name -> name of its class
+    accumulator_types: dict[str, str] = field(default_factory=dict)
+    #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
+    #: parts"); "": nothing of the kind
+    doing: str = ""
+
+    def without_earlier(self) -> JobDescription:
+        """The same without the earlier attempts of subtasks."""
+
+        def current(vertex: VertexDescription) -> VertexDescription:
+            return replace(vertex, subtasks=tuple(replace(one, earlier=()) for one in vertex.subtasks))
+
+        return replace(self, vertices=tuple(map(current, self.vertices)))
 
     def __str__(self) -> str:
         events = "\n".join(map(str, self.story))

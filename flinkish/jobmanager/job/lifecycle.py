@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from enum import Enum
@@ -159,8 +159,12 @@ class StateMachine(Generic[S]):
         self._clock = clock or SystemClock()
         self._lock = threading.RLock()
         self._state = transitions.initial
-        #: state -> when it was entered last, in milliseconds since 1970
-        self._times_ms: dict[S, int] = {}
+        #: name of a state -> when it was entered last, in milliseconds since 1970
+        self._times_ms: dict[str, int] = {}
+        #: the same -> time spent in it, without that since the last transition
+        self._durations_ms: dict[str, int] = {}
+        self._entered_ms: int | None = None
+        self._left = transitions.initial.name
         self._tell("", transitions.initial, "")
 
     @property
@@ -175,13 +179,23 @@ class StateMachine(Generic[S]):
 
     def time_ms(self, state: S) -> int | None:
         """When a state was entered last, in milliseconds since 1970; None: never."""
-        return self._times_ms.get(state)
+        return self._times_ms.get(state.name)
 
     @property
     def times_ms(self) -> dict[str, int]:
         """State name -> when it was entered last, in milliseconds since 1970, in the order of the first entries."""
         with self._lock:
-            return {state.name: time_ms for state, time_ms in self._times_ms.items()}
+            return dict(self._times_ms)
+
+    @property
+    def durations_ms(self) -> dict[str, int]:
+        """State name -> time that was spent in it so far, in ms, for the states that are not terminal."""
+        with self._lock:
+            found = dict(self._durations_ms)
+            if not self.terminal and self._entered_ms is not None:
+                since_ms = max(self._clock.now_ms() - self._entered_ms, 0)
+                found[self._left] = found.get(self._left, 0) + since_ms
+            return found
 
     def may(self, state: S) -> bool:
         """Whether the transition to this state would be legal now."""
@@ -214,7 +228,10 @@ class StateMachine(Generic[S]):
 
     def _tell(self, before: str, state: S, cause: str) -> Event:
         now_ms = self._clock.now_ms()
-        self._times_ms[state] = now_ms
+        if self._entered_ms is not None:
+            left = self._left
+            self._durations_ms[left] = self._durations_ms.get(left, 0) + max(now_ms - self._entered_ms, 0)
+        self._times_ms[state.name], self._entered_ms, self._left = now_ms, now_ms, state.name
         return self.story.add(now_ms, self._subject, before, state.name, cause)
 
     def _illegal(self, before: S, after: S, cause: str) -> IllegalTransitionError:
@@ -292,6 +309,30 @@ EXECUTION_TRANSITIONS: Transitions[ExecutionState] = Transitions(
         _E.RECONCILING: frozenset({_E.INITIALIZING, _E.RUNNING, _E.FINISHED, _E.CANCELED, _E.FAILED}),
     },
 )
+
+
+#: Execution states by precedence: a vertex has the first of them that any of its executions has.
+_PRECEDENCE = (
+    _E.FAILED,
+    _E.CANCELING,
+    _E.CANCELED,
+    _E.RECONCILING,
+    _E.RUNNING,
+    _E.INITIALIZING,
+    _E.DEPLOYING,
+    _E.SCHEDULED,
+    _E.CREATED,
+    _E.FINISHED,
+)
+
+
+def aggregated_state(states: Collection[str]) -> str:
+    """The state of several executions together, as Flink has it for a vertex.
+
+    >>> aggregated_state(["FINISHED", "RUNNING", "FINISHED"])
+    'RUNNING'
+    """
+    return next((state.name for state in _PRECEDENCE if state.name in states), _E.CREATED.name)
 
 
 class CheckpointState(Enum):

@@ -52,10 +52,17 @@ class EpochFigures:
     split_records_in: int = 0
     #: how long the epoch has taken in ms, until its sinks have committed it; 0: an earlier run has prepared it
     duration_ms: int = 0
+    #: the part of it until all tasks have ended, and the part from the barrier until the sinks have committed
+    run_ms: int = 0
+    commit_ms: int = 0
     #: sink uid -> number of committed records
     sink_records: dict[str, int] = field(default_factory=dict)
     #: the job's accumulators as of the end of the epoch (runtime/job/accumulators.py); b"" if they are unchanged
     accumulators: bytes = b""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored of the figures, without those that are 0 and were not there at first."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in ("run_ms", "commit_ms")}
 
 
 class Backlog(NamedTuple):
@@ -185,6 +192,8 @@ class EpochSteps(ABC):
 
     def __init__(self, job: JobDescriptor) -> None:
         self.job = job
+        #: when all tasks of the epoch had ended, in seconds of the monotonic clock
+        self._run_s = 0.0
         behind = [one for one in job.vertices if one.level > 0]
         #: the vertices for whose processing-time timers epochs are planned: none if these are planned in any case
         self._timed = set() if any(one.regular for one in behind) else {one.id for one in behind if one.clocked}
@@ -205,7 +214,12 @@ class EpochSteps(ABC):
         if sized:
             work_ms = work_of(self.job, report.tasks)
             self._keep_times(EpochTimes(_ms(ended_s - begun_s), _ms(ended_s - prepared_s), work_ms))
-        return replace(report, duration_ms=round((ended_s - begun_s) * 1000))
+        return replace(
+            report,
+            duration_ms=round((ended_s - begun_s) * 1000),
+            run_ms=round((self._run_s - begun_s) * 1000),
+            commit_ms=round((ended_s - prepared_s) * 1000),
+        )
 
     # ------------------------------------------------------------------ before the barrier
 
@@ -222,6 +236,7 @@ class EpochSteps(ABC):
                 committables.append(data)
             elif vertex == CHANGELOG_VERTEX:
                 changes.append(data)
+        self._run_s = time.monotonic()
         if job.settings.changelog:
             self._list_changes(epoch, changes)
         tasks = tuple(map(TaskReport.decode, reports))

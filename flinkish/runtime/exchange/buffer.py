@@ -143,6 +143,12 @@ def decode(data: bytes) -> Buffer:
     return Buffer(header, data[start + _BEHIND_ORIGIN.size :])
 
 
+def size_of(buffer: Buffer) -> int:
+    """The size of the encoded form of a buffer, with a byte for each character of its origin."""
+    fixed = _BEFORE_ORIGIN.size + len(_END) + _BEHIND_ORIGIN.size
+    return fixed + len(buffer.header.origin) + len(buffer.payload)
+
+
 def encode_elements(
     values: list[Any],
     timestamps: list[int] | None,

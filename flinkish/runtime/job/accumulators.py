@@ -213,6 +213,12 @@ def results_of(
     return {name: result(name, accumulator) for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
 
 
+def types_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, str]:
+    """The names of the classes of the accumulators of user functions, as name -> class."""
+    accumulators = decode_accumulators(totals, classes).items()
+    return {name: type(accumulator).__name__ for (scope, name), accumulator in accumulators if scope == OF_THE_JOB}
+
+
 def counts_of(totals: bytes, classes: ProgramClasses = NO_CLASSES) -> dict[str, dict[str, int]]:
     """The engine's own counts, as operator uid -> name -> value."""
     found: dict[str, dict[str, int]] = {}

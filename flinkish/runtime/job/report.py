@@ -3,6 +3,7 @@ of a subtask's stored state, which is read in every epoch."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,9 @@ from flinkish.runtime.stored.pickles import dumps, loads
 
 #: Version of the encoded form of reports.
 FORMAT_VERSION = 3
+
+
+_PLACE = re.compile(r"executor (\S+) on (\S+), stage (-?\d+), partition (-?\d+), try (\d+), process (\d+)")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,20 @@ class TaskPlace:
             f"executor {self.executor} on {self.host}, stage {self.stage}, partition {self.partition}, "
             f"try {self.attempt}, process {self.pid}"
         )
+
+    @staticmethod
+    def parsed(text: str) -> TaskPlace | None:
+        """The place with this text, without the id of the try, which no text has (0); None: it is no such text.
+
+        >>> str(TaskPlace.parsed("executor 3 on host-1, stage 7, partition 2, try 0, process 4711"))
+        'executor 3 on host-1, stage 7, partition 2, try 0, process 4711'
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            return None
+        executor, host, *numbers = found.groups()
+        stage, partition, attempt, pid = map(int, numbers)
+        return TaskPlace(host, executor, stage, partition, attempt, 0, pid)
 
 
 @dataclass(frozen=True)
@@ -95,10 +113,17 @@ class TaskReport:
     silent_splits: dict[str, int] = field(default_factory=dict)
     #: how long the task has worked on the epoch, in ms: from its first record to the barrier, without `open`
     work_ms: float = 0.0
+    #: size of the buffers from other vertices, and of those for them
+    bytes_in: int = 0
+    bytes_out: int = 0
     #: lines that user functions have logged
     log: tuple[LogLine, ...] = ()
     #: states that the task has not reported before
     declared: tuple[DeclaredState, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored of a report, without figures that are 0 and were not there at first: their default says it."""
+        return {name: value for name, value in self.__dict__.items() if value or name not in ("bytes_in", "bytes_out")}
 
     def encode(self) -> bytes:
         """Encode the report for the way to the driver."""

@@ -32,6 +32,7 @@ from flinkish.runtime.exchange.buffer import (
     Stretch,
     WatermarkStep,
     place,
+    size_of,
 )
 from flinkish.runtime.exchange.gate import InputGate, SortedBuffers, origin_name, vertex_of
 from flinkish.runtime.job.deployment import CHANGELOG_VERTEX, JobDescriptor, VertexDescriptor
@@ -205,11 +206,16 @@ class StatefulTask(Task, TaskLife):
         share = self.share
         if not isinstance(buffers, Iterator):
             buffers = sorted(buffers, key=lambda buffer: place(buffer.header))
-        arrivals = SortedBuffers(buffers)
+        arrivals = SortedBuffers(self._counted(buffers))
         for buffer in arrivals.take((BufferKind.DATA, MIN_TIMESTAMP_MS, "", 0, -1)):
             if buffer.header.kind is BufferKind.STATE:
                 share.restored.append(buffer)
         share.gate.receive(arrivals)
+
+    def _counted(self, buffers: Iterable[Buffer]) -> Iterator[Buffer]:
+        for buffer in buffers:
+            self._bytes_in += size_of(buffer)
+            yield buffer
 
     # ------------------------------------------------------------------------------------------------ life
 

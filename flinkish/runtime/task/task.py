@@ -87,6 +87,7 @@ class Task:
         self._time_ms = 0
         #: when the work on the epoch has begun, in s of the monotonic clock
         self._begun_s = time.monotonic()
+        self._bytes_in = self._bytes_out = 0
         epoch = EpochInfo()
         self.keyed_state = (
             KeyedStateBackend(
@@ -118,6 +119,7 @@ class Task:
 
     def _emit(self, vertex: int, subtask: int, data: bytes) -> None:
         self._rows.append((vertex, subtask, data))
+        self._bytes_out += len(data)
 
     def _sink_emit(self, sink_id: int) -> SinkEmit:
         def emit(committables: list[Any], records: int) -> None:
@@ -148,6 +150,7 @@ class Task:
     def discard(self) -> None:
         """Drop all rows that were not sent, because the attempt has failed."""
         self._rows = []
+        self._take_bytes()
         self.chain.discard()
 
     def close(self) -> None:
@@ -195,7 +198,14 @@ class Task:
             "log": self.log.take(),
             "event_time_ms": self._event_time_ms(),
             "work_ms": round((time.monotonic() - self._begun_s) * 1000, 3),
+            **self._take_bytes(),
         }
+
+    def _take_bytes(self) -> dict[str, int]:
+        """The sizes of the buffers that were taken and sent since the last report."""
+        found = {"bytes_in": self._bytes_in, "bytes_out": self._bytes_out}
+        self._bytes_in = self._bytes_out = 0
+        return found
 
 
 def heartbeats(job: JobDescriptor) -> Iterator[Row]:

@@ -255,6 +255,9 @@ def test_drivers_that_are_killed_while_they_write_and_restore_savepoints_leave_a
         if re.fullmatch(r"restore(-\d+)?|\..+\.[0-9a-f]{32}", path.name)
     ]
     assert len(left) == 1, "the rows that the job has begun with"
+    saved = [list((folder / case.phase.name).glob("savepoint-*")) for case in KILLED_SAVEPOINTS]
+    assert [len(paths) for paths in saved] == [0, 0, 1], "the next start has removed the part of the second one"
+    assert all((path / "manifest.json").exists() for paths in saved for path in paths)
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint.manifest import read_manifest
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
+from flinkish.common.typeinfo import Types
 from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from flinkish.datastream.state import ValueStateDescriptor
 from flinkish.errors import OperationError
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.phases import Phase
@@ -51,8 +58,13 @@ def test_a_job_is_described_saved_and_stopped_from_another_process(spark: SparkS
         assert json.loads(described.stdout)["name"] == "asked", described.stderr
         saved = flinkish("savepoint", job_dir, str(tmp_path / "saved"))
         assert client.get_job_status().result() is JobStatus.RUNNING
+        number = ask(job_dir, "checkpoint", TIMEOUT_S, full=True)
+        taken = client.describe().checkpoints.latest_completed
         stopped = flinkish("stop", job_dir, "--savepointPath", str(tmp_path / "stopped"))
         client.get_job_execution_result().result(TIMEOUT_S)
+    assert number == 2, "the savepoint was the first; and the job has no checkpoint interval"
+    assert (taken.id, taken.incremental, taken.rows_written > 0, taken.bytes_written > 0) == (2, False, True, True)
+    assert read_manifest(taken.path).epoch == taken.epoch
     for result, parent in ((saved, "saved"), (stopped, "stopped")):
         path = Path(result.stdout.strip())
         assert (result.returncode, path.parent) == (0, tmp_path / parent), result.stderr
@@ -105,6 +117,54 @@ def test_a_stop_that_fails_leaves_the_job_running_with_its_checkpoints(
     assert (client.get_job_status().result(), client.run.attempts) == (JobStatus.FINISHED, 1)
     counts = sorted(collected.rows["out"])
     assert counts == [(key, n + 1) for key in range(5) for n in range(len(counts) // 5)], "nothing lost, nothing twice"
+
+
+class OpensSlowly(KeyedProcessFunction):
+    """Its ``open`` takes longer than the test as long as there is a file; a restore calls it in a worker."""
+
+    def __init__(self, slow: Path) -> None:
+        self._slow = slow
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        while self._slow.exists():
+            (self._slow.parent / "opens").touch()
+            time.sleep(0.05)
+        self._sum = runtime_context.get_state(ValueStateDescriptor("sum", Types.LONG()))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        self._sum.update((self._sum.value() or 0) + value[1])
+        yield value[0], self._sum.value()
+
+
+def test_a_restore_that_hangs_in_spark_is_described_and_cancelled(spark: SparkSession, tmp_path: Path) -> None:
+    def sums(env: StreamExecutionEnvironment, collected: Collected) -> StreamExecutionEnvironment:
+        source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
+        events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
+        events.key_by(lambda e: e[0]).process(OpensSlowly(slow)).uid("sums").sink_to(collected.sink())
+        return env
+
+    slow, ended = tmp_path / "slow", []
+    with collecting() as collected:
+        client = sums(environment(tmp_path / "first"), collected).execute_async("first")
+        wait_until(lambda: len(collected.rows["out"]) >= 20, TIMEOUT_S, "results")
+        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
+        slow.touch()
+        again = sums(environment(tmp_path / "job", execution__state_recovery__path=path), collected)
+        submitter = threading.Thread(target=lambda: ended.append(again.execute_async("second")))
+        submitter.start()
+        wait_until((tmp_path / "opens").exists, TIMEOUT_S, "the restore")
+        described = ask(str(tmp_path / "job"), "describe", TIMEOUT_S)
+        assert described["status"] == "INITIALIZING"
+        assert re.fullmatch(f"restoring {re.escape(path)}, 0 of 1 parts", described["doing"])
+        ask(str(tmp_path / "job"), "cancel", TIMEOUT_S)
+        submitter.join(TIMEOUT_S)
+        assert slow.exists() and ended[0].get_job_status().result() is JobStatus.CANCELED
+        slow.unlink()
+        before = len(collected.rows["out"])
+        restarted = environment(tmp_path / "job", execution__state_recovery__path=path, flinkish__job__restart="true")
+        client = sums(restarted, collected).execute_async("second")
+        wait_until(lambda: len(collected.rows["out"]) > before, TIMEOUT_S, "results")
+        client.cancel().result(TIMEOUT_S)
 
 
 def test_where_no_driver_runs_the_command_says_so(tmp_path: Path) -> None:

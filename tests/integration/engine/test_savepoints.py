@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flinkish.checkpoint.manifest import read_manifest
 from flinkish.common import Time, WatermarkStrategy
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.file_system.source import FileSource
@@ -342,3 +343,35 @@ def test_a_savepoint_of_a_running_job_does_not_stop_it(spark: SparkSession, tmp_
     }
     assert len(sums) == 1
     assert Path(path).parent == tmp_path / "savepoints"
+
+
+@pytest.mark.parametrize("interval", ["0 s", "1 h"], ids=["read again", "copied from a checkpoint"])
+def test_a_savepoint_that_is_slower_than_epochs_is_one_to_start_from(
+    interval: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Each of the sums of a job that counts by tens is the same for all keys, at the end of any epoch."""
+
+    def slow(phase: Phase, details: dict[str, Any]) -> None:
+        # once, for as long as it takes until nothing of the epoch is left
+        if phase is Phase.SAVEPOINT_READ and not seen:
+            seen.append(details["epoch"])
+            wait_until(lambda: client.run.last_epoch >= details["epoch"] + 14, TIMEOUT_S, "later epochs")
+
+    seen: list[int] = []
+    with collecting() as collected:
+        settings = {"execution__checkpointing__interval": interval, "flinkish__epoch__interval": "200 ms"}
+        env = environment(tmp_path / "job", **settings)
+        source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
+        events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
+        events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())
+        client = env.execute_async("running")
+        with hooked(slow):
+            path = client.trigger_savepoint(str(tmp_path / "savepoints")).result(TIMEOUT_S)
+        client.cancel().result(TIMEOUT_S)
+    epoch = read_manifest(path).epoch
+    assert epoch is not None and seen and (epoch == seen[0]) == (interval != "0 s")
+    table = spark.read.format("delta").load(f"{path}/state").where("uid = 'sums' AND kind <> '__watermark__'")
+    assert {json.loads(row["value"])["$tuple"][1] for row in table.collect()} == {2 * (epoch + 1)}
+    assert committed_by(path) == "flinkish"
+    (listed,) = (one for one in client.describe().checkpoints.history if one.is_savepoint)
+    assert (listed.status, listed.epoch, listed.path) == ("COMPLETED", epoch, path)

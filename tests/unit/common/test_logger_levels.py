@@ -101,8 +101,8 @@ def test_keys_of_loggers_are_keys_of_the_configuration_and_levels_that_do_not_ex
 
 def test_each_logger_of_flinkish_can_be_named() -> None:
     calls = (call for path in ROOT.rglob("*.py") for call in re.findall(r"getLogger\((.*?)\)", path.read_text()))
-    # the others are those of libraries, and those of the module that sets levels
-    libraries = ('"py4j"', '"py4j.clientserver"', '"SQLQueryContextLogger"')
+    # the others are those of libraries, the one above all of flinkish's, and those of the module that sets levels
+    libraries = ('"py4j"', '"py4j.clientserver"', '"SQLQueryContextLogger"', '"flinkish"')
     named = {call for call in calls if call not in ("", "name", "OF_PROGRAM", *libraries)}
     assert named
     assert named <= {f'"flinkish.{name}"' for name in loggers.CLASSES}

@@ -181,7 +181,9 @@ def savepoint_of(run: Run) -> str:
 
 def desk_of(run: Run) -> None:
     """Lets the run answer requests in its directory."""
-    run.observers.append(requests.RequestDesk(RunClient(run), run.directory))
+    desk = requests.RequestDesk(RunClient(run), run.directory)
+    run.observers.append(desk)
+    desk.open()
 
 
 @pytest.mark.usefixtures("savepoints")
@@ -413,6 +415,20 @@ def test_a_job_that_fails_while_it_is_stopped_is_restarted_as_without_the_stop(t
     assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 1, 1)
 
 
+def test_a_savepoint_that_waits_for_the_first_epoch_does_not_hold_up_a_stop(tmp_path: Path) -> None:
+    run = Run(tmp_path, committed=None)
+    run.watched_directory.watch(CompletableFuture.completed(""))
+    client = started(run)
+    saved = client.trigger_savepoint(target(run))
+    wait_until(lambda: run.savepoints.describe(), TIMEOUT_S, "the savepoint")
+    run.settings = replace(run.settings, checkpoints=replace(run.settings.checkpoints, timeout_ms=20))
+    stop = client.stop_with_savepoint(False, target(run))
+    for future in (saved, stop):
+        with pytest.raises(SavepointError, match="no epoch has been committed yet"):
+            future.result(TIMEOUT_S)
+    client.cancel().result(TIMEOUT_S)
+
+
 class FailsAtOnce(Run):
     """Its first attempt fails without being asked to end."""
 
@@ -490,12 +506,14 @@ def test_one_stop_with_savepoint_at_a_time(tmp_path: Path, savepoints: Savepoint
 
 
 def test_a_savepoint_that_fails_is_told_by_its_future_and_a_job_that_has_ended_cannot_be_stopped(
-    tmp_path: Path,
+    tmp_path: Path, savepoints: Savepoints
 ) -> None:
-    run = Run(tmp_path, committed=None)
+    savepoints.failures = [OperationError("the disk is full")]
+    run = Run(tmp_path)
     client = begun(run)
-    with pytest.raises(SavepointError, match="no epoch has been committed yet"):
-        client.trigger_savepoint(target(run)).result(TIMEOUT_S)
+    future = client.trigger_savepoint(target(run))
+    with pytest.raises(OperationError, match="the disk is full"):
+        future.result(TIMEOUT_S)
     assert not run.has_ended
     client.cancel().result(TIMEOUT_S)
     with pytest.raises(OperationError, match=r"the job has ended \(CANCELED\): it cannot be stopped"):

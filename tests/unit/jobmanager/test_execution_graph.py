@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from flinkish.common.accumulators import LongCounter
 from flinkish.errors import OperationError
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph
-from flinkish.jobmanager.job.description import ExecutionDescription, VertexDescription
+from flinkish.jobmanager.job.description import NO_RATES, EdgeDescription, ExecutionDescription, VertexDescription
 from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.exchange.partitioners import InputDescriptor
+from flinkish.runtime.exchange.partitioners import BroadcastPartitioner, EdgeDescriptor, InputDescriptor
+from flinkish.runtime.job.accumulators import encode_accumulators
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.job.report import TaskPlace, TaskReport
 from flinkish.runtime.phases import ManualClock
@@ -120,6 +122,58 @@ def test_an_execution_sums_up_what_its_task_reports(graph: Graph) -> None:
     assert (vertex.inputs, vertex.operators[0].uid_given) == ((0,), True)
     graph.done(epoch(5, counts(0, state_bytes=0)))
     assert graph.current(1, 0).state_bytes == 70, "state that was not written again is as large as it was"
+
+
+def test_an_execution_has_bytes_work_and_rates_of_its_attempt_alone() -> None:
+    graph = Graph().started()
+    for number in range(3):
+        graph.clock.advance(10_000)
+        graph.graph.epoch_done(epoch(number, counts(0, bytes_in=100, bytes_out=50, work_ms=2_000.0)))
+    first = graph.current(1, 0)
+    assert (first.bytes_in, first.bytes_out, first.busy_ms) == (300, 150, 6_000)
+    assert first.rates.records_in == pytest.approx(0.3, rel=0.01)
+    assert (first.rates.bytes_in, first.rates.busy_ms) == (pytest.approx(10, rel=0.01), pytest.approx(200, rel=0.01))
+    assert graph.current(1, 1).rates == NO_RATES
+    graph.graph.attempt_failed(OperationError("gone"))
+    assert graph.current(1, 0).rates == NO_RATES
+    graph.started(attempt=1)
+    assert (graph.current(1, 0).bytes_in, graph.current(1, 0).busy_ms) == (0, 0)
+
+
+def test_an_execution_tells_how_long_it_was_in_each_state() -> None:
+    graph = Graph().started()
+    graph.graph.epoch_done(epoch(0, counts(0)))
+    graph.clock.advance(500)
+    assert graph.current(1, 0).durations_ms == {
+        "CREATED": 0,
+        "SCHEDULED": 10,
+        "DEPLOYING": 10,
+        "INITIALIZING": 0,
+        "RUNNING": 500,
+    }
+    graph.graph.attempt_failed(OperationError("gone"))
+    graph.clock.advance(500)
+    assert graph.current(1, 0).durations_ms["RUNNING"] == 500
+    assert "CANCELED" not in graph.current(1, 0).durations_ms
+
+
+def test_an_execution_has_what_it_has_added_to_accumulators() -> None:
+    graph = Graph().started()
+    for number in range(40):
+        seen = LongCounter()
+        seen.add(number)
+        graph.graph.epoch_done(epoch(number, counts(0, accumulators=encode_accumulators({("", "seen"): seen}))))
+    assert graph.current(1, 0).accumulators == {"seen": sum(range(40))}
+    assert graph.current(1, 1).accumulators == {}
+
+
+def test_a_vertex_has_flinks_id_and_the_edges_that_lead_to_it() -> None:
+    edge = EdgeDescriptor(1, 0, BroadcastPartitioner(), 2, tag="late")
+    head = replace(SOURCE.operators[0], edges=(edge,))
+    graph = ExecutionGraph(replace(JOB, vertices=(replace(SOURCE, operators=(head,)), COUNTS)))
+    source, behind = graph.describe()
+    assert behind.job_vertex_id == behind.operators[0].operator_id == "b71731f1c0df9c3076c4a455334d0ad6"
+    assert (source.edges, behind.edges) == ((), (EdgeDescription(0, "BROADCAST", "late"),))
 
 
 def test_execution_names_the_splits_that_it_has_read_last() -> None:

@@ -28,6 +28,7 @@ from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
+from flinkish.jobmanager.requests import ACTIONS
 from tests.support.programs import new_environment
 
 TIMEOUT_S = 30
@@ -133,7 +134,8 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
         return value
 
     more = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "1 ms"}
-    job = finished("restarting", fail_twice, restart_strategy__fixed_delay__attempts="5", **more).describe()
+    client = finished("restarting", fail_twice, restart_strategy__fixed_delay__attempts="5", **more)
+    job = client.describe()
     assert [(a.number, a.state) for a in job.attempts] == [(0, "FAILED"), (1, "FAILED"), (2, "FINISHED")]
     assert [event.after for event in job.story][2:] == [
         *("RUNNING", "FAILING", "RESTARTING", "RUNNING", "FAILING", "RESTARTING", "RUNNING", "FINISHED")
@@ -141,6 +143,15 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
     assert [exception.restart_delay_ms for exception in job.exceptions] == [1, 1]
     assert job.metrics["restarts"] == 2
     assert [[e.attempt for e in s.earlier] for s in job.vertices[1].subtasks] == [[0, 1], [0, 1]]
+    answers = [ACTIONS["describe"](client, asked).result() for asked in ({}, {"attempts": True})]
+    subtasks = [[one for vertex in answer["vertices"] for one in vertex["subtasks"]] for answer in answers]
+    assert [[len(one["earlier"]) for one in each] for each in subtasks] == [[0] * 3, [2] * 3], "on request only"
+    # epochs that were run again count once
+    numbers = [one.epoch for one in job.epochs]
+    assert numbers == sorted(set(numbers)) and len(numbers) == job.metrics["epochs"]
+    assert all(one.run_ms + one.prepare_ms + one.commit_ms <= one.duration_ms + 2 for one in job.epochs)
+    assert job.durations_ms.keys() == {"INITIALIZING", "CREATED", "RUNNING", "FAILING", "RESTARTING"}
+    assert job.restart_strategy == "fixed-delay: 5 restarts, 0.001 s apart"
 
 
 def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_story_and_description(
@@ -160,6 +171,26 @@ def test_the_failure_of_a_task_that_spark_runs_again_is_told_once_and_kept_in_st
     ] * 3
     last = job.story[-1]
     assert (last.subject, last.after, last.cause) == ("task 'sink 'orders''", "SCHEDULED", text)
+
+
+def test_a_failure_has_its_place_as_fields_and_those_of_other_tasks_in_the_same_epoch_beside_it() -> None:
+    client = submit("failing", lambda value: value)
+    client.get_job_execution_result().result(TIMEOUT_S)
+    record = client.run.record
+    assert record is not None
+
+    def failure(task: str, epoch: int, executor: str = "3") -> ConnectionFailedError:
+        error = ConnectionFailedError("the database does not answer")
+        error.task, error.epoch = task, epoch
+        error.place = f"executor {executor} on host-1, stage 7, partition 2, try 0, process 4711"
+        return error
+
+    for task, epoch in (("Map (1/2)", 8), ("Map (2/2)", 9), ("Map (1/2)", 9)):
+        record.task_failed(failure(task, epoch))
+    record.attempt_failed(failure("Map (1/2)", 9), None)
+    last = client.describe().exceptions[-1]
+    assert (last.host, last.executor, last.subtask) == ("host-1", "3", 0)
+    assert [(one.task, one.epoch, one.subtask) for one in last.concurrent] == [("Map (2/2)", 9, 1)]
 
 
 def test_of_ended_jobs_the_last_ones_are_kept(manager: JobManager, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,23 @@ def at_gate(env: StreamExecutionEnvironment, number: int, name: str = "totals") 
     return client
 
 
+def goes_on_to(number: int) -> None:
+    """Let the job that is held up go on, and hold it up at another number."""
+    first, Gate.at, Gate.go = Gate.go, number, threading.Event()
+    Gate.reached.clear()
+    first.set()
+
+
+def goes_on_until(done: Callable[[], bool], numbers: tuple[int, ...] = (35, 45, 55)) -> None:
+    """Let the job that is held up go on, epoch by epoch, until something is done between two of them; it is held up
+    again later."""
+    for number in numbers:
+        if not done():
+            goes_on_to(number)
+            wait_until(lambda: done() or Gate.reached.is_set(), TIMEOUT_S, "the operation")
+    wait_until(done, TIMEOUT_S, "the operation")
+
+
 def let_go(client: RunClient, folder: Path) -> None:
     """The job that is held up goes on to its end, and has written each record once."""
     Gate.go.set()
@@ -182,12 +199,10 @@ def test_a_job_that_was_stopped_with_a_savepoint_goes_on_from_it_at_any_parallel
 
 def test_a_savepoint_is_taken_while_the_job_goes_on(tmp_path: Path) -> None:
     client = at_gate(environment(tmp_path), 25)
-    taken: list[Any] = []
-    taker = threading.Thread(target=lambda: taken.append(client.trigger_savepoint(str(tmp_path / "savepoints"))))
-    taker.start()
+    taken = client.trigger_savepoint(str(tmp_path / "savepoints"))
+    goes_on_until(taken.done)
     let_go(client, tmp_path)
-    taker.join(TIMEOUT_S)
-    manifest = read_manifest(taken[0].result())
+    manifest = read_manifest(taken.result())
     assert manifest.epoch is not None and manifest.epoch >= 2
     assert manifest.contents is not None
     assert {(state.uid, state.state, state.kind, state.rows) for state in manifest.contents.states} == {

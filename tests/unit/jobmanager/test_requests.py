@@ -56,7 +56,7 @@ def put(directory: JobDirectory, mark: str, request: dict[str, Any]) -> None:
 def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
     """Within the block a desk answers the requests of the directory."""
     desk = RequestDesk(client, directory)
-    desk.attempt_started(0)
+    desk.open()
     try:
         yield
     finally:
@@ -188,6 +188,17 @@ def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: 
         ask(str(tmp_path), "cancel", TIMEOUT_S)
     thread.join()
     assert hung.names("request-", ".json") == []
+
+
+def test_who_waits_for_a_stop_whose_driver_died_learns_of_a_savepoint_that_is_whole(tmp_path: Path) -> None:
+    died = claimed(tmp_path / "job")
+    (tmp_path / "savepoint").mkdir()
+    (tmp_path / "savepoint" / "manifest.json").touch()
+    died.write("saving-1.json", {"path": str(tmp_path / "savepoint"), "of_stop": True})
+    threading.Timer(0.5, died.release).start()
+    said = f"has ended without an answer, but the savepoint of its stop is whole: {tmp_path}/savepoint"
+    with pytest.raises(OperationError, match=said):
+        ask(str(tmp_path / "job"), "stop", TIMEOUT_S)
 
 
 def test_requests_are_answered_while_a_slow_one_is_being_carried_out(

@@ -254,3 +254,40 @@ def test_afterwards_the_handlers_are_those_of_before_and_in_another_thread_nothi
     assert handlers() == before
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(within).result() == before
+
+
+#: A signal that comes when the job is submitted and its result is not waited for yet.
+BETWEEN = """
+import os, signal, time
+from flinkish.common import Configuration, WatermarkStrategy
+from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.client import RunClient
+
+waits = RunClient.get_job_execution_result
+
+def after_a_signal(client):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.1)
+    return waits(client)
+
+RunClient.get_job_execution_result = after_a_signal
+configuration = Configuration()
+configuration.set_string("execution.target", "minicluster")
+configuration.set_string("flinkish.progress", "never")
+env = StreamExecutionEnvironment.get_execution_environment(configuration)
+source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
+env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(str)
+try:
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "more").map(str)
+    env.execute("endless")
+    print("the job has finished")
+finally:
+    print("cleaned up")
+"""
+
+
+def test_a_signal_between_the_submission_and_the_wait_ends_the_program_too() -> None:
+    ended = subprocess.run([sys.executable, "-c", BETWEEN], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (143, "cleaned up\n"), ended.stderr
+    assert "SIGTERM: job 'endless' ends after the running epoch" in ended.stderr

@@ -3,6 +3,7 @@ reports."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -65,6 +66,9 @@ class Observer:
 
     def query_started(self) -> None:
         pass
+
+    def epoch_deadline_s(self) -> float:
+        return math.inf
 
 
 def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:

@@ -1,0 +1,281 @@
+"""A job that is being submitted: it is there from the first line on, says what it does, and can be asked to end while
+it waits for its directory or restores a savepoint.
+
+Rule: whatever was asked of a start holds for the run that takes its place. What a start cannot do (a savepoint, a stop)
+waits for that run. A start that is asked to end breaks off at its next step, and the Spark jobs of a restore with it;
+the directory is given back as it would be after a failure, so that the next start begins anew.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from flinkish.common.job_id import JobID
+from flinkish.common.job_status import JobStatus
+from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError
+from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
+from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.job_record import JobRecord, this_driver
+from flinkish.jobmanager.job_run import JobRun, describe
+from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
+from flinkish.spark.session import is_remote
+
+_LOG = logging.getLogger("flinkish.JobManager")
+
+#: Seconds between two attempts to end what Spark does for a start that is to end.
+_INTERRUPT_S = 0.5
+
+
+class JobStart(JobRun):
+    """Stands for a job until it has a run.
+
+    Args:
+        job_id: the id that the job will have, as far as that is known.
+        name: its name.
+        plan: Flink's plan JSON.
+        settings: of the tasks.
+        shutdown_timeout_s: how long the start has to end after a SIGTERM.
+    """
+
+    def __init__(
+        self, job_id: JobID, name: str, plan: dict[str, Any], settings: JobSettings, shutdown_timeout_s: float
+    ) -> None:
+        super().__init__(job_id, name)
+        self.shutdown_timeout_s = shutdown_timeout_s
+        self.doing = "being submitted"
+        #: how many parts of the step are done, and how many there are; None: that is not known
+        self.parts: Callable[[], tuple[int, int] | None] = lambda: None
+        self._plan = plan
+        self._settings = settings
+        self._directory: JobDirectory | None = None
+        self._temporary = False
+        #: ends what the start is waiting for
+        self._break_off: Callable[[], None] = lambda: None
+        #: reentrant: a signal may come while the main thread holds it
+        self._handing_over = threading.RLock()
+        self._run_of_job: JobRun | None = None
+        #: set when the start has come to its end: there is a run, or the job has ended
+        self._decided = threading.Event()
+        self._done = threading.Event()
+        self._started_s = time.monotonic()
+        self.identify(job_id)
+        live_jobs.started(self)
+
+    def _created(self) -> None:
+        """It stays INITIALIZING."""
+
+    def identify(self, job_id: JobID) -> None:
+        """Give the job the id that it has in its directory."""
+        self.job_id = job_id
+        job = JobDescriptor(job_id.to_hex_string(), self.name, (), (), self._settings)
+        known = None if self._temporary or self._directory is None else self._directory
+        place, token = (None, "") if known is None else (known.path, known.token)
+        earlier, self.record = self.record, JobRecord(self, job, self._plan, place, this_driver(token))
+        self.observers = [self.record, *(one for one in self.observers if one is not earlier)]
+
+    def owns(self, directory: JobDirectory, temporary: bool) -> None:
+        """The directory is this start's: it is given back, or handed over to the run."""
+        self._directory, self._temporary = directory, temporary
+        self.identify(self.job_id)
+
+    # ------------------------------------------------------------------ its steps
+
+    def step(self, doing: str) -> None:
+        """Say what is done next. Raises OperationError if the job is to end."""
+        self.doing, self.parts = doing, lambda: None
+        self.check()
+
+    def check(self) -> None:
+        """Raise OperationError if the job is to end."""
+        if self._stop.is_set():
+            raise OperationError("the start was broken off, as somebody has asked for", where=f"job '{self.name}'")
+
+    def read(self, parts: int, of: int) -> None:
+        """So many parts of a savepoint are read. Raises as `check` does."""
+        self.parts = lambda: (parts, of)
+        self.check()
+
+    @contextmanager
+    def on_spark(self, spark: Any) -> Iterator[None]:
+        """Within the block, what Spark does for this thread is ended when the start is to end, and its tasks are the
+        parts of the step."""
+        name = f"flinkish-start-{uuid.uuid4().hex}"
+        if is_remote(spark):
+            spark.addTag(name)
+            self._break_off = lambda: spark.interruptTag(name)
+        else:
+            context = spark.sparkContext
+            before = context.getLocalProperty("spark.jobGroup.id")
+            context.setLocalProperty("spark.jobGroup.id", name)
+            self._break_off = lambda: context.cancelJobGroup(name)
+            self.parts = lambda: _tasks_of(context, name)
+        try:
+            self.check()
+            yield
+        finally:
+            self._break_off, self.parts = lambda: None, lambda: None
+            if is_remote(spark):
+                spark.removeTag(name)
+            else:
+                context.setLocalProperty("spark.jobGroup.id", before)
+        self.check()
+
+    def doing_now(self) -> str:
+        """What the start does, in words."""
+        parts = None
+        with suppress(Exception):
+            parts = self.parts()
+        return self.doing if parts is None else f"{self.doing}, {parts[0]} of {parts[1]} parts"
+
+    # ------------------------------------------------------------------ what is asked of it
+
+    def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
+        """End the job before it runs. Returns at once."""
+        with self._handing_over:
+            run, asked = self._run_of_job, self._stop.is_set()
+            if run is None:
+                if end is JobStatus.CANCELED:
+                    self.life.try_to(JobStatus.CANCELLING, cause)
+                self.end_as(end)
+                self._stop.set()
+        if run is not None:
+            run.request_stop(end, cause)
+        elif not asked:
+            # a thread of its own: this one may be in the midst of a call to Spark, in a signal handler
+            threading.Thread(target=self._interrupt, name="flinkish-start", daemon=True).start()
+
+    def _interrupt(self) -> None:
+        while not self._decided.is_set():
+            try:
+                self._break_off()
+            except Exception as error:
+                _LOG.warning("job '%s': what Spark does for its start cannot be ended: %s", self.name, error)
+            self._decided.wait(_INTERRUPT_S)
+
+    def run_of_job(self) -> JobRun:
+        """The run that takes the place of this start; waits for it.
+
+        Raises:
+            FinalOperationError: the job has ended before it ran.
+        """
+        self._decided.wait()
+        if self._run_of_job is None:
+            raise FinalOperationError(
+                f"the job has ended ({self.status.name}) before it ran",
+                where=f"job '{self.name}'",
+                expected="a running job",
+            )
+        return self._run_of_job
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the job has ended, but at most for ``timeout_s`` seconds (None: without limit)."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if self._decided.wait(timeout_s):
+            left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0)
+            if self._run_of_job is not None:
+                self._run_of_job.wait(left_s)
+            else:
+                self._done.wait(left_s)
+
+    def unfinished(self) -> str | None:
+        """What the job is still doing, in words; None when it has ended."""
+        if self._run_of_job is not None:
+            return self._run_of_job.unfinished()
+        return None if self._done.is_set() else f"its start ({self.doing_now()})"
+
+    def abandon(self) -> bool:
+        """The process ends before the job has. Returns whether the job is over all the same."""
+        if self._run_of_job is not None:
+            return self._run_of_job.abandon()
+        if not super().abandon():
+            return False
+        try:
+            self._remember_cancellation()
+        except (FlinkishError, OSError):
+            return False
+        return True
+
+    # ------------------------------------------------------------------ its end
+
+    def hand_over(self, run: JobRun) -> None:
+        """Let this run take the place of the start, before it begins."""
+        with self._handing_over:
+            run.over, run.result = self.over, self.result
+            live_jobs.handed_over(self, run)
+            asked, self._run_of_job = self._stop.is_set(), run
+        if asked:
+            run.request_stop(self._end_as, "asked for during the start")
+        self._decided.set()
+
+    @property
+    def is_to_end(self) -> bool:
+        """Whether somebody has asked the job to end."""
+        return self._stop.is_set()
+
+    def end(self) -> None:
+        """End the job as somebody has asked for; the directory is given back."""
+        self._decided.set()
+        self._thread.start()
+        self._thread.join()
+
+    def _work(self) -> None:
+        if self._end_as is JobStatus.CANCELED:
+            self._remember_cancellation()
+
+    def fail(self, error: BaseException) -> None:
+        """End a job whose start has failed; the directory is given back."""
+        self._decided.set()
+        failure = self._typed(error)
+        if isinstance(error, Exception):
+            self._attempt_failed(failure, None)
+        if isinstance(error, FencedError) or not isinstance(error, Exception):
+            self.life.try_to(JobStatus.SUSPENDED, describe(failure))
+        elif not self.life.try_to(JobStatus.FAILED, describe(failure)):
+            self.life.try_to(JobStatus.FAILING, describe(failure))
+            self.life.try_to(JobStatus.FAILED, "the failure is final")
+        self._end(failure, self._started_s)
+
+    def _give_back(self) -> None:
+        if self._directory is not None:
+            self._directory.release()
+            atexit.unregister(self._directory.release)
+            if self._temporary:
+                shutil.rmtree(self._directory.path, ignore_errors=True)
+
+    def _end(self, error: FlinkishError | None, started: float) -> None:
+        super()._end(error, started)
+        self._done.set()
+
+    def _remember_cancellation(self) -> None:
+        directory = self._directory
+        if directory is None or self._temporary or directory.end() is not None:
+            return
+        end: dict[str, Any] = {
+            "job_id": self.job_id.to_hex_string(),
+            "status": JobStatus.CANCELED.name,
+            "run": directory.token,
+            "done": False,
+            "from_outside": live_jobs.is_asked_from_outside(self),
+            "program": None,
+            "last_epoch": None,
+            "savepoint": None,
+        }
+        directory.write(ENDED_FILE, end)
+
+
+def _tasks_of(context: Any, group: str) -> tuple[int, int] | None:
+    """How many tasks of the stages of the jobs that run in a group of Spark have ended, and how many there are; None:
+    none runs."""
+    tracker = context.statusTracker()
+    jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+    stages = [stage for job in jobs if job.status == "RUNNING" for stage in job.stageIds]
+    found = [one for one in map(tracker.getStageInfo, stages) if one is not None]
+    return (sum(one.numCompletedTasks for one in found), sum(one.numTasks for one in found)) if found else None

@@ -1,0 +1,73 @@
+"""What executions have done per second of the last minute, from totals that are looked at now and then.
+
+Rule: what is kept does not grow with time: the totals of all executions at `_SAMPLES` moments of the last minute.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable
+
+from flinkish.jobmanager.job.description import NO_RATES, RatesDescription
+
+#: The time over which rates are taken, in ms (Flink's MeterView).
+SPAN_MS = 60_000
+
+#: The number of moments that are kept of it.
+_SAMPLES = 12
+
+#: The totals of an execution: records in and out, bytes in and out, milliseconds of work.
+Totals = tuple[float, float, float, float, float]
+
+NO_TOTALS: Totals = (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+class Rates:
+    """The rates of executions, which are numbered from 0."""
+
+    def __init__(self) -> None:
+        #: (time in ms, the totals of all executions one behind the other), the oldest first
+        self._samples: deque[tuple[int, array[float]]] = deque()
+
+    def begin(self, now_ms: int, executions: int) -> None:
+        """Forget what was, since executions begin anew, with totals of 0."""
+        self._samples.clear()
+        self._samples.append((now_ms, array("d", bytes(8 * len(NO_TOTALS) * executions))))
+
+    def look(self, now_ms: int, totals: Iterable[Totals]) -> None:
+        """Keep the totals of all executions, unless that was done a moment ago; ``totals`` is then not iterated."""
+        samples = self._samples
+        if samples and 0 <= now_ms - samples[-1][0] < SPAN_MS // _SAMPLES:
+            return
+        while samples and now_ms < samples[-1][0]:
+            # the clock was set back
+            samples.pop()
+        samples.append((now_ms, array("d", [value for each in totals for value in each])))
+        while len(samples) > 1 and samples[1][0] <= now_ms - SPAN_MS:
+            samples.popleft()
+
+    def now(self, now_ms: int, totals: Iterable[Totals]) -> list[RatesDescription]:
+        """The rates of all executions, given their totals as of now."""
+        before = next((one for one in self._samples if now_ms - one[0] <= SPAN_MS), None) or self._last()
+        if before is None or now_ms <= before[0]:
+            return [NO_RATES for _ in totals]
+        then, seconds = before[1], max((now_ms - before[0]) / 1000, 1.0)
+        return [_rates(each, then, number * len(NO_TOTALS), seconds) for number, each in enumerate(totals)]
+
+    def _last(self) -> tuple[int, array[float]] | None:
+        return self._samples[-1] if self._samples else None
+
+
+def _rates(totals: Totals, then: array[float], begin: int, seconds: float) -> RatesDescription:
+    records_in, records_out, bytes_in, bytes_out, busy_ms = totals
+    if busy_ms <= then[begin + 4] and records_in <= then[begin]:
+        # it has done nothing, as most of many
+        return NO_RATES
+    return RatesDescription(
+        max(records_in - then[begin], 0.0) / seconds,
+        max(records_out - then[begin + 1], 0.0) / seconds,
+        max(bytes_in - then[begin + 2], 0.0) / seconds,
+        max(bytes_out - then[begin + 3], 0.0) / seconds,
+        min(max(busy_ms - then[begin + 4], 0.0) / seconds, 1000.0),
+    )

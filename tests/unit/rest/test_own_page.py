@@ -1,0 +1,146 @@
+"""Our own page: its files, who gets them, and the description of a job that it shows."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from flinkish.jobmanager.job.description import (
+    CheckpointDescription,
+    ExceptionDescription,
+    ExecutionDescription,
+    JobDescription,
+    RatesDescription,
+    SubtaskDescription,
+    VertexDescription,
+)
+from flinkish.rest.api import Api
+from flinkish.rest.own_page import OwnPage
+from flinkish.rest.routes import ROUTES
+from flinkish.rest.views.description import MOST_SUBTASKS
+from flinkish.runtime.task.progress import SlowCall
+from tests.support.rest_jobs import HOST, JOB, TOKEN, UNKNOWN, FakeJobs, api_of, ask, job
+
+PAGE = resources.files("flinkish.rest").joinpath("page")
+
+
+class Nothing:
+    """There is no other file."""
+
+    def answer(self, path: str, headers: Any) -> None:
+        return None
+
+
+def api_with(*jobs: JobDescription) -> Api:
+    return api_of(FakeJobs(*jobs), ROUTES, files=OwnPage(Nothing()))
+
+
+class Linked(HTMLParser):
+    """The files that a page loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.files: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        found = given.get("src") if tag == "script" else given.get("href") if tag == "link" else None
+        if found and not found.startswith("data:"):
+            self.files.append(found)
+
+
+def test_the_page_and_all_that_it_loads_are_files_of_the_package() -> None:
+    api = api_with()
+    page = ask(api, "GET", "/flinkish.html")
+    assert (page.status, page.content_type) == (200, "text/html; charset=UTF-8")
+    assert "default-src 'self'" in dict(page.headers)["content-security-policy"]
+    linked = Linked()
+    linked.feed(page.body.decode())
+    assert linked.files == ["flinkish.css", "flinkish.js"], "relative, for proxies that put something before the path"
+    for name in linked.files:
+        assert ask(api, "GET", f"/{name}").body == PAGE.joinpath(name).read_bytes()
+    assert sorted(one.name for one in PAGE.iterdir()) == ["flinkish.css", "flinkish.html", "flinkish.js"]
+
+
+def test_who_brings_the_token_along_gets_a_cookie_and_the_page() -> None:
+    api = api_with()
+    nobody = {"host": HOST}
+    assert ask(api, "GET", "/flinkish.html", headers=nobody).status == 401
+    let_in = ask(api, "GET", "/flinkish.html", query=f"token={TOKEN}", headers=nobody)
+    headers = dict(let_in.headers)
+    assert (let_in.status, headers["location"]) == (303, "./flinkish.html")
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert ask(api, "GET", "/flinkish.html", headers={**nobody, "cookie": cookie}).status == 200
+    assert ask(api, "GET", "/flinkish.html", query="token=wrong", headers=nobody).status == 401
+
+
+def test_no_text_of_a_job_becomes_html() -> None:
+    script = PAGE.joinpath("flinkish.js").read_text()
+    found = re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "described"),
+    [
+        (r"\bjob\.(\w+)", JobDescription),
+        (r"\bvertex\.(\w+)", VertexDescription),
+        (r"\bcurrent\.(\w+)", ExecutionDescription),
+        (r"\bcall\.(\w+)", SlowCall),
+    ],
+)
+def test_the_page_reads_fields_that_a_description_has(pattern: str, described: type) -> None:
+    script = PAGE.joinpath("flinkish.js").read_text()
+    # those of the list of jobs are Flink's
+    of_lists = {"jid", "state"} if described is JobDescription else set()
+    read = set(re.findall(pattern, script)) - of_lists
+    assert len(read) > 1
+    assert read - {one.name for one in fields(described)} == set()
+
+
+def described(api: Api) -> dict[str, Any]:
+    answer = ask(api, "GET", f"/jobs/{JOB}/description")
+    assert answer.status == 200
+    found: dict[str, Any] = json.loads(answer.body)["job"]
+    return found
+
+
+def vertex(*subtasks: ExecutionDescription) -> VertexDescription:
+    found = tuple(SubtaskDescription(number, f"count ({number})", one) for number, one in enumerate(subtasks))
+    return VertexDescription(0, "count", "count", 0, len(found), 128, True, (), (), "RUNNING", found)
+
+
+def test_a_job_is_told_with_its_checkpoints_and_exceptions() -> None:
+    checkpoint = CheckpointDescription(3, 17, "COMPLETED", 1_000, path="/data/chk-3")
+    failure = ExceptionDescription(2_000, 1, "UserCodeError", "the author of the job", False, "it failed")
+    shown = replace(
+        job(),
+        exceptions=(failure,),
+        checkpoints=replace(job().checkpoints, history=(checkpoint,)),
+        vertices=(vertex(ExecutionDescription(0, "RUNNING", {}, watermark_ms=5)),),
+    )
+    found = described(api_with(shown))
+    assert found["status"] == "RUNNING"
+    assert found["checkpoints"]["history"][0]["path"] == "/data/chk-3"
+    assert found["exceptions"][0]["error_class"] == "UserCodeError"
+    assert found["vertices"][0]["subtasks"][0]["current"]["watermark_ms"] == 5
+    assert ask(api_with(), "GET", f"/jobs/{UNKNOWN}/description").status == 404
+
+
+def test_of_many_subtasks_those_are_told_that_stand_out() -> None:
+    running = ExecutionDescription(0, "RUNNING", {}, watermark_ms=100)
+    many = [running] * 4_000
+    many[1_000] = replace(running, watermark_ms=50)
+    many[2_000] = replace(running, rates=RatesDescription(busy_ms=900))
+    many[3_000] = replace(running, state_bytes=1 << 30)
+    found = described(api_with(replace(job(), vertices=(vertex(*many),))))
+    told = [one["subtask"] for one in found["vertices"][0]["subtasks"]]
+    assert {1_000, 2_000, 3_000} <= set(told)
+    assert len(told) <= 4 * MOST_SUBTASKS and told == sorted(told)
+    assert found["vertices"][0]["parallelism"] == 4_000

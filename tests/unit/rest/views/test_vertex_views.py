@@ -1,0 +1,105 @@
+"""The views of vertices say what subtasks do, one by one and together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flinkish.jobmanager.job.description import JobDescription
+from flinkish.rest.views.shapes import aggregate, percentile, statistics
+from tests.support.described_jobs import ask
+
+SRC, COUNT = "f362c87ffabe89c8a91fa7d0a523ba6c", "b71731f1c0df9c3076c4a455334d0ad6"
+
+
+def of_vertex(job: JobDescription, vertex: str, path: str = "", **query: str) -> Any:
+    return ask((job,), f"/jobs/{job.id}/vertices/{vertex}{path}", **query)
+
+
+def test_subtasks_are_shown_with_their_sums(running: JobDescription) -> None:
+    found = of_vertex(running, COUNT)
+    records = [one["metrics"]["read-records"] for one in found["subtasks"]]
+    assert sum(records) == 30 and min(records) > 0
+    together = found["aggregated"]["metrics"]["read-records"]
+    assert (together["min"], together["max"], together["sum"]) == (min(records), max(records), 30)
+    one = found["subtasks"][0]
+    assert one["start-time"] == one["start_time"] > 0 > one["end-time"]
+    assert one["status-duration"]["RUNNING"] >= 0
+    assert of_vertex(running, COUNT, "/subtasks/0") == one
+    assert of_vertex(running, COUNT, "/subtasks/0/attempts/0") == one
+
+
+def test_earlier_attempts_are_shown_on_request(restarted: JobDescription) -> None:
+    current = of_vertex(restarted, COUNT, "/subtasks/0")
+    before = of_vertex(restarted, COUNT, "/subtasks/0/attempts/0")
+    assert (current["attempt"], current["status"], current["end-time"]) == (1, "RUNNING", -1)
+    assert before["attempt"] == 0 and before["status"] in ("FAILED", "CANCELED")
+    assert before["end-time"] - before["start-time"] == before["duration"]
+    assert before["metrics"]["read-records"] > 0
+    states = {of_vertex(restarted, COUNT, f"/subtasks/{number}/attempts/0")["status"] for number in (0, 1)}
+    assert states == {"FAILED", "CANCELED"}
+
+
+def test_task_managers_of_a_vertex_have_its_subtasks(running: JobDescription) -> None:
+    (manager,) = of_vertex(running, COUNT, "/taskmanagers")["taskmanagers"]
+    assert (manager["status"], manager["status-counts"]["RUNNING"]) == ("RUNNING", 2)
+    assert manager["metrics"]["read-records"] == 30
+    assert manager["endpoint"] == running.driver.host
+
+
+def test_times_of_subtasks_have_all_states(running: JobDescription) -> None:
+    one = of_vertex(running, SRC, "/subtasktimes")["subtasks"][0]
+    assert one["timestamps"]["CREATED"] <= one["timestamps"]["RUNNING"]
+    assert (one["timestamps"]["FAILED"], len(one["timestamps"])) == (0, 10)
+
+
+def test_there_is_no_back_pressure_but_work(extreme: JobDescription) -> None:
+    found = of_vertex(extreme, extreme.vertices[0].job_vertex_id, "/backpressure")
+    assert (found["backpressureLevel"], found["backpressure-level"]) == ("ok", "ok")
+    assert [(one["busyRatio"], one["idleRatio"]) for one in found["subtasks"]] == [(1.0, 0.0), (0.0, 1.0)]
+
+
+def test_a_flame_graph_is_switched_off(running: JobDescription) -> None:
+    assert of_vertex(running, SRC, "/flamegraph", type="on_cpu") == {"endTimestamp": -2}
+
+
+def test_accumulators_are_those_of_subtasks_and_their_sums(finished: JobDescription) -> None:
+    found = of_vertex(finished, COUNT, "/subtasks/accumulators")["subtasks"]
+    seen = [{one["name"]: one["value"] for one in subtask["user-accumulators"]}["seen"] for subtask in found]
+    assert sum(map(int, seen)) == 60 and "60" not in seen
+    assert of_vertex(finished, COUNT, "/accumulators")["user-accumulators"] == [
+        {"name": "seen", "type": "LongCounter", "value": "60"}
+    ]
+    attempt = of_vertex(finished, COUNT, "/subtasks/1/attempts/0/accumulators")
+    assert attempt["user-accumulators"] == found[1]["user-accumulators"]
+    assert attempt["id"] == f"{finished.id}_{COUNT}_1_0"
+
+
+def test_accumulators_of_an_attempt_that_has_failed_do_not_count(restarted: JobDescription) -> None:
+    found = {one["name"]: one["value"] for one in of_vertex(restarted, COUNT, "/accumulators")["user-accumulators"]}
+    assert found["seen"] == "20", "two epochs since the restart, and 20 records before it"
+    job = {
+        one["name"]: one["value"]
+        for one in ask((restarted,), f"/jobs/{restarted.id}/accumulators")["user-task-accumulators"]
+    }
+    assert job["seen"] == "40"
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"), [(25, 2.75), (50, 7.0), (75, 25.25), (90, 94.1), (95, 100.0), (99, 100.0), (99.9, 100.0)]
+)
+def test_percentiles_are_flinks(percent: float, expected: float) -> None:
+    """The expected ones are those of DescriptiveStatisticsHistogram of Flink 2.3."""
+    assert percentile([1, 2, 3, 5, 7, 7, 9, 20, 41, 100], percent) == pytest.approx(expected)
+
+
+def test_statistics_of_nothing_are_harmless() -> None:
+    assert set(aggregate([]).values()) == {0}
+    assert statistics([]) == {
+        "min": 0,
+        "max": 0,
+        "avg": 0,
+        **dict.fromkeys(("p50", "p90", "p95", "p99", "p999"), "NaN"),
+    }
+    assert statistics([3]) == {"min": 3, "max": 3, "avg": 3, **dict.fromkeys(("p50", "p90", "p95", "p99", "p999"), 3.0)}
