@@ -45,7 +45,7 @@ MUTATIONS = (
         "test_claim",
         "test_minicluster_jobs",
     ),
-    _of("checkpoint/claim.py", "_delete(path)\n    directory.write", "directory.write", "test_claim"),
+    _of("checkpoint/claim.py", "delete_savepoint(path)\n    directory.write", "directory.write", "test_claim"),
     _of(
         "checkpoint/claim.py",
         "absolute(settings.savepoint) == absolute(path)",
@@ -126,10 +126,10 @@ MUTATIONS = (
     ),
     _of(
         "jobmanager/requests.py",
-        'return client.stop_from_outside(request.get("drain", False), request.get("directory"))',
-        'return client.stop_from_outside(False, request.get("directory"))',
+        'drain=request.get("drain", False),',
+        "drain=False,",
         "test_requests",
-        "test_client",
+        "test_operations_of_jobs",
     ),
     _of("jobmanager/kept_run.py", "if self._ends:\n            raise self._too_late()", "pass", "test_client"),
     _of("jobmanager/kept_run.py", "if self._awaits_restart:", "if False:", "test_client", "test_restarts_of_jobs"),
@@ -166,9 +166,9 @@ MUTATIONS = (
     ),
     _of(
         "checkpoint/coordinator.py",
-        "status=CheckpointState.FAILED.name, path=None",
-        "status=CheckpointState.FAILED.name",
-        "test_savepoint_log",
+        "self._end(number, CheckpointState.FAILED, path=None, failure_reason=reason)",
+        "self._end(number, CheckpointState.FAILED, failure_reason=reason)",
+        "test_checkpoint_coordinator",
     ),
     _of(
         "runtime/epoch/changelog_files.py",
@@ -214,7 +214,7 @@ MUTATIONS = (
         "return self._event_time and self.cleanup_ms(window) <= watermark_ms",
         "return False",
         "test_windows",
-        "test_window_time",
+        "test_window_contents",
         "test_every_operator",
     ),
     _of(
@@ -222,7 +222,7 @@ MUTATIONS = (
         "timestamp_ms + self._allowed_lateness_ms <= watermark_ms",
         "timestamp_ms + self._allowed_lateness_ms < watermark_ms",
         "test_windows",
-        "test_window_time",
+        "test_window_contents",
         "test_every_operator",
         "test_window_operator",
     ),

@@ -10,19 +10,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
+from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask
 from tests.support.processes import wait_until
 
-TIMEOUT_S = 20
+TIMEOUT_S, JOB = 20, "ab" * 16
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +161,31 @@ def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_a
     with served(directory):
         ask(str(tmp_path), "describe", TIMEOUT_S)
     assert [one.get("directory") for one in carried_out] == [None]
+
+
+@pytest.mark.parametrize(
+    ("action", "details", "asked"),
+    [
+        ("stop", {"drain": True, "directory": "/data/sp"}, Request(Kind.STOP, JOB, "/data/sp", drain=True)),
+        ("stop", {}, Request(Kind.STOP, JOB)),
+        ("savepoint", {"directory": None}, Request(Kind.SAVEPOINT, JOB)),
+        ("checkpoint", {"full": True}, Request(Kind.CHECKPOINT, JOB, full=True)),
+        ("cancel", {}, Request(Kind.CANCEL, JOB)),
+    ],
+)
+def test_what_a_request_says_is_what_is_asked_for(
+    action: str, details: dict[str, Any], asked: Request, tmp_path: Path
+) -> None:
+    class Client:
+        """Does nothing but remember what it is asked for."""
+
+        run = SimpleNamespace(job_id=JobID(JOB))
+        found: list[Request] = []
+        operations = Operations(lambda request: Client.found.append(request) or CompletableFuture.completed("done"))
+
+    with served(claimed(tmp_path), Client()):
+        assert ask(str(tmp_path), action, TIMEOUT_S, **details) == "done"
+    assert Client.found == [asked]
 
 
 def test_a_request_to_an_earlier_driver_is_not_carried_out_by_the_next_one(
