@@ -31,11 +31,13 @@ FLINK = JarSet(
     _NOT_NEEDED,
 )
 
-#: Views that have no answer of JSON in Flink.
+#: Views that have no answer of JSON in Flink, or that Flink does not have.
 NO_MESSAGES = {
     *("/metrics", "/jobmanager/log", "/jobmanager/stdout", "/jobmanager/logs/:file"),
     *("/taskmanagers/:taskmanagerid/log", "/taskmanagers/:taskmanagerid/stdout"),
     "/taskmanagers/:taskmanagerid/logs/:file",
+    # of our own page
+    "/jobs/:jobid/description",
 }
 
 #: Flink's GETs that are no views: of operations, and of what flinkish has nothing of.
