@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from flinkish.rest.route import (
     Text,
 )
 from flinkish.rest.served_jobs import ServedJobs
+from flinkish.rest.views.shapes import finite
 from flinkish.runtime.phases import Clock, SystemClock
 
 _LOG = logging.getLogger("flinkish.RestServerEndpoint")
@@ -277,16 +277,7 @@ def _encoded(value: Any) -> bytes:
     try:
         return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
     except ValueError:
-        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False).encode()
-
-
-def _finite(value: Any) -> Any:
-    """The value with numbers that JSON does not have as texts, as Flink writes them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {key: _finite(one) for key, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return json.dumps(finite(value), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _shown(path: str) -> str:

@@ -7,6 +7,7 @@ behind a proxy that puts something before the path.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib import resources
 
 from flinkish.rest.api import Answer, Files, unless_known
@@ -37,6 +38,5 @@ class OwnPage:
         body = self._files.get(path)
         if body is None:
             return self._others.answer(path, headers)
-        found = Answer(200, body, _TYPES[path[1:]])
-        policy = ("content-security-policy", _POLICY)
-        return unless_known(Answer(200, body, found.content_type, (*found.headers, policy)), headers)
+        found = unless_known(Answer(200, body, _TYPES[path[1:]]), headers)
+        return replace(found, headers=(*found.headers, ("content-security-policy", _POLICY)))

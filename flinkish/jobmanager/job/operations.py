@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -159,11 +159,11 @@ class Operations:
             known.completed_ms = self._clock.now_ms()
         error = outcome.exception()
         if error is not None:
-            return _with(operation, failure=_typed(error))
+            return replace(operation, completed=True, failure=_typed(error))
         result = outcome.result()
         if isinstance(result, int):
-            return _with(operation, checkpoint_id=result)
-        return _with(operation, location=None if result is None else str(result))
+            return replace(operation, completed=True, checkpoint_id=result)
+        return replace(operation, completed=True, location=None if result is None else str(result))
 
     def _forget(self) -> None:
         now_ms = self._clock.now_ms()
@@ -175,10 +175,6 @@ class Operations:
         for place, (completed_ms, name) in enumerate(sorted(ended)):
             if place < surplus or now_ms - completed_ms > self._keep_ms:
                 del self._kept[name]
-
-
-def _with(operation: Operation, **outcome: Any) -> Operation:
-    return Operation(operation.id, operation.request, operation.submitted_ms, completed=True, **outcome)
 
 
 def _typed(error: BaseException) -> FlinkishError:

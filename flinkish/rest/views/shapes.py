@@ -276,6 +276,15 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def finite(value: Any) -> Any:
+    """A value with numbers that JSON does not have as texts, as Flink writes them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return text_of(value)
+    if isinstance(value, Mapping):
+        return {key: finite(one) for key, one in value.items()}
+    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def pairs(configuration: Mapping[str, str]) -> list[Json]:
     """A configuration as Flink lists it."""
     return [{"key": key, "value": str(value)} for key, value in sorted(configuration.items())]
