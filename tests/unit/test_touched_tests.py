@@ -27,7 +27,7 @@ THERE = {
     "tests/unit/runtime/state/test_ttl.py",
     "tests/unit/spark",
     "tests/unit/engine",
-    "tests/unit/test_cli.py",
+    "tests/unit/test_error_display.py",
 }
 ARCHITECTURE = "tests/unit/test_architecture.py"
 PAGES = "tests/unit/test_pages.py"
@@ -54,8 +54,8 @@ def script() -> ModuleType:
         # a room that is tested in another folder as well
         (["flinkish/spark/plan.py"], ["tests/unit/engine", "tests/unit/spark", ARCHITECTURE]),
         # modules without a room, and rooms without tests
-        (["flinkish/cli.py"], [ARCHITECTURE, "tests/unit/test_cli.py"]),
-        (["flinkish/error_display.py"], [ARCHITECTURE]),
+        (["flinkish/error_display.py"], [ARCHITECTURE, "tests/unit/test_error_display.py"]),
+        (["flinkish/errors.py"], [ARCHITECTURE]),
         (["flinkish/nowhere/x.py"], [ARCHITECTURE]),
         # a folder is run once
         (

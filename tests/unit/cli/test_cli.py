@@ -133,7 +133,8 @@ def test_without_java_a_program_says_that_it_needs_one(program: Path, packages: 
 def modules_with_a_main_function() -> list[str]:
     root = Path(flinkish.__file__).parent
     defined = [path for path in root.rglob("*.py") if re.search(r"^def main\(", path.read_text(), re.MULTILINE)]
-    return sorted(".".join(path.relative_to(root.parent).with_suffix("").parts) for path in defined)
+    names = (path.parent if path.stem in ("__init__", "__main__") else path.with_suffix("") for path in defined)
+    return sorted({".".join(name.relative_to(root.parent).parts) for name in names})
 
 
 @pytest.mark.parametrize("module", modules_with_a_main_function())

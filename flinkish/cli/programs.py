@@ -1,112 +1,23 @@
-"""The console command ``flinkish``: the part of Flink's command line that exists here.
-
-Rule: this module only reads the command line; the commands themselves are implemented in other modules. The exit code
-is the program's own, or 2 if the command cannot be carried out, with one line that says why.
-
-The commands for a job that runs in another process (savepoint, stop, cancel, describe) have the names and options of
-Flink's command line, with the job's directory in place of the job id. ``prepared`` is for a job that has ended because
-a sink refused what an epoch holds for it.
+"""The commands that run a program: as a Spark driver, again for one epoch, or as a console of SQL. They replace this
+process by the program's, so they return only if they cannot start it.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from flinkish import __version__
-from flinkish.errors import ConfigurationError, FlinkishError
+from flinkish.errors import ConfigurationError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.driver import DEFAULT_LIMIT, ReplayRequest
-from flinkish.launch.home import Home, s3_settings_without_spark, settings_variable
+from flinkish.launch.home import Home, settings_variable
 from flinkish.launch.options import CommandLine
 from flinkish.storage.paths import absolute
-from flinkish.storage.stores import S3_SETTINGS
-
-
-def add_commands(commands: Any) -> None:
-    """Add the parsers of these commands to ``commands``, the subparsers of the command line. Each parser sets the
-    default ``carry_out``, the function that takes the parsed arguments and runs the command."""
-    savepoint = _command(commands, "savepoint", "write a savepoint of a running job; prints its path", _savepoint)
-    savepoint.add_argument("target", nargs="?", metavar="DIRECTORY", help="where to; default: as configured")
-    stop = _command(commands, "stop", "stop a job after a savepoint; prints its path", _stop)
-    stop.add_argument("-p", "--savepointPath", metavar="DIRECTORY", help="where to; default: as configured")
-    stop.add_argument("-d", "--drain", action="store_true", help="send the highest watermark first: all windows fire")
-    _command(commands, "cancel", "cancel a job, without a savepoint", _cancel)
-    describe = _command(commands, "describe", "what the driver says of the job, as JSON", _describe)
-    describe.add_argument("--attempts", action="store_true", help="with the earlier attempts of each subtask")
-    prepared = commands.add_parser("prepared", help="show or skip what an epoch that could not be committed holds")
-    prepared.add_argument("job_dir", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
-    prepared.add_argument("--sink", metavar="UID", help="show the records for this sink; default: count those of all")
-    prepared.add_argument("--subtask", type=int, metavar="N", help="of this subtask of the sink only, from 0")
-    prepared.add_argument("--skip", metavar="NUMBERS", help="take these records out of the epoch: 3,7-9 or all")
-    prepared.add_argument("--into", metavar="FILE", help="append the skipped records to this file, as JSON")
-    prepared.set_defaults(carry_out=_prepared)
-
-
-def _command(commands: Any, name: str, text: str, carry_out: Any) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text)
-    parser.add_argument("job_dir", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
-    parser.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS", help="for the driver's answer")
-    parser.set_defaults(carry_out=carry_out)
-    return parser
-
-
-def _ask(arguments: argparse.Namespace, action: str, **details: Any) -> Any:
-    from flinkish.jobmanager.requests import ask
-
-    return ask(arguments.job_dir, action, arguments.timeout, **details)
-
-
-def _savepoint(arguments: argparse.Namespace) -> None:
-    print(_ask(arguments, "savepoint", directory=arguments.target))
-
-
-def _stop(arguments: argparse.Namespace) -> None:
-    print(_ask(arguments, "stop", directory=arguments.savepointPath, drain=arguments.drain))
-
-
-def _cancel(arguments: argparse.Namespace) -> None:
-    _ask(arguments, "cancel")
-
-
-def _describe(arguments: argparse.Namespace) -> None:
-    wanted = {"attempts": True} if arguments.attempts else {}
-    print(json.dumps(_ask(arguments, "describe", **wanted), indent=1))
-
-
-def _prepared(arguments: argparse.Namespace) -> None:
-    from flinkish.jobdir.waiting_epoch import open_waiting, skip_output
-
-    if arguments.skip is not None:
-        if arguments.sink is None or arguments.into is None:
-            raise ConfigurationError("--skip alone", expected="--sink UID --skip NUMBERS --into FILE")
-        numbers = None if arguments.skip == "all" else _numbers(arguments.skip)
-        count = skip_output(arguments.job_dir, arguments.sink, arguments.subtask, numbers, arguments.into)
-        print(json.dumps({"skipped": count, "into": arguments.into}))
-        return
-    waiting = open_waiting(arguments.job_dir)
-    if arguments.sink is not None:
-        for record in waiting.records(arguments.sink, arguments.subtask):
-            print(record.as_json(waiting.epoch))
-        return
-    for (sink, subtask), count in waiting.counts().items():
-        print(json.dumps({"epoch": waiting.epoch, "sink": sink, "subtask": subtask, "records": count}))
-
-
-def _numbers(text: str) -> set[int]:
-    try:
-        ranges = [[int(end) for end in part.split("-")] for part in text.split(",")]
-        return {number for ends in ranges for number in range(ends[0], ends[-1] + 1)}
-    except ValueError:
-        raise ConfigurationError(f"--skip {text}", expected="numbers and ranges such as 3,7-9, or all") from None
-
 
 _SAVEPOINT = "execution.state-recovery.path"
 _CLAIM_MODE = "execution.state-recovery.claim-mode"
@@ -117,38 +28,8 @@ _PARALLELISM = "parallelism.default"
 _FULL_TRACEBACK = "FLINKISH_FULL_TRACEBACK"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the console script and return its exit code. ``argv`` (default: the process's) does not contain the name of
-    the command. ``run`` and ``replay`` replace this process, so they return only if they cannot start the program."""
-    parser = _parser()
-    given, program = _without_program(sys.argv[1:] if argv is None else argv)
-    arguments = parser.parse_args(given)
-    if arguments.command is None:
-        parser.print_help(sys.stderr)
-        return 2
-    try:
-        if arguments.command == "replay":
-            _replay(arguments, program, os.environ)
-        elif arguments.command == "sql":
-            _sql(arguments, os.environ)
-        elif arguments.command != "run":
-            settings = s3_settings_without_spark(os.environ)
-            if settings:
-                os.environ.setdefault(S3_SETTINGS, json.dumps(settings))
-            arguments.carry_out(arguments)
-            return 0
-        else:
-            _run(arguments, os.environ)
-    except FlinkishError as error:
-        print(f"flinkish: {error}", file=sys.stderr)
-    return 2
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("flinkish", description="Flink DataStream programs on Spark.")
-    parser.add_argument("--version", action="version", version=f"flinkish {__version__}")
-    commands = parser.add_subparsers(dest="command")
-    add_commands(commands)
+def add_commands(commands: Any) -> None:
+    """Add the parsers of these commands."""
     prepare = commands.add_parser("prepare", help="make what jobs on this machine start faster with, once")
     prepare.set_defaults(carry_out=_prepare)
     examples = commands.add_parser("examples", help="copy the example programs into a directory; prints their paths")
@@ -158,18 +39,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_savepoint_options(run)
     _add_settings(run)
     run.add_argument("--traceback", action="store_true", help="show all frames of an error, and what led to it")
-    _add_replay(commands)
-    sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
-    sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
-    sql.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="a job's directory, a checkpoint or a savepoint")
-    _add_settings(sql)
     run.add_argument(
         "program",
         nargs=argparse.REMAINDER,
         metavar="PROGRAM.py ...",
         help="program, its options, `--`, Spark's options",
     )
-    return parser
+    run.set_defaults(carry_out=_run, starts_spark=True)
+    _add_replay(commands)
+    sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
+    sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
+    sql.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="a job's directory, a checkpoint or a savepoint")
+    _add_settings(sql)
+    sql.set_defaults(carry_out=_sql, starts_spark=True)
 
 
 def _prepare(_: argparse.Namespace) -> None:
@@ -225,6 +107,7 @@ def _add_replay(commands: Any) -> None:
     )
     replay.add_argument("--json", action="store_true", help="print JSON")
     _add_settings(replay)
+    replay.set_defaults(carry_out=_replay, program=[], starts_spark=True)
 
 
 def _natural(text: str) -> int:
@@ -234,7 +117,7 @@ def _natural(text: str) -> int:
     return number
 
 
-def _without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+def without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the command line of ``replay`` before its first Python file, into the command's own arguments and the
     program with its arguments; other commands keep the whole line."""
     own = list(arguments)
@@ -283,8 +166,9 @@ def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     """Replace this process by the program."""
+    environment: Mapping[str, str] = os.environ
     settings = dict(_property(text) for text in arguments.properties)
     if arguments.fromSavepoint is not None:
         settings[_SAVEPOINT] = arguments.fromSavepoint
@@ -301,15 +185,15 @@ def _run(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
     _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")
 
 
-def _sql(arguments: argparse.Namespace, environment: Mapping[str, str]) -> None:
+def _sql(arguments: argparse.Namespace) -> None:
     """Replace this process by the driver of the console."""
     console = resources.files("flinkish.state").joinpath("console.py")
     directory = "" if arguments.job_dir is None else absolute(arguments.job_dir)
     settings = dict(_property(text) for text in arguments.properties)
-    _launch([str(console), directory, *arguments.queries], settings, arguments, environment, "flinkish sql [JOB_DIR]")
+    _launch([str(console), directory, *arguments.queries], settings, arguments, os.environ, "flinkish sql [JOB_DIR]")
 
 
-def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapping[str, str]) -> None:
+def _replay(arguments: argparse.Namespace) -> None:
     """Replace this process by the program, which carries out the replay where it would execute its job."""
     request = ReplayRequest(
         absolute(arguments.job_dir),
@@ -319,10 +203,11 @@ def _replay(arguments: argparse.Namespace, program: list[str], environment: Mapp
         arguments.limit,
         arguments.json,
     )
+    program = arguments.program
     if "--" not in program:
         # the replay reads the state with Spark, on this machine
         program = [*program, "--", "--master", "local[1]"] if program else []
-    local = {name: value for name, value in environment.items() if name != "SPARK_REMOTE"}
+    local = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
     settings = dict(_property(text) for text in arguments.properties)
     expected = "flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options]"
     _launch(program, settings, arguments, {**local, **request.variables()}, expected)
@@ -350,7 +235,3 @@ def _property(text: str) -> tuple[str, str]:
             f"an option -D{name} is not of its form", expected="-D KEY=VALUE in one line, e.g. -D parallelism.default=4"
         )
     return key, value
-
-
-if __name__ == "__main__":
-    sys.exit(main())
