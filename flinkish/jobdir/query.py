@@ -53,6 +53,10 @@ class QueryLog:
         """Whether a batch was planned and not cleaned up since; looks at one file."""
         return storage_of(self.path).exists(posixpath.join(self.path, "offsets", str(batch)))
 
+    def is_committed(self, batch: int) -> bool:
+        """Whether a batch was committed and not cleaned up since; looks at one file."""
+        return storage_of(self.path).exists(posixpath.join(self.path, "commits", str(batch)))
+
     def committed(self) -> list[int]:
         """The batches that were committed and not cleaned up since, in order."""
         return self._batches("commits")

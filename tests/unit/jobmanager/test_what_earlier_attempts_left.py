@@ -34,7 +34,7 @@ JOB = JobDescriptor("0" * 32, "job", (), ())
 class Ended:
     """A query that has ended."""
 
-    isActive, lastProgress = False, None
+    isActive = False
 
     def awaitTermination(self, timeout_s: float | None = None) -> bool:
         return True
@@ -63,6 +63,9 @@ class Observer:
 
     def epoch_done(self, report: EpochReport) -> None:
         self.epochs.append(report.epoch)
+
+    def epoch_committed(self, epoch: int) -> None:
+        pass
 
     def query_started(self) -> None:
         pass
