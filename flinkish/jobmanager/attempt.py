@@ -18,7 +18,7 @@ from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import with_free_space
-from flinkish.jobdir.query import QueryLog, check_query
+from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
 from flinkish.jobmanager.epoch_gate import StopQuery
@@ -224,10 +224,11 @@ class QueryAttempt:
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
         watch.start()
         try:
-            check_committed(self.spark, self.job, self.directory)
+            traces = check_query(self.location)
+            check_committed(self.spark, self.job, self.directory, traces.last_delivered)
             prepare_sinks(self.spark, self.job)
             self._take_earlier_reports()
-            self._run_queries()
+            self._run_queries(traces)
             if self.ended:
                 # Spark has committed the last epoch: nothing will be delivered again
                 self._prepared.delete_up_to(self._reported, self.directory.fence)
@@ -267,13 +268,12 @@ class QueryAttempt:
             return None
         return None
 
-    def _run_queries(self) -> None:
+    def _run_queries(self, traces: Traces) -> None:
         beside = "" if self._inbox else directory_beside_driver(self.location.path)
         changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
         files = EpochFiles(self._prepared.path, changelog, state, beside)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
-        check_query(self.location)
-        committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
+        committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
         runs = self._runs()
         with epochs_that_do_not_run(self.spark), numbers_announced(self.spark, deployment):

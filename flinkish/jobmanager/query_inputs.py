@@ -25,7 +25,7 @@ from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FinalOperationError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import missing_file
-from flinkish.jobdir.query import QueryLog, read_traces
+from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.epoch.commit import check_sinks
@@ -156,8 +156,9 @@ def prepare_sinks(spark: Any, job: JobDescriptor) -> None:
                 sink.sink.prepare(spark)
 
 
-def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> None:
-    """Ask each sink, once per driver, whether it has an epoch that this directory does not know.
+def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory, delivered: int | None) -> None:
+    """Ask each sink, once per driver, whether it has an epoch that this directory does not know. ``delivered``: the
+    last epoch that any sink can have heard of by the directory (`Traces.last_delivered`).
 
     Raises:
         FinalOperationError: one has, so the directory is older than the job's output.
@@ -166,10 +167,9 @@ def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> 
     # nobody has committed anything under the id of a job that is started for the first time
     if job.attempt == 0 or directory.sinks_checked:
         return
-    location = directory.query_location()
-    delivered = read_traces(location).last_delivered
+    first_epoch = directory.query_location().first_epoch
     with _typed_errors(job):
-        check_sinks(job, max(location.first_epoch - 1, -1 if delivered is None else delivered), spark)
+        check_sinks(job, max(first_epoch - 1, -1 if delivered is None else delivered), spark)
     directory.sinks_checked = True
 
 
