@@ -80,7 +80,7 @@ const status = (text) => element("span", { class: `status ${kindOf(text)}` }, te
 function showHead(job, now) {
   const ended = ENDED.has(job.status);
   const figures = [
-    [span((ended ? job.end_time_ms : now) - job.start_time_ms), ended ? "ran for" : "runs for"],
+    [span(Math.max(0, (ended ? job.end_time_ms : now) - job.start_time_ms)), ended ? "ran for" : "runs for"],
     [number(job.metrics.epochs), "epochs"],
     [number(job.metrics.records_in), "records in"],
     [number(job.metrics.records_out), "records out"],
@@ -114,7 +114,7 @@ function busyOf(vertex) {
 }
 
 function showGraph(job) {
-  const width = 210, height = 74, gapX = 60, gapY = 18;
+  const width = 210, height = 74, gapX = 110, gapY = 18;
   const rows = {}, at = {};
   for (const vertex of job.vertices) {
     const row = rows[vertex.level] = (rows[vertex.level] || 0) + 1;
@@ -123,14 +123,20 @@ function showGraph(job) {
   const levels = Object.keys(rows).length, most = Math.max(1, ...Object.values(rows));
   const drawn = [];
   for (const vertex of job.vertices) {
+    // edges between the same two vertices are one line
+    const ships = {};
     for (const edge of vertex.edges || vertex.inputs.map((source) => ({ source, ship_strategy: "" }))) {
-      if (!at[edge.source]) continue;
-      const [x1, y1] = at[edge.source], [x2, y2] = at[vertex.id];
+      (ships[edge.source] = ships[edge.source] || new Set()).add(edge.ship_strategy);
+    }
+    for (const [source, strategies] of Object.entries(ships)) {
+      if (!at[source]) continue;
+      const ship = [...strategies].join(", ");
+      const [x1, y1] = at[source], [x2, y2] = at[vertex.id];
       const [fromX, fromY, toX, toY] = [x1 + width, y1 + height / 2, x2, y2 + height / 2];
       drawn.push(svg("path", { class: "edge", d: `M${fromX} ${fromY} C${fromX + 30} ${fromY} ${toX - 30} ${toY} ${toX} ${toY}` },
-        svg("title", {}, edge.ship_strategy)));
+        svg("title", {}, ship)));
       drawn.push(svg("text", { class: "dim", x: (fromX + toX) / 2, y: (fromY + toY) / 2 - 4, "text-anchor": "middle", "font-size": 10 },
-        edge.ship_strategy));
+        ship));
     }
   }
   for (const vertex of job.vertices) {
