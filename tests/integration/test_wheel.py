@@ -168,18 +168,17 @@ def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(in
 
 @pytest.mark.slow
 def test_a_notebook_shows_results_and_errors_alike(installation: Installation) -> None:
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell((installation.folder / name).read_text()) for name in ("clicks.py", "failing.py")
-        ]
-    )
+    clicks, failing = ((installation.folder / name).read_text() for name in ("clicks.py", "failing.py"))
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, (clicks, "env", failing))))
     nbformat.write(notebook, installation.folder / "clicks.ipynb")
     # runs each cell in a kernel, as Jupyter does, and keeps what it puts out
     result = installation.run(
         "python", "-c", "from nbclient.cli import main; main()", "--inplace", "--allow-errors", "clicks.ipynb"
     )
     assert result.returncode == 0, result.stderr
-    clicks, failing = (cell.outputs for cell in nbformat.read(installation.folder / "clicks.ipynb", 4).cells)
+    clicks, shown, failing = (cell.outputs for cell in nbformat.read(installation.folder / "clicks.ipynb", 4).cells)
+    (plan,) = (output.data["text/html"] for output in shown if output.output_type == "execute_result")
+    assert "<svg " in plan and "Source: Collection Source" in plan
     assert "".join(output.text for output in clicks if output.get("name") == "stdout") == RESULTS
     assert not said("".join(output.text for output in clicks if output.get("name") == "stderr"))
     (error,) = (output for output in failing if output.output_type == "error")

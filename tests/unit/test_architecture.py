@@ -87,7 +87,7 @@ ALLOWED: dict[str, set[str]] = {
     "state": _API,
     "testing": (_API | {"table"}) - {"spark", "launch", "delta"},
     "examples": _API,
-    "cli": {"jobdir", "jobmanager", "launch", "storage"},
+    "cli": {"graph", "jobdir", "jobmanager", "launch", "storage"},
 }
 
 #: Folders that import each other: the layout is PyFlink's, or one is a kind of the other.
@@ -106,7 +106,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "__init__": (1, 26),
     "errors": (1, 500),
     "error_display": (1, 277),
-    "common": (27, 4_703),
+    "common": (28, 4_749),
     "common/options": (11, 1_521),
     "common/typeinfo": (9, 2_066),
     "storage": (5, 1_245),
@@ -120,7 +120,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "connectors/jdbc": (11, 2_706),
     "connectors/kafka": (10, 3_437),
     "connectors/kinesis": (5, 1_425),
-    "launch": (11, 1_899),
+    "launch": (11, 1_911),
     "runtime": (3, 563),
     "runtime/stored": (10, 3_038),
     "runtime/exchange": (9, 2_804),
@@ -133,7 +133,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "runtime/sources": (7, 1_920),
     "runtime/epoch": (6, 1_477),
     "runtime/task": (8, 2_928),
-    "graph": (5, 1_072),
+    "graph": (6, 1_386),
     "minicluster": (3, 633),
     "spark": (18, 4_998),
     "jobdir": (8, 2_324),
@@ -141,17 +141,17 @@ SIZES: dict[str, tuple[int, int]] = {
     "checkpoint": (12, 3_647),
     "rest": (14, 1_950),
     "rest/views": (12, 2_154),
-    "jobmanager": (30, 8_417),
+    "jobmanager": (31, 8_481),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
-    "datastream": (23, 2_575),
-    "datastream/streams": (10, 2_554),
+    "datastream": (23, 2_580),
+    "datastream/streams": (10, 2_568),
     "datastream/formats": (6, 182),
     "table": (5, 1_396),
     "state": (5, 808),
     "testing": (5, 1_681),
     "examples": (7, 734),
-    "cli": (4, 400),
+    "cli": (5, 530),
 }
 
 #: Modules that one module of another room alone imports, and why they do not stand there. The list only shrinks.
