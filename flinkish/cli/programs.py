@@ -251,6 +251,11 @@ def launch_of(
     return Launch(CommandLine.parse(program), {**environment, **settings_variable(settings, environment)}, runs)
 
 
+def settings_of(properties: list[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that hold the settings of ``-D KEY=VALUE``."""
+    return settings_variable(dict(map(_property, properties)), environment)
+
+
 def _property(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals or "\n" in text:

@@ -108,11 +108,14 @@ class Launch:
         self.check()
         arguments = self.command.arguments() if self.needs_spark() else []
         environment = self.driver_environment(arguments)
-        program = [self.line.job, *self.line.job_options]
         if self.command.in_cluster_mode():
             submit = os.path.join(spark_home(environment), "bin", "spark-submit")
-            os.execve(submit, [submit, *arguments, *program], environment)
-        os.execve(sys.executable, [sys.executable, "-c", _START.format(ROOT), *program], environment)
+            os.execve(submit, [submit, *arguments, self.line.job, *self.line.job_options], environment)
+        os.execve(sys.executable, self.words(), environment)
+
+    def words(self) -> list[str]:
+        """The command of the program's process, on this machine."""
+        return [sys.executable, "-c", _START.format(ROOT), self.line.job, *self.line.job_options]
 
 
 def main(argv: Sequence[str]) -> int:

@@ -43,7 +43,11 @@ RESULTS = "1> (ann,1)\n1> (ann,2)\n"
 
 #: What the JVM itself says before any of Spark's settings can be read, and flinkish when it does not know the jars of
 #: Delta yet.
-UNAVOIDABLE = ("WARNING: Using incubator modules: jdk.incubator.vector", "flinkish: resolving ")
+UNAVOIDABLE = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "flinkish: resolving ",
+    "flinkish: REST API and Web UI at ",
+)
 
 
 @dataclass(frozen=True)
