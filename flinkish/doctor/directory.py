@@ -44,13 +44,13 @@ def tried(folder: str, exclusively: bool) -> list[Trial]:
     try:
         for operation, step in steps:
             began = time.perf_counter()
-            error = ""
+            problem = ""
             try:
                 step()
-            except (OSError, ValueError, FlinkishError) as failure:
-                error = _message(failure)
-            trials.append(Trial(operation, time.perf_counter() - began, error))
-            if error:
+            except (OSError, ValueError, FlinkishError) as error:
+                problem = _message(error)
+            trials.append(Trial(operation, time.perf_counter() - began, problem))
+            if problem:
                 break
     finally:
         with suppress(OSError, FlinkishError):

@@ -10,6 +10,7 @@ import json
 import posixpath
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def _tried_by_jvm(spark: Any, folder: str) -> list[Trial]:
         if [status.getPath().getName() for status in system[0].listStatus(target)] != ["a"]:
             raise ValueError("the file that was written is not in the list")
 
-    steps = {
+    steps: dict[str, Callable[[], object]] = {
         "reach the storage": reach,
         "write": lambda: system[0].create(one, True).close(),
         "list": listed,

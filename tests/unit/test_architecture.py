@@ -88,7 +88,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": (_API | {"table"}) - {"spark", "launch", "delta"},
     "examples": _API,
     "doctor": _DRIVER | {"jobdir", "jobmanager/job", "rest"},
-    "cli": {"doctor", "graph", "jobdir", "jobmanager", "launch", "storage"},
+    "cli": {"doctor", "graph", "jobdir", "jobmanager", "launch", "state", "storage"},
 }
 
 #: Folders that import each other: the layout is PyFlink's, or one is a kind of the other.
@@ -111,7 +111,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "common/options": (11, 1_521),
     "common/typeinfo": (9, 2_066),
     "storage": (5, 1_245),
-    "delta": (4, 919),
+    "delta": (4, 937),
     "core": (11, 2_737),
     "core/window": (8, 1_739),
     "metrics": (2, 17),
@@ -149,11 +149,11 @@ SIZES: dict[str, tuple[int, int]] = {
     "datastream/streams": (10, 2_568),
     "datastream/formats": (6, 182),
     "table": (5, 1_396),
-    "state": (5, 808),
+    "state": (6, 1_220),
     "testing": (5, 1_681),
     "examples": (7, 734),
-    "doctor": (5, 840),
-    "cli": (6, 586),
+    "doctor": (5, 841),
+    "cli": (7, 679),
 }
 
 #: Modules that one module of another room alone imports, and why they do not stand there. The list only shrinks.
