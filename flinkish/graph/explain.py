@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from flinkish.errors import redact
+from flinkish.errors import escaped, redact
 from flinkish.graph.job_graph import JobGraphGenerator, partitioner_of, stateful_without_uid
 from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor
@@ -47,7 +47,7 @@ def state_of_plan(graph: StreamGraph, chaining: bool = True) -> str:
     ]
     without = stateful_without_uid(job)
     missing = f"Without a uid, so not restored from a savepoint: {', '.join(without)}; call uid(...)"
-    return redact("\n".join(["State", *(lines or ["none"]), *([missing] if without else [])]))
+    return redact("\n".join(["State", *map(escaped, [*(lines or ["none"]), *([missing] if without else [])])]))
 
 
 def _state_of(vertex: VertexDescriptor, place: int) -> str:
@@ -129,6 +129,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:
+    lines = [tuple(map(escaped, line)) for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     rows.insert(1, "  ".join("-" * width for width in widths))

@@ -24,7 +24,7 @@ from flinkish.checkpoint.rows import is_edited, open_table, reading, unreadable
 from flinkish.common.arguments import abbreviated
 from flinkish.common.html_text import facts, table
 from flinkish.delta.table_log import needs_delta
-from flinkish.errors import FlinkishError, SavepointError
+from flinkish.errors import FlinkishError, SavepointError, escaped
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.texts import from_text
@@ -129,8 +129,8 @@ def _cells(state: StateContent) -> tuple[str, ...]:
 
 
 def as_lines(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """A table as lines of text."""
-    lines = [header, *rows]
+    """A table as lines of text. What a cell holds stays within it."""
+    lines = [header, *(tuple(map(escaped, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
@@ -176,14 +176,19 @@ def _counted(manifest: Manifest, directory: str) -> _Counted:
     kinds: dict[StateName, str] = {}
     rows: dict[StateName, int] = defaultdict(int)
     sizes: dict[StateName, int] = defaultdict(int)
-    keys: dict[StateName, set[str]] = defaultdict(set)
+    #: None: there are too many
+    keys: dict[StateName, set[str]] | None = defaultdict(set)
     for saved in _columns(manifest, directory):
         name = saved.uid, saved.state
         kinds[name] = saved.kind
         rows[name] += len(saved.keys)
         sizes[name] += sum(len(text.encode()) for text in chain(saved.keys, saved.values))
-        keys[name].update(saved.keys)
-    return {name: (kind, rows[name], len(keys[name]), sizes[name]) for name, kind in kinds.items()}
+        keys = keys if sum(rows.values()) <= MAX_COUNTED else None
+        if keys is not None:
+            keys[name].update(saved.keys)
+    return {
+        name: (kind, rows[name], None if keys is None else len(keys[name]), sizes[name]) for name, kind in kinds.items()
+    }
 
 
 def _content(
@@ -339,7 +344,7 @@ class StateDifference:
 
 
 def difference(before: str, after: str, uid: str | None = None, limit: int = 10) -> list[StateDifference]:
-    """How the states of two savepoints differ. The entries of ``before`` are held in memory.
+    """How the states of two savepoints differ. The entries of both are held in memory.
 
     Args:
         before, after: savepoints, checkpoints, or job directories, which stand for their latest completed checkpoints.
@@ -353,17 +358,17 @@ def difference(before: str, after: str, uid: str | None = None, limit: int = 10)
     found: list[StateDifference] = []
     for name in sorted(old.keys() | new.keys()):
         one, other = old.get(name, {}), new.get(name, {})
-        changes = [
-            Change(entry, one.get(entry), other.get(entry))
-            for entry in sorted(
-                one.keys() | other.keys(), key=lambda entry: (entry.key, entry.namespace, entry[2] or "")
-            )
-            if one.get(entry) != other.get(entry)
-        ]
-        counts = [sum(change.kind == kind for change in changes) for kind in ("added", "removed", "changed")]
-        same = len(one) - counts[1] - counts[2]
-        found.append(StateDifference(*name, counts[0], counts[1], counts[2], same, tuple(changes[:limit])))
+        gone = [Change(entry, value, other.get(entry)) for entry, value in one.items() if other.get(entry) != value]
+        added = [Change(entry, None, value) for entry, value in other.items() if entry not in one]
+        removed = sum(change.after is None for change in gone)
+        changes = sorted([*added, *gone], key=_order)[:limit]
+        counts = len(added), removed, len(gone) - removed, len(one) - len(gone)
+        found.append(StateDifference(*name, *counts, tuple(changes)))
     return found
+
+
+def _order(change: Change) -> tuple[str, str, str]:
+    return change.entry.key, change.entry.namespace, change.entry.map_key or ""
 
 
 def _all_entries(path: str, uid: str | None) -> dict[StateName, dict[Entry, str]]:
@@ -390,7 +395,9 @@ def as_json(value: Any) -> Any:
         }
     if isinstance(value, Entry):
         return {name: _parsed(text) for name, text in value._asdict().items()}
-    if isinstance(value, (SavepointContent, StateContent, StateDifference)):
+    if isinstance(value, SavepointContent):
+        return {**{name: as_json(one) for name, one in vars(value).items()}, "sources": _of_sources(value)}
+    if isinstance(value, (StateContent, StateDifference)):
         return {name: as_json(one) for name, one in vars(value).items()}
     return list(map(as_json, value)) if isinstance(value, (tuple, list)) else value
 
@@ -398,6 +405,10 @@ def as_json(value: Any) -> Any:
 def entry_json(entry: Entry, value: str) -> dict[str, Any]:
     """An entry with its value as JSON has it."""
     return {**as_json(entry), "value": _parsed(value)}
+
+
+def _of_sources(found: SavepointContent) -> dict[str, Any]:
+    return {uid: _parsed(position) for uid, position in found.sources.items()}
 
 
 def _parsed(text: str | None) -> Any:
