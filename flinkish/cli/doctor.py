@@ -9,7 +9,6 @@ import os
 from typing import Any
 
 from flinkish.cli.programs import settings_of
-from flinkish.errors import redact
 from flinkish.storage.paths import absolute
 
 _USAGE = "flinkish doctor [options] [JOB_DIR] [-- Spark's options]"
@@ -32,20 +31,22 @@ def add_commands(commands: Any) -> None:
     doctor.add_argument(
         "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
     )
-    doctor.add_argument("spark", nargs=argparse.REMAINDER, metavar="-- ...", help="Spark's options")
-    doctor.set_defaults(carry_out=_doctor, starts_spark=True)
+    doctor.set_defaults(carry_out=_doctor, starts_spark=True, program=[])
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from flinkish.doctor.findings import exit_code, shown
+    from flinkish.doctor.findings import exit_code, shown, summed_up
     from flinkish.doctor.machine import findings
 
     environment = {**os.environ, **settings_of(arguments.properties, os.environ)}
-    spark = arguments.spark[1:] if arguments.spark[:1] == ["--"] else arguments.spark
     directory = None if arguments.job_dir is None else absolute(arguments.job_dir)
-    found = list(findings(directory, spark, not arguments.no_spark, environment))
+    found = []
+    for one in findings(directory, arguments.program, not arguments.no_spark, environment):
+        found.append(one)
+        if not arguments.json:
+            print(shown(one), flush=True)
     if arguments.json:
         print(json.dumps({"findings": [one.to_json() for one in found], "exit_code": exit_code(found)}, indent=1))
     else:
-        print(redact(shown(found)))
+        print(summed_up(found))
     return exit_code(found)

@@ -120,8 +120,11 @@ def _natural(text: str) -> int:
 
 def without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the command line of ``replay`` before its first Python file, into the command's own arguments and the
-    program with its arguments; other commands keep the whole line."""
+    program with its arguments, and that of ``doctor`` before Spark's options; other commands keep the whole line."""
     own = list(arguments)
+    if own[:1] == ["doctor"] and "--" in own:
+        start = own.index("--")
+        return own[:start], own[start + 1 :]
     if not own or own[0] != "replay":
         return own, []
     settings = {place + 1 for place, text in enumerate(own) if text == "-D"}

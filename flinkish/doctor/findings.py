@@ -54,19 +54,22 @@ class Finding:
         return Finding(content["name"], Level(content["level"]), content["text"], content["hint"])
 
 
-def shown(findings: Iterable[Finding]) -> str:
-    """The findings as lines for people, what to do below each, and a last line that sums them up."""
-    found = list(findings)
-    width = max((len(one.name) for one in found), default=0)
-    lines = []
-    for one in found:
-        lines.append(redact(f"{one.level.value:<4}  {one.name:<{width}}  {one.text}"))
-        if one.hint and one.level is not Level.OK:
-            lines.append(redact(f"{'':<{width + 8}}{one.hint}"))
-    counts = {level: sum(one.level is level for one in found) for level in Level}
-    return "\n".join(
-        [*lines, f"failed: {counts[Level.FAIL]}, warnings: {counts[Level.WARN]}, fine: {counts[Level.OK]}"]
-    )
+#: The column in which texts begin.
+_TEXTS_AT = 34
+
+
+def shown(one: Finding) -> str:
+    """A finding as a line for people, with what to do below."""
+    line = f"{one.level.value:<4}  {one.name:<{_TEXTS_AT - 8}}  {one.text}"
+    todo = f"\n{'':<{_TEXTS_AT}}{one.hint}" if one.hint and one.level is not Level.OK else ""
+    return redact(line + todo)
+
+
+def summed_up(findings: Iterable[Finding]) -> str:
+    """A line with the number of findings of each level."""
+    levels = [one.level for one in findings]
+    counts = (levels.count(level) for level in (Level.FAIL, Level.WARN, Level.OK))
+    return "failed: {}, warnings: {}, fine: {}".format(*counts)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:

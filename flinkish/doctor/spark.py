@@ -7,6 +7,7 @@ and the job directory as they see it, and writes what it found into a file.
 from __future__ import annotations
 
 import json
+import os
 import posixpath
 import sys
 import time
@@ -29,26 +30,37 @@ from flinkish.doctor.findings import (
     ok,
 )
 from flinkish.doctor.machine import configuration_of_programs
+from flinkish.error_display import ExitCode
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.probe import probe
+from flinkish.launch.home import Home
 from flinkish.spark.executors import ask_executors, check_executors
+from flinkish.spark.failures import translate
 from flinkish.spark.session import get_session, is_remote, missing_delta, slots_of
 from flinkish.storage.paths import for_spark
 
 _WHERE = "flinkish doctor"
+#: So much is shown of an exception of Spark's, which may be a page long.
+_MAX_TEXT = 250
 
 
-def main(arguments: list[str]) -> None:
-    """Write the findings into the file that the arguments name."""
+def main(arguments: list[str]) -> int:
+    """Write the findings into the file that the arguments name. Returns the exit code."""
+    if not arguments:
+        print("usage: spark.py FINDINGS_FILE [JOB_DIR]", file=sys.stderr)
+        return ExitCode.BAD_COMMAND_LINE
     file, *directory = arguments
-    configuration = configuration_of_programs()
     try:
+        configuration = configuration_of_programs()
         session = get_session(configuration, "flinkish doctor", short_lived=True)
+        findings = of_session(session, configuration.get(core.PARALLELISM), directory[0] if directory else None)
     except FlinkishError as error:
         findings = [Finding("Spark", Level.FAIL, error.what, error.hint or error.expected)]
-    else:
-        findings = of_session(session, configuration.get(core.PARALLELISM), directory[0] if directory else None)
+    except Exception as error:
+        hint = f"look at {Home(os.environ).spark_log}, and whether the master answers"
+        findings = [Finding("Spark", Level.FAIL, translate(error, _WHERE).what[:_MAX_TEXT], hint)]
     Path(file).write_text(json.dumps([one.to_json() for one in findings]))
+    return 0
 
 
 def of_session(spark: Any, parallelism: int | None, job_dir: str | None) -> list[Finding]:
@@ -159,4 +171,4 @@ def _tried_by_jvm(spark: Any, folder: str) -> list[Trial]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,7 @@ from flinkish.doctor.findings import (
     of_trials,
     of_versions,
     shown,
+    summed_up,
 )
 from flinkish.errors import ConfigurationError
 
@@ -149,14 +150,15 @@ def test_findings_are_lines_with_what_to_do_below_and_a_sum_and_decide_the_exit_
         Finding("Clock", Level.WARN, "late", "set it"),
         Finding("Storage", Level.FAIL, "cannot write to s3://me:hunter2@b", "let it"),
     ]
-    assert shown(found) == (
-        "OK    Java     17\n"
-        "WARN  Clock    late\n"
-        "               set it\n"
-        "FAIL  Storage  cannot write to s3://me:******@b\n"
-        "               let it\n"
-        "failed: 1, warnings: 1, fine: 1"
-    )
+    assert [shown(one).split("\n") for one in found] == [
+        ["OK    Java                        17"],
+        ["WARN  Clock                       late", "                                  set it"],
+        [
+            "FAIL  Storage                     cannot write to s3://me:******@b",
+            "                                  let it",
+        ],
+    ]
+    assert summed_up(found) == "failed: 1, warnings: 1, fine: 1"
     assert (exit_code(found), exit_code(found[:2]), exit_code([])) == (1, 0, 0)
     assert [Finding.from_json(one.to_json()) for one in found[:2]] == found[:2]
     assert "hunter2" not in str(found[2].to_json())

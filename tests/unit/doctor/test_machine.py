@@ -64,8 +64,9 @@ def test_a_directory_that_cannot_be_one_is_a_failure(doctor: Doctor, tmp_path: P
     assert (level, doctor.code) == ("FAIL", 1) and "cannot write" in text and hint
 
 
-def test_without_a_directory_none_is_looked_at(doctor: Doctor) -> None:
-    found = doctor()
+@pytest.mark.parametrize("arguments", [[], ["--", "--master", "local[1]"]])
+def test_without_a_directory_none_is_looked_at(doctor: Doctor, arguments: list[str]) -> None:
+    found = doctor(*arguments)
     assert "Directory from here" not in found and "Spark" not in found and found["flinkish"][0] == "OK"
 
 
