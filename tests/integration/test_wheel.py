@@ -197,6 +197,7 @@ def check_told(text: str, place: str = r'failing\.py", line 10') -> None:
     assert re.search(place + ", in <lambda>$", lines[1]), text
     assert lines[-3:-1] == ["ZeroDivisionError: integer division or modulo by zero", ""], text
     assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code: ")
-    assert "operator 'Map' (uid map-3), record ('ann', True), epoch 0]; nothing of this epoch was committed" in lines[-1]
+    where = "operator 'Map' (uid map-3), record ('ann', True), epoch 0]"
+    assert f"{where}; nothing of this epoch was committed" in lines[-1]
     # the source line of the lambda may stand between them
     assert len(lines) <= 6, text
