@@ -140,7 +140,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "jobdir": (8, 2_324),
     "jobmanager/job": (5, 1_276),
     "checkpoint": (12, 3_647),
-    "rest": (14, 1_950),
+    "rest": (15, 2_036),
     "rest/views": (12, 2_154),
     "jobmanager": (31, 8_481),
     "jobmanager/replay": (3, 529),

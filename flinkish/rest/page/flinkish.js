@@ -260,8 +260,36 @@ function showState(job) {
     ["size", (vertex) => bytes(vertex.state_bytes), "number"],
     ["largest subtask", (vertex) => `${most(vertex).name}: ${bytes(most(vertex).current.state_bytes)}`, "wide"],
   ];
-  place("state", element("div", {}, table(columns, rows), job.directory
-    ? element("p", { class: "dim" }, `By key: flinkish sql ${job.directory}`) : null), rows.length > 0);
+  const uids = job.vertices.flatMap((vertex) => vertex.state_bytes > 0 ? vertex.operators.map((one) => one.uid) : []);
+  const choice = document.querySelector("#lookup select");
+  if ([...choice.options].map((one) => one.value).join() !== uids.join()) {
+    choice.replaceChildren(...uids.map((uid) => element("option", {}, uid)));
+  }
+  place("state", table(columns, rows), rows.length > 0);
+}
+
+async function lookUp(form) {
+  const found = document.getElementById("found"), query = new URLSearchParams();
+  const say = (...content) => found.replaceChildren(...content);
+  for (const name of ["uid", "state", "key"]) if (form[name].value.trim()) query.set(name, form[name].value.trim());
+  if (!query.has("state")) ["uid", "key"].forEach((name) => query.delete(name));
+  say(element("p", { class: "dim" }, "looking …"));
+  try {
+    const answer = await ask(`jobs/${chosen}/state?${query}`);
+    const text = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
+    const columns = answer.states
+      ? [["uid", (one) => one.uid, "wide"], ["state", (one) => one.state, "wide"], ["kind", (one) => one.kind],
+        ["rows", (one) => number(one.rows), "number"], ["keys", (one) => number(one.keys), "number"], ["size", (one) => bytes(one.bytes), "number"]]
+      : [["key", (one) => text(one.key), "wide"], ["namespace", (one) => text(one.namespace)],
+        ["map key", (one) => text(one.map_key)], ["value", (one) => text(one.value), "wide"]];
+    if (answer.states) {
+      document.getElementById("states").replaceChildren(...answer.states.map((one) => element("option", { value: one.state })));
+    }
+    say(element("p", { class: "dim" }, `checkpoint ${answer.checkpoint}${answer.more ? ", the first entries" : ""}`),
+      table(columns, answer.states || answer.entries));
+  } catch (error) {
+    say(element("p", { class: "bad" }, error.message));
+  }
 }
 
 function showStory(job) {
@@ -346,6 +374,7 @@ async function refresh() {
   }
 }
 
+document.getElementById("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(event.target); });
 window.addEventListener("hashchange", () => { chosen = location.hash.slice(1); operation = null; refresh(); });
 (async function again() {
   if (!document.hidden) await refresh();

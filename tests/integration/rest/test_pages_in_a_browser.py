@@ -5,6 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -157,4 +158,28 @@ def test_buttons_of_our_own_page_ask_first_and_then_do_what_they_say() -> None:
             "Cancel 'clicks & more' without a savepoint?",
         ]
         assert browser.dialogs == questions
+        assert faults(browser) == []
+
+
+def test_state_is_looked_up_by_key(tmp_path: Path) -> None:
+    job = jobs.checkpointed_job(tmp_path)
+    latest = job.checkpoints.latest_completed
+    assert latest is not None
+    saved = replace(latest, path=jobs.savepoint_of_job(tmp_path / "savepoints"))
+    with (
+        opened() as browser,
+        served(replace(job, checkpoints=replace(job.checkpoints, latest_completed=saved))) as (
+            url,
+            _,
+        ),
+    ):
+        browser.open(url)
+        browser.click("#lookup button", "Look up")
+        browser.wait_for(f"checkpoint {saved.id}")
+        browser.evaluate("Object.assign(document.querySelector('#lookup [name=state]'), {value: 'last'})")
+        browser.evaluate("Object.assign(document.querySelector('#lookup [name=key]'), {value: 'k3'})")
+        browser.click("#lookup button", "Look up")
+        browser.wait_for("map key")
+        key, value = browser.evaluate("document.querySelector('#found tbody').innerText").split()
+        assert (key, value.isdigit()) == ("k3", True)
         assert faults(browser) == []
