@@ -33,13 +33,12 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
-from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
+from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
-from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
-from flinkish.spark.failures import raised_by_spark, translate
-from flinkish.spark.settings import described_jobs
+from flinkish.spark.failures import translate
+from flinkish.spark.settings import described_jobs, interrupt, tagged
 from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import (
@@ -154,32 +153,27 @@ def remove_part(path: str) -> None:
             delete_directory(path)
 
 
-#: How often the state for a savepoint is read: again, from a newer epoch, if the older one may have been deleted.
-_TRIES = 3
-
-
 def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
     """Write a savepoint's table and, last, its manifest; returns the manifest.
 
     Of a job that goes on meanwhile it is a copy of a checkpoint that is taken now and held as long as it takes: Spark
     deletes the state of all but the last epochs. A job without checkpoints is read again from a newer epoch if it was
-    faster.
+    faster, and that time epochs wait before they would delete what is read.
     """
     turns = run.savepoint_turns
     if turns.of_running_job() and isinstance(run.checkpoints, CheckpointTaker) and run.settings.checkpoints.enabled:
         with run.checkpoints.held(turns.check) as checkpoint:
             return _copied(run, checkpoint, path)
-    for left in reversed(range(_TRIES)):
-        try:
-            return _written(run, epoch, path)
-        except Exception as error:
-            turns.check()
-            newer = run.committed_epoch()
-            if not left or newer is None or newer < epoch + RETAINED_EPOCHS - 1 or not raised_by_spark(error):
-                raise
-            remove_part(path)
-            epoch = newer
-    raise AssertionError("unreachable")
+    try:
+        return _written(run, epoch, path)
+    except Exception as error:
+        turns.check()
+        newer = run.committed_epoch()
+        if newer is None or not was_outrun(epoch, newer, error):
+            raise
+    remove_part(path)
+    with run.readers.reading("a savepoint", newer):
+        return _written(run, newer, path)
 
 
 def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
@@ -226,15 +220,12 @@ def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
 def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
     """Within the block, the Spark jobs of this thread end with the savepoint."""
     tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
-    run.spark.addTag(tag)
-    try:
-        with (
-            described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
-            run.savepoint_turns.interrupted_by(lambda: run.spark.interruptTag(tag)),
-        ):
-            yield
-    finally:
-        run.spark.removeTag(tag)
+    with (
+        tagged(run.spark, tag),
+        described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
+        run.savepoint_turns.interrupted_by(lambda: interrupt(run.spark, tag)),
+    ):
+        yield
 
 
 def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -> TableContents:

@@ -89,7 +89,7 @@ def test_the_jobs_of_a_checkpoint_that_has_just_been_begun_are_cancelled_by_its_
     taken = Taken(tmp_path, tolerable_failures=1)
     taker, trigger = taken.taker, taken.taker.coordinator.trigger
     tags, cancelled = list[str](), list[str]()
-    session = SimpleNamespace(interruptTag=cancelled.append)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobsWithTag=cancelled.append))
     monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: session)
     monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: SimpleNamespace(write=writer))
     monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
