@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.claim import delete_checkpoints, subsume_claimed
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
 from flinkish.checkpoint.maintenance import own_session, tagged_jobs
 from flinkish.checkpoint.manifest import CheckpointDirectory
@@ -213,14 +213,9 @@ class CheckpointTaker(JobObserver):
         self._abort(_JOB_HAS_ENDED)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
-        if delete and self._has_begun:
-            self._delete_all()
-
-    def _delete_all(self) -> None:
-        try:
-            self.directory.delete(lambda: self._run.directory.check_owner(self._run.name))
-        except Exception as error:
-            _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
+        if delete:
+            # also those that earlier drivers have taken
+            delete_checkpoints(self.directory, self._run.directory, self._run.name)
 
     # ------------------------------------------------------------------ the thread
 

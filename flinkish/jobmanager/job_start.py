@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from flinkish.checkpoint.claim import delete_checkpoints
+from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
@@ -42,14 +45,15 @@ class JobStart(JobRun):
         name: its name.
         plan: Flink's plan JSON.
         settings: of the tasks.
-        shutdown_timeout_s: how long the start has to end after a SIGTERM.
+        of_driver: of the driver.
     """
 
     def __init__(
-        self, job_id: JobID, name: str, plan: dict[str, Any], settings: JobSettings, shutdown_timeout_s: float
+        self, job_id: JobID, name: str, plan: dict[str, Any], settings: JobSettings, of_driver: DriverSettings
     ) -> None:
         super().__init__(job_id, name)
-        self.shutdown_timeout_s = shutdown_timeout_s
+        self.shutdown_timeout_s = of_driver.shutdown_timeout_s
+        self._of_driver = of_driver
         self.doing = "being submitted"
         #: how many parts of the step are done, and how many there are; None: that is not known
         self.parts: Callable[[], tuple[int, int] | None] = lambda: None
@@ -227,8 +231,8 @@ class JobStart(JobRun):
         self._thread.join()
 
     def _work(self) -> None:
-        if self._end_as is JobStatus.CANCELED:
-            self._remember_cancellation()
+        if self._end_as is JobStatus.CANCELED and self._remember_cancellation():
+            self._delete_checkpoints()
 
     def fail(self, error: BaseException) -> None:
         """End a job whose start has failed; the directory is given back."""
@@ -254,10 +258,18 @@ class JobStart(JobRun):
         super()._end(error, started)
         self._done.set()
 
-    def _remember_cancellation(self) -> None:
+    def _delete_checkpoints(self) -> None:
+        """As those of a job that is cancelled while it runs."""
+        directory, settings = self._directory, self._of_driver
+        if directory is not None and not settings.checkpoints.retain_on_cancellation:
+            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
+            delete_checkpoints(CheckpointDirectory(path), directory, self.name)
+
+    def _remember_cancellation(self) -> bool:
+        """Write down that the job was cancelled; returns whether its directory did not know how it has ended."""
         directory = self._directory
         if directory is None or self._temporary or directory.end() is not None:
-            return
+            return False
         end: dict[str, Any] = {
             "job_id": self.job_id.to_hex_string(),
             "status": JobStatus.CANCELED.name,
@@ -269,6 +281,7 @@ class JobStart(JobRun):
             "savepoint": None,
         }
         directory.write(ENDED_FILE, end)
+        return True
 
 
 def _tasks_of(context: Any, group: str) -> tuple[int, int] | None:

@@ -21,6 +21,7 @@ from typing import Any
 from flinkish.checkpoint.claim import (
     RESTORED_FILE,
     check_same_savepoint,
+    delete_checkpoints,
     describe_restored,
     read_restored,
     remember_restored,
@@ -460,11 +461,8 @@ class FullCheckpoints:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
         with self._taking:
             self._closed = True
-        if delete and (self._settings.enabled or self.describe()):
-            try:
-                self.directory.delete(self._check)
-            except Exception as error:
-                _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
+        if delete:
+            delete_checkpoints(self.directory, self._run.directory, self._run.name)
 
     def _check(self) -> None:
         self._run.directory.check_owner(self._run.name)

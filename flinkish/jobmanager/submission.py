@@ -147,7 +147,7 @@ def _start_of(configuration: Configuration, name: str, plan: dict[str, Any]) -> 
             known = JobDirectory(path).job_id() if is_directory(path) else None
             if known is not None and JobManager.get().job(known) is None:
                 job_id = JobID.from_hex_string(known)
-    return JobStart(job_id, name, plan, job_settings(configuration), settings.shutdown_timeout_s)
+    return JobStart(job_id, name, plan, job_settings(configuration), settings)
 
 
 class _Submission:
