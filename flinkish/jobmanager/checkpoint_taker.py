@@ -86,7 +86,7 @@ class CheckpointTaker(JobObserver):
         self._settings = settings
         self.directory = directory
         self.coordinator = CheckpointCoordinator(
-            settings, f"job '{run.name}'", directory.next_id, clock, self._tell_history
+            settings, f"job '{run.name}'", directory.next_id, clock, run.checkpoint_ended
         )
         self._barriers = Barriers()
         self._ledger = ChangelogLedger(run.directory) if settings.changelog else None
@@ -129,9 +129,6 @@ class CheckpointTaker(JobObserver):
         with self._wake:
             self._committed = (self._run.attempt, epoch)
             self._wake.notify_all()
-
-    def _tell_history(self, description: CheckpointDescription) -> None:
-        self._run.history.checkpoint(description)
 
     # ------------------------------------------------------------------ what the run asks
 

@@ -15,8 +15,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkish.checkpoint.claim import delete_checkpoints
 from flinkish.checkpoint.manifest import CheckpointDirectory
@@ -33,6 +34,10 @@ from flinkish.spark.session import is_remote
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
+T = TypeVar("T")
+
+#: Seconds between two looks at whether the start is to end.
+_LOOK_S = 0.1
 #: Seconds between two attempts to end what Spark does for a start that is to end.
 _INTERRUPT_S = 0.5
 
@@ -131,6 +136,26 @@ class JobStart(JobRun):
             else:
                 context.setLocalProperty("spark.jobGroup.id", before)
         self.check()
+
+    def apart(self, work: Callable[[], T]) -> T:
+        """Do what cannot be interrupted in a thread of its own, to which it is left when the start is to end.
+
+        Raises:
+            OperationError: the job is to end.
+        """
+        done: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=carry_out, name="flinkish-start", daemon=True).start()
+        while not done.done():
+            self.check()
+            wait([done], _LOOK_S)
+        return done.result()
 
     def doing_now(self) -> str:
         """What the start does, in words."""

@@ -86,7 +86,7 @@ class KeptRun(JobRun):
         self._epoch_deadline_s = math.inf
         #: the job's checkpoints, which are numbered together with its savepoints
         self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
-        self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
+        self.savepoints = SavepointLog(self.checkpoint_ended, next_id=self._next_number)
         #: the savepoints that are in flight
         self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
         #: the file that tells of the savepoint of a stop
@@ -474,8 +474,8 @@ class KeptRun(JobRun):
             with suppress(FlinkishError, OSError):
                 self.directory.delete(note)
 
-    def tell_of_savepoints(self, left: list[str]) -> None:
-        """Tell what earlier drivers have left of savepoints, also where the job is described."""
+    def warn_of_earlier_savepoints(self, left: list[str]) -> None:
+        """Say what earlier drivers have left of savepoints, also where the job is described."""
         for number, text in enumerate(left):
             self._tell(text)
             self.warnings[f"earlier savepoint {number}"] = text

@@ -403,7 +403,7 @@ class FullCheckpoints:
             self._settings,
             f"job '{run.name}'",
             directory.next_id,
-            ended=lambda description: run.history.checkpoint(description),
+            ended=run.checkpoint_ended,
         )
         self._barriers = Barriers()
         self._barriers.begin(run.store.accumulators)
@@ -511,7 +511,7 @@ class FullCheckpoints:
             pending,
             bytes_written=directory_bytes(table),
             offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
-            watermarks=barrier.watermarks,
-            state_bytes=barrier.state_bytes,
             rows_written=sum(state.rows for state in manifest.contents.states),
+            state_rows=manifest.contents.rows_of_operators,
+            **barrier.figures(),
         )

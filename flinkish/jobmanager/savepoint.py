@@ -88,16 +88,16 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
             remove_part(path)
             secret = secret_of(run.job.job_id, run.job.attempt)
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
-        rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
+        rows = {} if manifest.contents is None else manifest.contents.rows_of_operators
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
         barrier = run.checkpoints.barrier(epoch if manifest.epoch is None else manifest.epoch)
         learned(
             epoch=barrier.epoch,
             offsets=shown,
-            rows_written=rows,
+            rows_written=sum(rows.values()),
+            state_rows=rows,
             bytes_written=directory_bytes(state_table(path)),
-            state_bytes=barrier.state_bytes,
-            watermarks=barrier.watermarks,
+            **barrier.figures(),
         )
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path

@@ -15,7 +15,6 @@ from flinkish.errors import FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
-from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.phases import ManualClock
@@ -30,7 +29,7 @@ class Taken:
         run: Any = SimpleNamespace(
             name="shop",
             directory=JobDirectory(str(folder / "job")),
-            history=NoHistory(),
+            checkpoint_ended=lambda description: None,
             attempt=self.attempt,
             spark=None,
         )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -288,6 +289,50 @@ def test_a_process_that_gets_a_signal_while_it_restores_ends_as_one_that_runs(
     assert "cleaned up" in output and "the program goes on" not in output and "Traceback" not in output
     kept(tmp_path, execution__state_recovery__path=savepoint).execute("totals")
     assert sum(written(tmp_path).values()) == 60
+
+
+STARTS_SPARK = """
+import os, threading, time
+from pathlib import Path
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.client import JobManager
+
+folder = Path({folder!r})
+os.environ["JAVA_HOME"] = str(folder)
+
+def cancel():
+    while not (folder / "started").exists():
+        time.sleep(0.05)
+    (client,) = JobManager.get().jobs()
+    print(client.describe().doing, flush=True)
+    if {cancels}:
+        client.cancel()
+
+threading.Thread(target=cancel, daemon=True).start()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).print()
+client = env.execute_async("totals")
+print("ended as", client.get_job_status().result().name, flush=True)
+"""
+
+
+@pytest.mark.parametrize("by", ["a signal", "a cancellation"])
+def test_a_start_is_broken_off_while_spark_starts(by: str, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    # one that gets no further, and ends with the process that has started it
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec cat\n")
+    java.chmod(0o755)
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS_SPARK.format(folder=str(tmp_path), cancels=by != "a signal"))
+    with start_driver(script, log_file=tmp_path / "log") as process:
+        process.wait_for_line("^starting Spark", TIMEOUT_S)
+        asked_s = time.monotonic()
+        if by == "a signal":
+            os.kill(process.pid, signal.SIGTERM)
+        output = process.end_with(143 if by == "a signal" else 0, TIMEOUT_S)
+    assert time.monotonic() - asked_s < 5, "a second, and the end of a process on a busy machine"
+    assert "Traceback" not in output and ("ended as CANCELED" in output) == (by != "a signal")
 
 
 @pytest.mark.parametrize(

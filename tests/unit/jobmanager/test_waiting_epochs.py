@@ -20,7 +20,6 @@ from flinkish.jobmanager import checkpoint_taker, giving_up, remote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
 from flinkish.jobmanager.giving_up import RunningEpoch
-from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.jobmanager.remote import STOP_FILE, WAIT_FILE, FarSide
@@ -112,7 +111,7 @@ def test_an_epoch_does_not_wait_for_what_a_driver_before_has_read(tmp_path: Path
 def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[tuple[int, float]] = []
+    read, ended = list[tuple[int, float]](), list[CheckpointDescription]()
 
     def write(attempt: Any, pending: CheckpointDescription, *of: Any) -> CheckpointDescription:
         read.append((pending.epoch, readers.last_epoch))
@@ -130,7 +129,11 @@ def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
     monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: writer)
     monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
     run: Any = SimpleNamespace(
-        name="shop", directory=JobDirectory(str(tmp_path / "job")), history=NoHistory(), attempt=attempt, spark=None
+        name="shop",
+        directory=JobDirectory(str(tmp_path / "job")),
+        attempt=attempt,
+        spark=None,
+        checkpoint_ended=ended.append,
     )
     run.readers = readers
     settings = CheckpointSettings(interval_ms=1_000, incremental=False)
@@ -138,5 +141,5 @@ def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
     taker.take(run.attempt, 7)
     newer = 7 + RETAINED_EPOCHS
     assert read == [(7, math.inf), (newer, newer + MAY_FOLLOW)]
-    assert [(one.epoch, one.status) for one in taker.describe()] == [(newer, "COMPLETED")]
+    assert [(one.epoch, one.status) for one in ended] == [(newer, "COMPLETED")]
     assert readers.last_epoch == math.inf
