@@ -281,7 +281,7 @@ class MiniClusterRun(KeptRun):
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
         check = self.savepoint_turns.check
-        with self.noted(path):
+        with self.saving.noted(path):
             return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:

@@ -34,6 +34,7 @@ from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
+from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
@@ -104,7 +105,7 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
 
 
 #: The files of the job directory that say which savepoints are being written.
-NOTE_PREFIX, NOTE_SUFFIX = "saving-", ".json"
+_NOTE, _SUFFIX = "saving-", ".json"
 _PART = re.compile("savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 
 
@@ -117,13 +118,55 @@ class SavingNote:
     of_stop: bool = False
 
 
+class SavingNotes:
+    """Writes such files for one run, so that the next driver knows of its savepoints if this one is killed.
+
+    Args:
+        directory: the job directory; None: a temporary one, which no other driver will know.
+        turns: the savepoints of the run.
+    """
+
+    def __init__(self, directory: JobDirectory | None, turns: SavepointTurns) -> None:
+        self._directory = directory
+        self._turns = turns
+        #: that of the savepoint of a stop
+        self._of_stop: str | None = None
+
+    @contextlib.contextmanager
+    def noted(self, path: str) -> Iterator[None]:
+        """Within the block a savepoint is written. Raises SavepointError if it is not to be."""
+        self._turns.check()
+        if self._directory is None:
+            yield
+            return
+        name, of_stop = f"{_NOTE}{uuid.uuid4().hex}{_SUFFIX}", self._turns.of_stop()
+        self._directory.write(name, {"path": path, "of_stop": of_stop})
+        try:
+            yield
+        except BaseException:
+            remove_part(path)
+            self._directory.delete(name)
+            raise
+        if of_stop:
+            self._of_stop = name
+        else:
+            self._directory.delete(name)
+
+    def end_stop(self) -> None:
+        """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
+        note, self._of_stop = self._of_stop, None
+        if note is not None and self._directory is not None:
+            with contextlib.suppress(FlinkishError, OSError):
+                self._directory.delete(note)
+
+
 def sweep_savepoints(directory: JobDirectory) -> list[str]:
     """Remove the parts of savepoints that a driver has left when it was killed; returns what is to be told of those of
     stops that are whole, although the job has not ended. To be called by the owner, before it runs anything.
 
     What cannot be removed is logged, and left to the next driver."""
     told = []
-    for name in directory.names(NOTE_PREFIX, NOTE_SUFFIX):
+    for name in directory.names(_NOTE, _SUFFIX):
         try:
             note, end = directory.read(name, SavingNote), directory.end()
             if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:

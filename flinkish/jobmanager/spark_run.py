@@ -164,7 +164,7 @@ class SparkRun(KeptRun):
         return take_savepoint(self, directory)
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
-        with self.noted(path):
+        with self.saving.noted(path):
             return write_by_spark(self, epoch, path)
 
     def _input_has_ended(self) -> bool:

@@ -142,7 +142,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "checkpoint": (12, 3_681),
     "rest": (15, 2_036),
     "rest/views": (12, 2_153),
-    "jobmanager": (32, 8_758),
+    "jobmanager": (32, 8_771),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),
