@@ -9,13 +9,14 @@ depend on it later.
 
 from __future__ import annotations
 
+import logging
 import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from flinkish.checkpoint.compatibility import read_states, write_states
-from flinkish.checkpoint.manifest import ENDED, MANIFEST, Manifest, read_manifest
+from flinkish.checkpoint.manifest import ENDED, MANIFEST, CheckpointDirectory, Manifest, read_manifest
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import damaged_file
@@ -25,6 +26,8 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import SystemClock
 from flinkish.storage.files import child_names, delete_directory, delete_file
 from flinkish.storage.paths import absolute, joined
+
+_LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
 #: The file that says with which savepoint the job has begun.
 RESTORED_FILE = "restored.json"
@@ -141,6 +144,19 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     delete_savepoint(path)
     directory.write(RESTORED_FILE, {**remembered, "subsumed": True})
     return path
+
+
+def delete_checkpoints(checkpoints: CheckpointDirectory, directory: JobDirectory, name: str) -> None:
+    """Delete all checkpoints of a job that is over, those of earlier drivers, too. What cannot be deleted is logged.
+
+    Args:
+        directory: the job directory.
+        name: the name of the job.
+    """
+    try:
+        checkpoints.delete(lambda: directory.check_owner(name))
+    except Exception as error:
+        _LOG.warning("job '%s': its checkpoints were not deleted: %s", name, error)
 
 
 def delete_savepoint(path: str) -> None:

@@ -9,7 +9,7 @@ Beside it stand what is remembered of the last barriers and savepoints, and the 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, defaultdict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -37,10 +37,16 @@ class Barrier:
     epoch: int
     #: uid of a vertex' head operator -> lowest watermark of its subtasks
     watermarks: dict[str, int] = field(default_factory=dict)
-    #: uid of a vertex' head operator -> bytes of its state, as its tasks hold it
+    #: uid of a vertex' head operator -> bytes of its state, as its tasks hold it; the same for each of them
     state_bytes: dict[str, int] = field(default_factory=dict)
+    subtask_state_bytes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     #: totals of the job's accumulators, encoded
     accumulators: bytes = b""
+
+    def figures(self) -> dict[str, Any]:
+        """What the description of a checkpoint says of it, as fields of that."""
+        names = ("watermarks", "state_bytes", "subtask_state_bytes")
+        return {name: getattr(self, name) for name in names}
 
 
 class Barriers:
@@ -69,7 +75,9 @@ class Barriers:
                     self._watermarks[task.vertex, task.subtask] = task.watermark_ms
                 if task.state_bytes:
                     self._bytes[task.vertex, task.subtask] = task.state_bytes
-            self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), self._sizes(job), self._accumulators)
+            sizes = self._sizes(job)
+            total = {uid: sum(of_tasks) for uid, of_tasks in sizes.items()}
+            self._ends[report.epoch] = Barrier(report.epoch, self._lowest(job), total, sizes, self._accumulators)
             while len(self._ends) > _EPOCHS:
                 self._ends.popitem(last=False)
 
@@ -86,15 +94,17 @@ class Barriers:
                 lowest[uid] = min(watermark_ms, lowest.get(uid, watermark_ms))
         return lowest
 
-    def _sizes(self, job: JobDescriptor) -> dict[str, int]:
-        sizes: dict[str, int] = defaultdict(int)
-        for (vertex, _), size in self._bytes.items():
-            sizes[job.vertex(vertex).head.uid] += size
-        return dict(sizes)
+    def _sizes(self, job: JobDescriptor) -> dict[str, tuple[int, ...]]:
+        return {
+            vertex.head.uid: tuple(self._bytes.get((vertex.id, subtask), 0) for subtask in range(vertex.parallelism))
+            for vertex in map(job.vertex, dict.fromkeys(vertex for vertex, _ in self._bytes))
+        }
 
 
 #: Number of checkpoints whose descriptions are kept.
 MAX_DESCRIPTIONS = 100
+#: Number of those whose descriptions say how large the state of each subtask is: there may be thousands.
+MAX_DETAILED = 10
 
 
 @dataclass
@@ -216,6 +226,8 @@ class CheckpointCoordinator:
             last = replace(last, path=None)
         self._pending, self._ended_ms = None, now_ms
         self._past.append(last)
+        if len(self._past) > MAX_DETAILED:
+            self._past[-1 - MAX_DETAILED] = replace(self._past[-1 - MAX_DETAILED], subtask_state_bytes={})
         self._ended(last)
         return last
 
@@ -375,6 +387,8 @@ class SavepointLog:
             duration_ms = max(0, self._clock.now_ms() - pending.trigger_time_ms)
             ended = replace(pending, status=state.name, duration_ms=duration_ms, **learned)
             self._known[number] = ended
+            for old, one in list(self._known.items())[:-MAX_DETAILED]:
+                self._known[old] = replace(one, subtask_state_bytes={})
         self._ended(ended)
 
     def describe(self) -> tuple[CheckpointDescription, ...]:

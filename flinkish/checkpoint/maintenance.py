@@ -24,7 +24,7 @@ from flinkish.checkpoint.table import CheckpointTable, Written
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.session import is_remote, slots_of
-from flinkish.spark.settings import described_jobs
+from flinkish.spark.settings import described_jobs, tagged
 from flinkish.storage.files import read_bytes, write_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as
@@ -215,11 +215,7 @@ def gentle_tasks(session: Any) -> int:
 @contextmanager
 def tagged_jobs(session: Any, tag: str, description: str) -> Iterator[None]:
     """Give all Spark jobs of this thread the tag and the description, and let them give way to those of epochs."""
-    session.addTag(tag)
     if not is_remote(session):
         session.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
-    try:
-        with described_jobs(session, description):
-            yield
-    finally:
-        session.removeTag(tag)
+    with tagged(session, tag), described_jobs(session, description):
+        yield

@@ -24,6 +24,7 @@ import re
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -97,6 +98,14 @@ class TableContents:
 
     version: int
     states: tuple[StateContents, ...] = ()
+
+    @property
+    def rows_of_operators(self) -> dict[str, int]:
+        """Operator uid -> the number of rows of its state."""
+        rows = Counter[str]()
+        for state in self.states:
+            rows[state.uid] += state.rows
+        return dict(rows)
 
 
 @dataclass(frozen=True)

@@ -322,8 +322,7 @@ class CheckpointWriter:
         description = replace(
             description,
             offsets={uid: shown_position(position) for uid, position in positions.items()},
-            watermarks=barrier.watermarks,
-            state_bytes=barrier.state_bytes,
+            **barrier.figures(),
         )
         written = self._write_state(attempt, epoch, full)
         passed(Phase.CHECKPOINT_WRITTEN, epoch=epoch)

@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
     examples.set_defaults(carry_out=_examples)
     run = commands.add_parser("run", help="run a program as a Spark driver")
     _add_savepoint_options(run)
-    _add_settings(run)
+    add_settings(run)
     run.add_argument("--traceback", action="store_true", help="show all frames of an error, and what led to it")
     run.add_argument(
         "program",
@@ -50,7 +50,7 @@ def add_commands(commands: Any) -> None:
     sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
     sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
     sql.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="a job's directory, a checkpoint or a savepoint")
-    _add_settings(sql)
+    add_settings(sql)
     sql.set_defaults(carry_out=_sql, starts_spark=True)
 
 
@@ -83,7 +83,8 @@ def _examples(arguments: argparse.Namespace) -> None:
         ) from error
 
 
-def _add_settings(command: argparse.ArgumentParser) -> None:
+def add_settings(command: argparse.ArgumentParser) -> None:
+    """Add the options that set what a program's configuration says."""
     command.add_argument("-p", "--parallelism", metavar="N", help="the default parallelism")
     command.add_argument(
         "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
@@ -106,7 +107,7 @@ def _add_replay(commands: Any) -> None:
         "--limit", type=_natural, default=DEFAULT_LIMIT, metavar="N", help="records shown of each output"
     )
     replay.add_argument("--json", action="store_true", help="print JSON")
-    _add_settings(replay)
+    add_settings(replay)
     replay.set_defaults(carry_out=_replay, program=[], starts_spark=True)
 
 
@@ -119,8 +120,11 @@ def _natural(text: str) -> int:
 
 def without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split the command line of ``replay`` before its first Python file, into the command's own arguments and the
-    program with its arguments; other commands keep the whole line."""
+    program with its arguments, and that of ``doctor`` before Spark's options; other commands keep the whole line."""
     own = list(arguments)
+    if own[:1] == ["doctor"] and "--" in own:
+        start = own.index("--")
+        return own[:start], own[start + 1 :]
     if not own or own[0] != "replay":
         return own, []
     settings = {place + 1 for place, text in enumerate(own) if text == "-D"}
@@ -169,7 +173,7 @@ def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     """Replace this process by the program."""
     environment: Mapping[str, str] = os.environ
-    settings = dict(_property(text) for text in arguments.properties)
+    settings = {}
     if arguments.fromSavepoint is not None:
         settings[_SAVEPOINT] = arguments.fromSavepoint
     if arguments.allowNonRestoredState:
@@ -189,8 +193,7 @@ def _sql(arguments: argparse.Namespace) -> None:
     """Replace this process by the driver of the console."""
     console = resources.files("flinkish.state").joinpath("console.py")
     directory = "" if arguments.job_dir is None else absolute(arguments.job_dir)
-    settings = dict(_property(text) for text in arguments.properties)
-    _launch([str(console), directory, *arguments.queries], settings, arguments, os.environ, "flinkish sql [JOB_DIR]")
+    _launch([str(console), directory, *arguments.queries], {}, arguments, os.environ, "flinkish sql [JOB_DIR]")
 
 
 def _replay(arguments: argparse.Namespace) -> None:
@@ -208,9 +211,8 @@ def _replay(arguments: argparse.Namespace) -> None:
         # the replay reads the state with Spark, on this machine
         program = [*program, "--", "--master", "local[1]"] if program else []
     local = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
-    settings = dict(_property(text) for text in arguments.properties)
     expected = "flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options]"
-    _launch(program, settings, arguments, {**local, **request.variables()}, expected)
+    _launch(program, {}, arguments, {**local, **request.variables()}, expected)
 
 
 def _launch(
@@ -220,11 +222,41 @@ def _launch(
     environment: Mapping[str, str],
     expected: str,
 ) -> None:
+    launch_of(program, settings, arguments, environment, expected).run()
+
+
+def launch_of(
+    program: list[str],
+    settings: dict[str, str],
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str],
+    expected: str,
+    runs: bool = True,
+) -> Launch:
+    """The start of a program with the settings of the command line.
+
+    Args:
+        program: its file, its options, ``--`` and Spark's options.
+        settings: those that the command itself makes.
+        arguments: those of the command, with `add_settings`.
+        environment: the environment variables.
+        expected: the form of the command, for the error.
+        runs: False if the program is only wanted for its plan.
+
+    Raises:
+        ConfigurationError: there is no program, or an option is not of its form.
+    """
+    settings = {**dict(_property(text) for text in arguments.properties), **settings}
     if arguments.parallelism is not None:
         settings[_PARALLELISM] = arguments.parallelism
     if not program:
         raise ConfigurationError("no program given", expected=expected)
-    Launch(CommandLine.parse(program), {**environment, **settings_variable(settings, environment)}).run()
+    return Launch(CommandLine.parse(program), {**environment, **settings_variable(settings, environment)}, runs)
+
+
+def settings_of(properties: list[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that hold the settings of ``-D KEY=VALUE``."""
+    return settings_variable(dict(map(_property, properties)), environment)
 
 
 def _property(text: str) -> tuple[str, str]:

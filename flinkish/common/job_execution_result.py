@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from flinkish.common.html_text import facts, table
 from flinkish.common.job_id import JobID
 
 __all__ = ["JobExecutionResult"]
@@ -41,6 +42,11 @@ class JobExecutionResult:
     def __repr__(self) -> str:
         accumulators = f", accumulators {self._accumulators}" if self._accumulators else ""
         return f"<result of job {self._job_id}: {self._net_runtime_ms:,} ms{accumulators}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the id, the runtime and the accumulators."""
+        found = {"job": self._job_id, "runtime": f"{self._net_runtime_ms:,} ms"}
+        return facts(found) + table(("accumulator", "value"), sorted(self._accumulators.items()))
 
     def __str__(self) -> str:
         return (

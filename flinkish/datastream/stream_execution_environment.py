@@ -6,7 +6,6 @@ settings, which win over the file. Every setter writes to it, and unknown keys a
 
 from __future__ import annotations
 
-import html
 import logging
 import os
 import sys
@@ -20,6 +19,7 @@ from flinkish.common import dependencies
 from flinkish.common.arguments import check_instance
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
+from flinkish.common.html_text import folded, paragraph
 from flinkish.common.io import InputFormat
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
@@ -37,6 +37,7 @@ from flinkish.datastream.program import Program
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
 from flinkish.datastream.streams.data_stream import DataStream, DeclaredType, watermarks_factory
 from flinkish.errors import ArgumentTypeError, FlinkishError, ProgramError, TypeMismatchError
+from flinkish.graph.drawing import drawing_of, svg
 from flinkish.graph.explain import explain, plan_json
 from flinkish.graph.stream_graph import StreamGraph, StreamNode, Tap
 from flinkish.launch.home import Home
@@ -252,13 +253,17 @@ class StreamExecutionEnvironment(EnvironmentSettings):
         return f"<{type(self).__name__}: {self._program.size} operators to be executed; {settings}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the plan."""
+        """What a notebook shows: the job graph, and the plan as a table."""
         try:
-            plan = self.explain()
+            return paragraph(repr(self)) + self._drawn() + folded("plan", self.explain())
         except FlinkishError as error:
             # such as a program that has no operators yet
-            plan = str(error)
-        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(plan)}</pre>"
+            return paragraph(repr(self)) + paragraph(error)
+
+    def _drawn(self) -> str:
+        """The job graph of the program so far, as SVG. Raises what `get_stream_graph` raises."""
+        self._program.is_explained = True
+        return svg(drawing_of(self.get_stream_graph(or_submitted=True), self.is_chaining_enabled()))
 
     def close(self) -> None:
         """Discard the operators that have not been executed. Jobs that were started go on."""

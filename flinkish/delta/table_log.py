@@ -194,6 +194,34 @@ def files_of_version(table: str, version: int | None) -> list[str]:
     Raises:
         SavepointError: only Delta can read that version; or a file of the log is damaged.
     """
+    files = _files_of_version(table, version)
+    if _needs_delta(table, files):
+        raise SavepointError(
+            "only Delta itself can read the table of state: it has deletion vectors, partitions or mapped columns",
+            where=table,
+            expected="a table of plain Parquet files, as each savepoint of flinkish has it",
+            hint="restore it on Spark; in place of a checkpoint, take a savepoint there (flinkish savepoint JOB_DIR)",
+        )
+    return [_data_file(table, path) for path in files]
+
+
+def needs_delta(table: str, version: int | None) -> bool:
+    """Whether only Delta can read a version of a table, and not this process; None: the newest version.
+
+    Raises:
+        SavepointError: a file of the log is damaged.
+    """
+    return _needs_delta(table, _files_of_version(table, version))
+
+
+def _needs_delta(table: str, files: dict[str, AddedFile]) -> bool:
+    described = described_table(table) or {}
+    mapped = dict(described.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
+    vectors = any(one.deletionVector is not None for one in files.values())
+    return bool(mapped or vectors or described.get("partitionColumns"))
+
+
+def _files_of_version(table: str, version: int | None) -> dict[str, AddedFile]:
     log = posixpath.join(table, "_delta_log")
     names = child_names(log)
     commits, sums = _numbers(_COMMIT, names), _numbers(_SUMMED_UP, names)
@@ -215,17 +243,7 @@ def files_of_version(table: str, version: int | None) -> list[str]:
             for removed in (action["remove"] for action in actions if "remove" in action):
                 files.pop(removed["path"], None)
             files.update((added.path, added) for added in added_by(actions))
-    described = described_table(table) or {}
-    mapped = dict(described.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
-    vectors = any(one.deletionVector is not None for one in files.values())
-    if mapped or vectors or described.get("partitionColumns"):
-        raise SavepointError(
-            "only Delta itself can read the table of state: it has deletion vectors, partitions or mapped columns",
-            where=table,
-            expected="a table of plain Parquet files, as each savepoint of flinkish has it",
-            hint="restore it on Spark; in place of a checkpoint, take a savepoint there (flinkish savepoint JOB_DIR)",
-        )
-    return [_data_file(table, path) for path in files]
+    return files
 
 
 def _numbers(pattern: re.Pattern[str], names: list[str]) -> list[int]:

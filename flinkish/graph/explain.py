@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from flinkish.errors import redact
-from flinkish.graph.job_graph import JobGraphGenerator, partitioner_of
+from flinkish.errors import escaped, redact
+from flinkish.graph.job_graph import JobGraphGenerator, partitioner_of, stateful_without_uid
 from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
 from flinkish.runtime.exchange.partitioners import EdgeDescriptor
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, VertexDescriptor
@@ -34,6 +34,32 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
     names = subtask_names(job)
     lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job, names[vertex.id])]
     return "\n".join([_table([_HEADER, *lines]), *_descriptions(graph), *_slot_sharing_groups(graph)])
+
+
+def state_of_plan(graph: StreamGraph, chaining: bool = True) -> str:
+    """What keeps state, a line per operator, and which of these operators have no uid of their own."""
+    job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
+    lines = [
+        f"{operator.name} ({operator.uid}): {kind}"
+        for vertex in job.vertices
+        for place, operator in enumerate(vertex.operators)
+        if (kind := _state_of(vertex, place))
+    ]
+    without = stateful_without_uid(job)
+    missing = f"Without a uid, so not restored from a savepoint: {', '.join(without)}; call uid(...)"
+    return redact("\n".join(["State", *map(escaped, [*(lines or ["none"]), *([missing] if without else [])])]))
+
+
+def _state_of(vertex: VertexDescriptor, place: int) -> str:
+    """What an operator of a vertex keeps from epoch to epoch; "": nothing that is known before it runs."""
+    parts = []
+    if place == 0 and vertex.level == 0:
+        parts.append("position in its input")
+    if place == 0 and vertex.keyed:
+        parts.append(f"by key{'' if vertex.key_type is None else f' ({vertex.key_type})'}")
+    if vertex.operators[place].factory.has_operator_state:
+        parts.append("operator state")
+    return ", ".join(parts)
 
 
 def _descriptions(graph: StreamGraph) -> list[str]:
@@ -103,6 +129,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:
+    lines = [tuple(map(escaped, line)) for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     rows.insert(1, "  ".join("-" * width for width in widths))

@@ -96,6 +96,9 @@ class AttemptObserver(Protocol):
     def epoch_deadline_s(self) -> float:
         """When the running epoch is given up if the attempt was asked to stop, in seconds of the monotonic clock."""
 
+    def last_epoch_to_begin(self) -> float:
+        """The last epoch that may begin now: a later one waits for those who read the state of an earlier one."""
+
 
 @dataclass(frozen=True)
 class AttemptPlan:
@@ -190,6 +193,8 @@ class QueryAttempt:
                 the query is to be started again because the clock was set back.
         """
         self._connection = epoch_listeners.connection_of_this_thread(self.spark)
+        while epoch > self._observer.last_epoch_to_begin() and not self._ends:
+            time.sleep(_POLL_S)
         if self._ends or self.ended:
             self._refused = True
             raise StopQuery
@@ -383,7 +388,9 @@ class QueryAttempt:
                 looked = time.monotonic()
             if time.monotonic() - asked > ask_s:
                 self.directory.check_owner(self.job.name)
-                self._failure = self._failure or self._running.overdue(self.location, self._committed)
+                self._failure = self._failure or self._running.overdue(
+                    self.location, self._committed, self._observer.last_epoch_to_begin()
+                )
                 asked = time.monotonic()
             self._woken.wait(self._pause_s())
         self._running.await_end(query, must_go_on=not self._stop.is_set())

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkish.checkpoint.claim import subsume_claimed
+from flinkish.checkpoint.claim import delete_checkpoints, subsume_claimed
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
 from flinkish.checkpoint.maintenance import own_session, tagged_jobs
 from flinkish.checkpoint.manifest import CheckpointDirectory
@@ -28,6 +28,7 @@ from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import Clock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.failures import raised_by_spark, translate
+from flinkish.spark.settings import interrupt
 from flinkish.spark.worker import secret_of
 
 if TYPE_CHECKING:
@@ -36,13 +37,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
-#: Number of times that the state for a checkpoint is read: again, from a newer epoch, when the state of the older one
-#: may have been deleted meanwhile.
-_TRIES = 3
 #: Longest time in milliseconds that the thread sleeps before it checks again whether a checkpoint is due.
 _LOOK_MS = 1_000
 #: Seconds that the thread gets to end when it is closed.
 _CLOSE_S = 30.0
+
+
+def was_outrun(epoch: int, committed: int | None, error: Exception) -> bool:
+    """Whether a failure may come from reading the state of an epoch that was deleted meanwhile. ``committed``: the last
+    committed epoch; None: there is none."""
+    return committed is not None and committed >= epoch + RETAINED_EPOCHS - 1 and raised_by_spark(error)
+
 
 #: Why the last checkpoint is aborted.
 _JOB_HAS_ENDED = "the job has ended"
@@ -81,7 +86,7 @@ class CheckpointTaker(JobObserver):
         self._settings = settings
         self.directory = directory
         self.coordinator = CheckpointCoordinator(
-            settings, f"job '{run.name}'", directory.next_id, clock, self._tell_history
+            settings, f"job '{run.name}'", directory.next_id, clock, run.checkpoint_ended
         )
         self._barriers = Barriers()
         self._ledger = ChangelogLedger(run.directory) if settings.changelog else None
@@ -124,9 +129,6 @@ class CheckpointTaker(JobObserver):
         with self._wake:
             self._committed = (self._run.attempt, epoch)
             self._wake.notify_all()
-
-    def _tell_history(self, description: CheckpointDescription) -> None:
-        self._run.history.checkpoint(description)
 
     # ------------------------------------------------------------------ what the run asks
 
@@ -208,14 +210,9 @@ class CheckpointTaker(JobObserver):
         self._abort(_JOB_HAS_ENDED)
         if self._thread.is_alive():
             self._thread.join(_CLOSE_S)
-        if delete and self._has_begun:
-            self._delete_all()
-
-    def _delete_all(self) -> None:
-        try:
-            self.directory.delete(lambda: self._run.directory.check_owner(self._run.name))
-        except Exception as error:
-            _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
+        if delete:
+            # also those that earlier drivers have taken
+            delete_checkpoints(self.directory, self._run.directory, self._run.name)
 
     # ------------------------------------------------------------------ the thread
 
@@ -314,27 +311,28 @@ class CheckpointTaker(JobObserver):
         )
         description = f"{self._run.name}: checkpoint {pending.id} of epoch {pending.epoch}"
         with tagged_jobs(self._session, self._tag, description):
-            for left in reversed(range(_TRIES)):
+            try:
+                return writer.write(attempt, pending, self._barriers.of(pending.epoch), full)
+            except Exception as error:
+                newer = self._committed
+                self._check()
+                if isinstance(error, FlinkishError):
+                    raise
+                if newer is None or not was_outrun(pending.epoch, newer[1], error):
+                    raise self._translated(attempt, error) from error
+            # from a newer epoch, and now the epochs wait
+            attempt, pending = newer[0], replace(pending, epoch=newer[1])
+            self.coordinator.update(pending)
+            with self._run.readers.reading(f"checkpoint {pending.id}", pending.epoch):
                 try:
-                    done = writer.write(attempt, pending, self._barriers.of(pending.epoch), full)
+                    return writer.write(attempt, pending, self._barriers.of(pending.epoch), full)
                 except Exception as error:
-                    newer = self._committed
                     self._check()
-                    if isinstance(error, FlinkishError):
-                        raise
-                    if not left or newer is None or not self._may_be_gone(pending.epoch, newer[1], error):
-                        job = attempt.job
-                        raise translate(error, f"job '{job.name}'", secret_of(job.job_id, job.attempt)) from error
-                    attempt, pending = newer[0], replace(pending, epoch=newer[1])
-                    self.coordinator.update(pending)
-                else:
-                    return done
-        raise AssertionError("unreachable")
+                    raise self._translated(attempt, error) from error
 
     @staticmethod
-    def _may_be_gone(epoch: int, committed: int, error: Exception) -> bool:
-        """Whether a failure may come from reading the state of an epoch that Spark has deleted meanwhile."""
-        return raised_by_spark(error) and committed >= epoch + RETAINED_EPOCHS - 1
+    def _translated(attempt: QueryAttempt, error: Exception) -> FlinkishError:
+        return translate(error, f"job '{attempt.job.name}'", secret_of(attempt.job.job_id, attempt.job.attempt))
 
     def _check(self) -> None:
         """Raise an error when the checkpoint must not go on."""
@@ -348,7 +346,7 @@ class CheckpointTaker(JobObserver):
             self._give_up = self._give_up or reason
         if self._session is not None:
             try:
-                self._session.interruptTag(self._tag)
+                interrupt(self._session, self._tag)
             except Exception as error:
                 _LOG.warning("the Spark jobs of a checkpoint could not be cancelled: %s", error)
 

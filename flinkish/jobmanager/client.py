@@ -4,7 +4,6 @@ ones, and the most recently ended ones.
 
 from __future__ import annotations
 
-import html
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any, ClassVar
 
 from flinkish import __version__
 from flinkish.common.completable_future import CompletableFuture
+from flinkish.common.html_text import folded, paragraph
 from flinkish.common.job_client import JobClient
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
@@ -27,6 +27,7 @@ from flinkish.jobmanager.job_record import this_driver
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
+from flinkish.jobmanager.notebook import job_html
 from flinkish.jobmanager.savepoint import StopWithSavepoint, dispose_savepoint
 from flinkish.storage.paths import absolute
 
@@ -44,8 +45,9 @@ class RunClient(JobClient):
         return f"<job '{self.run.name}' ({self.run.job_id}): {self.run.status.name}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the job's status, and its story."""
-        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(self.story())}</pre>"
+        """What a notebook shows: the job's status, its graph with records, and its story."""
+        shown = "" if self.run.record is None else job_html(self.describe())
+        return paragraph(repr(self)) + shown + folded("story", self.story())
 
     def get_job_id(self) -> JobID:
         """The job's id."""

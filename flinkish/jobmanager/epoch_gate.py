@@ -7,12 +7,15 @@ In a process without one it works on its own and leaves its reports in the job d
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.task.task import RETAINED_EPOCHS
 
 
 class EpochListener(Protocol):
@@ -97,6 +100,50 @@ class EpochGate:
         with self._lock:
             self._closed = self._closed or not self._behind
             return self._closed
+
+
+class StateReaders:
+    """Those who read the state of a committed epoch and must not be outrun by the epochs that follow.
+
+    Rule: Spark, the tasks and the driver delete the state of all but the last `RETAINED_EPOCHS` epochs. Some of these
+    may follow the one that is read; the next one begins when the reader is done. Any thread may use it.
+
+    Args:
+        changed: called, by one thread at a time, when `last_epoch` has changed.
+    """
+
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
+        self._changed = changed
+        self._lock = threading.RLock()
+        #: what reads -> the epoch whose state it reads
+        self._reading: dict[str, int] = {}
+
+    @contextmanager
+    def reading(self, reader: str, epoch: int) -> Iterator[None]:
+        """Within the block the state of the epoch is kept. ``reader``: what reads it, which reads it once at a time."""
+        with self._lock:
+            self._reading[reader] = epoch
+            self._changed()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._reading[reader]
+                self._changed()
+
+    @property
+    def last_epoch(self) -> float:
+        """The last epoch that may begin now."""
+        with self._lock:
+            return min(self._reading.values(), default=math.inf) + RETAINED_EPOCHS // 2
+
+    def described(self) -> str | None:
+        """What epochs wait for, in words; None: none has to."""
+        with self._lock:
+            if not self._reading:
+                return None
+            reader, epoch = min(self._reading.items(), key=lambda one: one[1])
+            return f"epochs from {self.last_epoch + 1} on wait until {reader} has read the state of epoch {epoch}"
 
 
 _listeners: dict[str, EpochListener] = {}

@@ -131,14 +131,20 @@ class RunningEpoch:
         """Remember the last epoch that was committed before this attempt."""
         self._begun_behind = epoch
 
-    def overdue(self, location: QueryLocation, committed: int) -> EpochTimeoutError | None:
+    def overdue(self, location: QueryLocation, committed: int, may_begin: float) -> EpochTimeoutError | None:
         """The error for an epoch that takes longer than it may; None if there is no such epoch. To be called every now
-        and then. ``committed``: the last epoch that this attempt has committed."""
+        and then.
+
+        Args:
+            committed: the last epoch that this attempt has committed.
+            may_begin: the last epoch that may have begun; the time for which a later one waits does not count.
+        """
         limit_s, now_s = self._settings.epoch_timeout_s, time.monotonic()
         if not limit_s:
             return None
         epoch = max(committed, self._begun_behind) + 1
-        if self._planned[0] != epoch or not QueryLog(location.path).is_planned(epoch - location.first_epoch):
+        known = self._planned[0] == epoch <= may_begin
+        if not known or not QueryLog(location.path).is_planned(epoch - location.first_epoch):
             self._planned = (epoch, now_s)
         if now_s - self._planned[1] <= limit_s:
             return None

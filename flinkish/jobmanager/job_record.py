@@ -33,6 +33,7 @@ from flinkish.jobmanager.job.description import (
     JobObserver,
     RestoreDescription,
     RunningEpochDescription,
+    TotalsDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import checkpoint_settings
@@ -90,11 +91,12 @@ class JobRecord(JobObserver):
         directory: the job's directory; None: a temporary one.
         driver: the driver that runs the job.
         attempt_number: gives the number of the running attempt, counted over all drivers of the job.
+        totals: gives what the job has done since it began.
         clock: the clock that gives the times of attempts and exceptions.
     """
 
     #: The most attempts, and the most exceptions, that are kept.
-    MAX_KEPT = 100
+    MAX_ATTEMPTS = 100
 
     #: The most epochs that are kept.
     MAX_EPOCHS = 300
@@ -107,6 +109,7 @@ class JobRecord(JobObserver):
         directory: str | None,
         driver: DriverDescription,
         attempt_number: Callable[[], int] = lambda: 0,
+        totals: Callable[[], TotalsDescription] = TotalsDescription,
         clock: Clock | None = None,
     ) -> None:
         self._run = run
@@ -115,11 +118,12 @@ class JobRecord(JobObserver):
         self._directory = directory
         self._driver = driver
         self._number = attempt_number
+        self._totals = totals
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._configuration = Configuration.from_dict(dict(job.settings.configuration))
-        self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_KEPT)
-        self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_KEPT)
+        self._attempts: deque[AttemptDescription] = deque(maxlen=self.MAX_ATTEMPTS)
+        self._exceptions: deque[ExceptionDescription] = deque(maxlen=self.MAX_ATTEMPTS)
         #: the last epochs
         self._past: deque[EpochDescription] = deque(maxlen=self.MAX_EPOCHS)
         self._epochs = self._in = self._out = self._restarts = 0
@@ -233,7 +237,7 @@ class JobRecord(JobObserver):
 
     def describe(self) -> JobDescription:
         """The job as of now."""
-        life = self._run.life
+        life, totals = self._run.life, self._totals()
         times = life.times_ms
         end_ms = times[life.state.name] if life.terminal else None
         with self._lock:
@@ -251,7 +255,7 @@ class JobRecord(JobObserver):
             vertices=self.graph.describe(counts_of(self.accumulators, self._job.classes)),
             attempts=attempts,
             checkpoints=describe_checkpoints(
-                self._run.checkpoints.describe(), self._run.savepoints.describe(), self._run.restored
+                self._run.checkpoints.describe(), self._run.savepoints.describe(), totals, self._run.restored
             ),
             metrics=metrics,
             accumulators=shown_accumulators(self.accumulators, self._job.classes),
@@ -268,6 +272,7 @@ class JobRecord(JobObserver):
             checkpoint_settings=checkpoint_settings(self._configuration),
             restart_strategy=self._run.restarts.describe(),
             accumulator_types=types_of(self.accumulators, self._job.classes),
+            totals=totals,
             doing=self._run.doing_now(),
         )
 
@@ -348,12 +353,15 @@ def describe_running_epoch(progress: EpochProgress) -> RunningEpochDescription:
 def describe_checkpoints(
     checkpoints: tuple[CheckpointDescription, ...],
     savepoints: tuple[CheckpointDescription, ...],
+    totals: TotalsDescription,
     restored: RestoreDescription | None = None,
 ) -> CheckpointsDescription:
-    """The checkpoints and savepoints, given oldest first, with their counts and the latest one of each kind."""
+    """The checkpoints and savepoints, given oldest first, with their counts since the job began and the latest one of
+    each kind."""
     all_of_them = tuple(heapq.merge(checkpoints, savepoints, key=lambda one: one.trigger_time_ms))
-    counts = Counter(checkpoint.status for checkpoint in all_of_them)
-    counts["savepoints"] = len(savepoints)
+    pending = [one for one in all_of_them if one.status == "PENDING"]
+    counts = Counter(totals.checkpoints) + Counter(totals.savepoints) + Counter(one.status for one in pending)
+    counts["savepoints"] = sum(totals.savepoints.values()) + sum(one.is_savepoint for one in pending)
 
     def latest(status: str, is_savepoint: bool | None) -> CheckpointDescription | None:
         found = [

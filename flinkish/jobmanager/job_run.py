@@ -20,7 +20,7 @@ from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.history import History, NoHistory
-from flinkish.jobmanager.job.description import JobObserver, RestoreDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.jobmanager.signals import stop_on_signals
@@ -104,7 +104,7 @@ class JobRun:
         self.checkpoints: Checkpoints = NoCheckpoints()
         #: what the job was restored from last; None: it has begun without state
         self.restored: RestoreDescription | None = None
-        self.savepoints = SavepointLog(lambda description: self.history.checkpoint(description))
+        self.savepoints = SavepointLog(self.checkpoint_ended)
         #: the last epoch that the sinks have committed in this run; None before the first one
         self.last_epoch: int | None = None
         self._attempts = -1
@@ -387,6 +387,11 @@ class JobRun:
         since_s, self._failing_since_s = self._failing_since_s, None
         if since_s is not None:
             self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
+
+    def checkpoint_ended(self, description: CheckpointDescription) -> None:
+        """Notify the history and the observers of a checkpoint or savepoint that has completed or failed."""
+        self.history.checkpoint(description)
+        self._notify(lambda observer: observer.checkpoint_ended(description))
 
     def task_failed(self, failure: FlinkishError) -> None:
         """Tell, also in the story, of a task that has failed and that Spark runs again."""

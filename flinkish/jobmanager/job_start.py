@@ -15,14 +15,18 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from flinkish.checkpoint.claim import delete_checkpoints
+from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
@@ -30,6 +34,10 @@ from flinkish.spark.session import is_remote
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
+T = TypeVar("T")
+
+#: Seconds between two looks at whether the start is to end.
+_LOOK_S = 0.1
 #: Seconds between two attempts to end what Spark does for a start that is to end.
 _INTERRUPT_S = 0.5
 
@@ -42,14 +50,15 @@ class JobStart(JobRun):
         name: its name.
         plan: Flink's plan JSON.
         settings: of the tasks.
-        shutdown_timeout_s: how long the start has to end after a SIGTERM.
+        of_driver: of the driver.
     """
 
     def __init__(
-        self, job_id: JobID, name: str, plan: dict[str, Any], settings: JobSettings, shutdown_timeout_s: float
+        self, job_id: JobID, name: str, plan: dict[str, Any], settings: JobSettings, of_driver: DriverSettings
     ) -> None:
         super().__init__(job_id, name)
-        self.shutdown_timeout_s = shutdown_timeout_s
+        self.shutdown_timeout_s = of_driver.shutdown_timeout_s
+        self._of_driver = of_driver
         self.doing = "being submitted"
         #: how many parts of the step are done, and how many there are; None: that is not known
         self.parts: Callable[[], tuple[int, int] | None] = lambda: None
@@ -127,6 +136,26 @@ class JobStart(JobRun):
             else:
                 context.setLocalProperty("spark.jobGroup.id", before)
         self.check()
+
+    def apart(self, work: Callable[[], T]) -> T:
+        """Do what cannot be interrupted in a thread of its own, to which it is left when the start is to end.
+
+        Raises:
+            OperationError: the job is to end.
+        """
+        done: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        threading.Thread(target=carry_out, name="flinkish-start", daemon=True).start()
+        while not done.done():
+            self.check()
+            wait([done], _LOOK_S)
+        return done.result()
 
     def doing_now(self) -> str:
         """What the start does, in words."""
@@ -227,8 +256,8 @@ class JobStart(JobRun):
         self._thread.join()
 
     def _work(self) -> None:
-        if self._end_as is JobStatus.CANCELED:
-            self._remember_cancellation()
+        if self._end_as is JobStatus.CANCELED and self._remember_cancellation():
+            self._delete_checkpoints()
 
     def fail(self, error: BaseException) -> None:
         """End a job whose start has failed; the directory is given back."""
@@ -254,10 +283,18 @@ class JobStart(JobRun):
         super()._end(error, started)
         self._done.set()
 
-    def _remember_cancellation(self) -> None:
+    def _delete_checkpoints(self) -> None:
+        """As those of a job that is cancelled while it runs."""
+        directory, settings = self._directory, self._of_driver
+        if directory is not None and not settings.checkpoints.retain_on_cancellation:
+            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
+            delete_checkpoints(CheckpointDirectory(path), directory, self.name)
+
+    def _remember_cancellation(self) -> bool:
+        """Write down that the job was cancelled; returns whether its directory did not know how it has ended."""
         directory = self._directory
         if directory is None or self._temporary or directory.end() is not None:
-            return
+            return False
         end: dict[str, Any] = {
             "job_id": self.job_id.to_hex_string(),
             "status": JobStatus.CANCELED.name,
@@ -269,6 +306,7 @@ class JobStart(JobRun):
             "savepoint": None,
         }
         directory.write(ENDED_FILE, end)
+        return True
 
 
 def _tasks_of(context: Any, group: str) -> tuple[int, int] | None:

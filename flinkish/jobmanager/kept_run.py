@@ -9,10 +9,7 @@ import posixpath
 import shutil
 import threading
 import time
-import uuid
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from typing import Any
 
 from flinkish.checkpoint.coordinator import SavepointLog
@@ -35,7 +32,7 @@ from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.restart import Restarts, one_line
-from flinkish.jobmanager.savepoint import NOTE_PREFIX, NOTE_SUFFIX, StopWithSavepoint, check_target, remove_part
+from flinkish.jobmanager.savepoint import SavingNotes, StopWithSavepoint, check_target
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
@@ -86,11 +83,11 @@ class KeptRun(JobRun):
         self._epoch_deadline_s = math.inf
         #: the job's checkpoints, which are numbered together with its savepoints
         self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
-        self.savepoints = SavepointLog(lambda one: self.history.checkpoint(one), next_id=self._next_number)
+        self.savepoints = SavepointLog(self.checkpoint_ended, next_id=self._next_number)
         #: the savepoints that are in flight
         self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
-        #: the file that tells of the savepoint of a stop
-        self._note_of_stop: str | None = None
+        #: tell the next driver of the savepoints that are being written
+        self.saving = SavingNotes(None if temporary else directory, self.savepoint_turns)
         #: whether a cancellation or a suspension was asked for before the run began
         self._ends_before_it_runs = False
         #: path of the final savepoint of a drain
@@ -265,7 +262,7 @@ class KeptRun(JobRun):
             if self._stopped_anyway:
                 # this also covers a request that comes just now: it sets the flag first, and the event afterwards
                 self._stop.set()
-        self._drop_note()
+        self.saving.end_stop()
         goes_on = not ended and not self._stopped_anyway
         stop.job_goes_on = goes_on
         stop.outcome.set_exception(failure)
@@ -328,7 +325,7 @@ class KeptRun(JobRun):
             "savepoint": savepoint,
         }
         self.directory.write(ENDED_FILE, end)
-        self._drop_note()
+        self.saving.end_stop()
 
     def abandon(self) -> bool:
         """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
@@ -447,35 +444,8 @@ class KeptRun(JobRun):
             expected="a running job",
         )
 
-    @contextmanager
-    def noted(self, path: str) -> Iterator[None]:
-        """Within the block a savepoint is written, of which a file tells the next driver if this one is killed."""
-        self.savepoint_turns.check()
-        if self._temporary:
-            yield
-            return
-        name, of_stop = f"{NOTE_PREFIX}{uuid.uuid4().hex}{NOTE_SUFFIX}", self.savepoint_turns.of_stop()
-        self.directory.write(name, {"path": path, "of_stop": of_stop})
-        try:
-            yield
-        except BaseException:
-            remove_part(path)
-            self.directory.delete(name)
-            raise
-        if of_stop:
-            self._note_of_stop = name
-        else:
-            self.directory.delete(name)
-
-    def _drop_note(self) -> None:
-        """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
-        note, self._note_of_stop = self._note_of_stop, None
-        if note is not None:
-            with suppress(FlinkishError, OSError):
-                self.directory.delete(note)
-
-    def tell_of_savepoints(self, left: list[str]) -> None:
-        """Tell what earlier drivers have left of savepoints, also where the job is described."""
+    def warn_of_earlier_savepoints(self, left: list[str]) -> None:
+        """Say what earlier drivers have left of savepoints, also where the job is described."""
         for number, text in enumerate(left):
             self._tell(text)
             self.warnings[f"earlier savepoint {number}"] = text

@@ -21,6 +21,7 @@ from typing import Any
 from flinkish.checkpoint.claim import (
     RESTORED_FILE,
     check_same_savepoint,
+    delete_checkpoints,
     describe_restored,
     read_restored,
     remember_restored,
@@ -280,7 +281,7 @@ class MiniClusterRun(KeptRun):
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
         states, known = read_states(self.directory), known_sources(self.directory)
         check = self.savepoint_turns.check
-        with self.noted(path):
+        with self.saving.noted(path):
             return write_plainly(self.job, self.store, epoch, path, states, known, check)
 
     def stop_with_savepoint(self, stop: StopWithSavepoint) -> None:
@@ -402,7 +403,7 @@ class FullCheckpoints:
             self._settings,
             f"job '{run.name}'",
             directory.next_id,
-            ended=lambda description: run.history.checkpoint(description),
+            ended=run.checkpoint_ended,
         )
         self._barriers = Barriers()
         self._barriers.begin(run.store.accumulators)
@@ -460,11 +461,8 @@ class FullCheckpoints:
         """Take no more checkpoints, because the job has ended. ``delete``: delete them, nobody will need them."""
         with self._taking:
             self._closed = True
-        if delete and (self._settings.enabled or self.describe()):
-            try:
-                self.directory.delete(self._check)
-            except Exception as error:
-                _LOG.warning("job '%s': its checkpoints were not deleted: %s", self._run.name, error)
+        if delete:
+            delete_checkpoints(self.directory, self._run.directory, self._run.name)
 
     def _check(self) -> None:
         self._run.directory.check_owner(self._run.name)
@@ -513,7 +511,7 @@ class FullCheckpoints:
             pending,
             bytes_written=directory_bytes(table),
             offsets={uid: shown_position(position) for uid, position in manifest.sources.items()},
-            watermarks=barrier.watermarks,
-            state_bytes=barrier.state_bytes,
             rows_written=sum(state.rows for state in manifest.contents.states),
+            state_rows=manifest.contents.rows_of_operators,
+            **barrier.figures(),
         )

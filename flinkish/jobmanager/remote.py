@@ -12,9 +12,10 @@ from __future__ import annotations
 import base64
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkish.core.sink import NO_FENCE, Fence
@@ -33,8 +34,21 @@ _log = logging.getLogger("flinkish.JobMaster")
 #: Name of the file that asks the query to end before its next epoch; with ``now``: to give up the running one, too.
 STOP_FILE = "stop.json"
 
-#: Seconds between two looks at whether the running epoch is to be given up.
+#: Seconds between two looks at whether the running epoch is to be given up, or a waiting one may begin.
 LOOK_S = 1.0
+
+#: Name of the file that lets epochs wait for those who read the state of an earlier one.
+WAIT_FILE = "wait.json"
+
+
+@dataclass(frozen=True)
+class EpochsWait:
+    """What that file says. ``token``: the driver's, which has written it; ``last_epoch``: the last one that may
+    begin."""
+
+    token: str
+    last_epoch: int
+
 
 #: Name of the file that says why the query ended. Spark Connect cuts off long messages, so the text of its errors
 #: cannot be relied upon.
@@ -74,11 +88,18 @@ class FarSide:
             OperationError: this process does not see the driver's job directory.
         """
         self._check_owner()
+        while self._has_to_wait(epoch) and self._directory.read(STOP_FILE) is None:
+            time.sleep(LOOK_S)
+            self._check_owner()
         if self._ended or self._directory.read(STOP_FILE) is not None:
             self._directory.write(END_FILE, {"token": self._token})
             raise StopQuery
         self._gate.begin()
         self._for_driver = []
+
+    def _has_to_wait(self, epoch: int) -> bool:
+        wait = self._directory.read(WAIT_FILE, EpochsWait)
+        return wait is not None and wait.token == self._token and epoch > wait.last_epoch
 
     @contextmanager
     def may_be_told_to_give_up(self, interrupt: Callable[[], Any]) -> Iterator[None]:

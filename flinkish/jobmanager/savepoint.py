@@ -33,13 +33,13 @@ from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
-from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
+from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
+from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
-from flinkish.runtime.task.task import RETAINED_EPOCHS
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
-from flinkish.spark.failures import raised_by_spark, translate
-from flinkish.spark.settings import described_jobs
+from flinkish.spark.failures import translate
+from flinkish.spark.settings import described_jobs, interrupt, tagged
 from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import (
@@ -89,23 +89,23 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
             remove_part(path)
             secret = secret_of(run.job.job_id, run.job.attempt)
             raise translate(error, f"job '{run.name}', savepoint {path}", secret) from error
-        rows = 0 if manifest.contents is None else sum(state.rows for state in manifest.contents.states)
+        rows = {} if manifest.contents is None else manifest.contents.rows_of_operators
         shown = {uid: shown_position(position) for uid, position in manifest.sources.items()}
         barrier = run.checkpoints.barrier(epoch if manifest.epoch is None else manifest.epoch)
         learned(
             epoch=barrier.epoch,
             offsets=shown,
-            rows_written=rows,
+            rows_written=sum(rows.values()),
+            state_rows=rows,
             bytes_written=directory_bytes(state_table(path)),
-            state_bytes=barrier.state_bytes,
-            watermarks=barrier.watermarks,
+            **barrier.figures(),
         )
     passed(Phase.SAVEPOINT_COMPLETED, epoch=epoch)
     return path
 
 
 #: The files of the job directory that say which savepoints are being written.
-NOTE_PREFIX, NOTE_SUFFIX = "saving-", ".json"
+_NOTE, _SUFFIX = "saving-", ".json"
 _PART = re.compile("savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 
 
@@ -118,13 +118,55 @@ class SavingNote:
     of_stop: bool = False
 
 
+class SavingNotes:
+    """Writes such files for one run, so that the next driver knows of its savepoints if this one is killed.
+
+    Args:
+        directory: the job directory; None: a temporary one, which no other driver will know.
+        turns: the savepoints of the run.
+    """
+
+    def __init__(self, directory: JobDirectory | None, turns: SavepointTurns) -> None:
+        self._directory = directory
+        self._turns = turns
+        #: that of the savepoint of a stop
+        self._of_stop: str | None = None
+
+    @contextlib.contextmanager
+    def noted(self, path: str) -> Iterator[None]:
+        """Within the block a savepoint is written. Raises SavepointError if it is not to be."""
+        self._turns.check()
+        if self._directory is None:
+            yield
+            return
+        name, of_stop = f"{_NOTE}{uuid.uuid4().hex}{_SUFFIX}", self._turns.of_stop()
+        self._directory.write(name, {"path": path, "of_stop": of_stop})
+        try:
+            yield
+        except BaseException:
+            remove_part(path)
+            self._directory.delete(name)
+            raise
+        if of_stop:
+            self._of_stop = name
+        else:
+            self._directory.delete(name)
+
+    def end_stop(self) -> None:
+        """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
+        note, self._of_stop = self._of_stop, None
+        if note is not None and self._directory is not None:
+            with contextlib.suppress(FlinkishError, OSError):
+                self._directory.delete(note)
+
+
 def sweep_savepoints(directory: JobDirectory) -> list[str]:
     """Remove the parts of savepoints that a driver has left when it was killed; returns what is to be told of those of
     stops that are whole, although the job has not ended. To be called by the owner, before it runs anything.
 
     What cannot be removed is logged, and left to the next driver."""
     told = []
-    for name in directory.names(NOTE_PREFIX, NOTE_SUFFIX):
+    for name in directory.names(_NOTE, _SUFFIX):
         try:
             note, end = directory.read(name, SavingNote), directory.end()
             if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:
@@ -154,32 +196,27 @@ def remove_part(path: str) -> None:
             delete_directory(path)
 
 
-#: How often the state for a savepoint is read: again, from a newer epoch, if the older one may have been deleted.
-_TRIES = 3
-
-
 def write_by_spark(run: SparkRun, epoch: int, path: str) -> Manifest:
     """Write a savepoint's table and, last, its manifest; returns the manifest.
 
     Of a job that goes on meanwhile it is a copy of a checkpoint that is taken now and held as long as it takes: Spark
     deletes the state of all but the last epochs. A job without checkpoints is read again from a newer epoch if it was
-    faster.
+    faster, and that time epochs wait before they would delete what is read.
     """
     turns = run.savepoint_turns
     if turns.of_running_job() and isinstance(run.checkpoints, CheckpointTaker) and run.settings.checkpoints.enabled:
         with run.checkpoints.held(turns.check) as checkpoint:
             return _copied(run, checkpoint, path)
-    for left in reversed(range(_TRIES)):
-        try:
-            return _written(run, epoch, path)
-        except Exception as error:
-            turns.check()
-            newer = run.committed_epoch()
-            if not left or newer is None or newer < epoch + RETAINED_EPOCHS - 1 or not raised_by_spark(error):
-                raise
-            remove_part(path)
-            epoch = newer
-    raise AssertionError("unreachable")
+    try:
+        return _written(run, epoch, path)
+    except Exception as error:
+        turns.check()
+        newer = run.committed_epoch()
+        if newer is None or not was_outrun(epoch, newer, error):
+            raise
+    remove_part(path)
+    with run.readers.reading("a savepoint", newer):
+        return _written(run, newer, path)
 
 
 def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
@@ -226,15 +263,12 @@ def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
 def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
     """Within the block, the Spark jobs of this thread end with the savepoint."""
     tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
-    run.spark.addTag(tag)
-    try:
-        with (
-            described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
-            run.savepoint_turns.interrupted_by(lambda: run.spark.interruptTag(tag)),
-        ):
-            yield
-    finally:
-        run.spark.removeTag(tag)
+    with (
+        tagged(run.spark, tag),
+        described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
+        run.savepoint_turns.interrupted_by(lambda: interrupt(run.spark, tag)),
+    ):
+        yield
 
 
 def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -> TableContents:

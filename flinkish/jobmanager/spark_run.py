@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -30,9 +31,11 @@ from flinkish.jobdir.probe import probe
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
+from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, temporary_directory
 from flinkish.jobmanager.kept_run import KeptRun
+from flinkish.jobmanager.remote import WAIT_FILE
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
 from flinkish.launch.driver import replay_command
@@ -42,6 +45,8 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.session import is_remote, may_run_on_other_machines
+
+_LOG = logging.getLogger("flinkish.JobMaster")
 
 
 class Preparation:
@@ -138,6 +143,8 @@ class SparkRun(KeptRun):
         self.attempt = self._make_attempt(plan)
         #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
+        #: those for whom epochs wait
+        self.readers = StateReaders(self._readers_changed)
 
     def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
@@ -157,7 +164,7 @@ class SparkRun(KeptRun):
         return take_savepoint(self, directory)
 
     def write_savepoint(self, epoch: int, path: str) -> Manifest:
-        with self.noted(path):
+        with self.saving.noted(path):
             return write_by_spark(self, epoch, path)
 
     def _input_has_ended(self) -> bool:
@@ -168,6 +175,24 @@ class SparkRun(KeptRun):
 
     def _wake(self) -> None:
         self.attempt.wake()
+
+    def last_epoch_to_begin(self) -> float:
+        """The last epoch that may begin now: a later one waits for those who read the state of an earlier one."""
+        return self.readers.last_epoch
+
+    def _readers_changed(self) -> None:
+        wait = self.readers.described()
+        if wait is None:
+            self.warnings.pop("epochs wait", None)
+        else:
+            _LOG.warning("job '%s': %s", self.name, wait)
+            self.warnings["epochs wait"] = wait
+        if not is_remote(self.spark):
+            return
+        if wait is None:
+            self.directory.delete(WAIT_FILE)
+        else:
+            self.directory.write(WAIT_FILE, {"token": self.directory.token, "last_epoch": int(self.readers.last_epoch)})
 
     # ------------------------------------------------------------------ the thread
 

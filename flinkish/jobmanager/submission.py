@@ -40,6 +40,7 @@ from flinkish.jobmanager.job.settings import (
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
 from flinkish.jobmanager.job_run import JobRun, describe
 from flinkish.jobmanager.job_start import JobStart
+from flinkish.jobmanager.job_totals import JobTotals
 from flinkish.jobmanager.restart import Restarts, from_configuration
 from flinkish.jobmanager.serving import serve
 from flinkish.jobmanager.signals import Signals, stop_on_signals
@@ -112,13 +113,20 @@ def submit(
     generator, plan = JobGraphGenerator(graph, job_settings(configuration), chaining), json.loads(plan_json(graph))
     if configuration.get(execution.STATE_RECOVERY_DRY_RUN):
         _end_with_report(graph, configuration, chaining, session, job_name)
+    return _started(generator, configuration, job_name, plan, session)
+
+
+def _started(
+    generator: JobGraphGenerator, configuration: Configuration, name: str, plan: dict[str, Any], session: Any
+) -> RunClient:
+    """Start a job that runs; returns its client."""
     serve(configuration)
-    start = _start_of(configuration, job_name, plan)
+    start = _start_of(configuration, name, plan)
     submission = _Submission(start, JobManager.get().register(start))
     archives = _archives(configuration, submission.client)
     start.observers += archives
     with stop_on_signals(live_jobs.running) as submission.signals, submission.ended_with_its_start():
-        if in_minicluster:
+        if configuration.get(execution.TARGET) == _MINICLUSTER:
             run = _minicluster_run(submission, generator, configuration, plan)
         else:
             run = _spark_run(submission, generator, configuration, plan, session)
@@ -147,7 +155,7 @@ def _start_of(configuration: Configuration, name: str, plan: dict[str, Any]) -> 
             known = JobDirectory(path).job_id() if is_directory(path) else None
             if known is not None and JobManager.get().job(known) is None:
                 job_id = JobID.from_hex_string(known)
-    return JobStart(job_id, name, plan, job_settings(configuration), settings.shutdown_timeout_s)
+    return JobStart(job_id, name, plan, job_settings(configuration), settings)
 
 
 class _Submission:
@@ -179,7 +187,7 @@ class _Submission:
 
     def begin(self, run: KeptRun) -> None:
         """The run takes the place of the start, and begins."""
-        run.tell_of_savepoints(self._left)
+        run.warn_of_earlier_savepoints(self._left)
         if self._desk is not None:
             run.observers.append(self._desk)
         JobManager.get().hand_over(self.client, run)
@@ -274,19 +282,21 @@ def _minicluster_run(
     job = prepared.job
     run = MiniClusterRun(prepared, settings, directory, temporary, restarts, start.life)
     place = None if temporary else directory.path
-    run.record = JobRecord(run, job, plan, place, this_driver(directory.token), lambda: run.attempts + job.attempt)
+    driver, totals = this_driver(directory.token), JobTotals(job, None if temporary else directory)
+    run.record = JobRecord(run, job, plan, place, driver, lambda: run.attempts + job.attempt, totals.describe)
     run.record.accumulators = prepared.store.accumulators
     look = None if temporary else lambda: f"job directory {directory.path} (the minicluster keeps no history)"
     progress = progress_for(settings.progress, job, look, lambda: run.checkpoints.describe())
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    run.observers += [run.record, *watches, progress, StateCatalog(directory)]
+    run.observers += [run.record, totals, *watches, progress, StateCatalog(directory)]
     if not temporary or settings.savepoint is not None:
         warn_of_missing_uids(job)
     return run
 
 
 #: What a start does, in words.
-_WAITS_FOR_SPARK, _WAITS_FOR_OWNER = "starting Spark", "waits for the owner of the directory"
+_WAITS_FOR_SPARK, _SHIPS = "starting Spark", "shipping files"
+_WAITS_FOR_OWNER = "waits for the owner of the directory"
 
 
 def _doing(settings: DriverSettings, directory: JobDirectory) -> str:
@@ -306,14 +316,14 @@ def _spark_run(
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
     from flinkish.spark.place import partitions_of
-    from flinkish.spark.session import get_session, missing_delta
+    from flinkish.spark.session import missing_delta
     from flinkish.spark.settings import MAX_RESULT_SIZE, check_session, note_on_results
 
     settings, restarts = driver_settings(configuration), Restarts(from_configuration(configuration))
     start, name = submission.start, submission.start.name
     start.step(_WAITS_FOR_SPARK)
     if session is None:
-        session = get_session(configuration, name, short_lived=_needs_no_fast_jvm(generator, settings))
+        session = _session_of(start, configuration, short_lived=_needs_no_fast_jvm(generator, settings))
     spark = session
     check_session(spark, f"job '{name}'")
     missing = missing_delta(spark) if settings.needs_delta or spark_of_delta() is None else ""
@@ -323,8 +333,10 @@ def _spark_run(
         _LOG.warning(
             "job '%s': %s: no checkpoints, no history, no restore of savepoints, no Delta tables", name, missing
         )
-    generator.with_shipped_files(ship(spark, configuration))
-    check_executors(spark, f"job '{name}'")
+    start.step(_SHIPS)
+    generator.with_shipped_files(start.apart(lambda: ship(spark, configuration)))
+    with start.on_spark(spark):
+        check_executors(spark, f"job '{name}'")
     # a session comes with a handler of PySpark's
     submission.signals.handle_again()
     start.check()
@@ -348,6 +360,18 @@ def _spark_run(
     return run
 
 
+def _session_of(start: JobStart, configuration: Configuration, *, short_lived: bool) -> Any:
+    """The session of the job. Its start can be broken off, except in a notebook: that goes on, and needs PySpark's
+    handler of SIGINT, which the session of another thread does not bring."""
+    from flinkish.spark.session import activate, get_session, has_session
+
+    if has_session() or not hasattr(sys.modules["__main__"], "__file__"):
+        return get_session(configuration, start.name, short_lived=short_lived)
+    session = start.apart(lambda: get_session(configuration, start.name, short_lived=short_lived))
+    activate(session)
+    return session
+
+
 def _needs_no_fast_jvm(generator: JobGraphGenerator, settings: DriverSettings) -> bool:
     """Whether Spark's JVM has little to do in the job: it neither reads nor writes records or state, and the program is
     no notebook, in which something else may follow."""
@@ -368,14 +392,15 @@ def _attach(run: SparkRun, job: JobDescriptor, json_plan: dict[str, Any], tempor
     if not temporary and settings.history_enabled:
         run.history = delta_history(run.spark, job, directory, settings)
     place, driver = (None if temporary else directory.path), this_driver(directory.token)
-    run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt)
+    totals = JobTotals(job, None if temporary else directory)
+    run.record = JobRecord(run, job, json_plan, place, driver, lambda: run.attempt.job.attempt, totals.describe)
     run.read_totals()
     shown = f"{directory.path}{' (temporary)' if temporary else ''}"
     progress = progress_for(
         settings.progress, job, lambda: where_to_look(run.spark, shown), lambda: run.checkpoints.describe()
     )
     watches = SilentSplits(job, run.warnings), EventTimeWatch(job, run.warnings), SlowCalls(job)
-    run.observers += [run.record, TaskLogs(job), *watches, progress]
+    run.observers += [run.record, totals, TaskLogs(job), *watches, progress]
     attach_checkpoints(run)
     run.observers.append(StateCatalog(directory))
     if not temporary or settings.checkpoints.enabled or settings.savepoint is not None:

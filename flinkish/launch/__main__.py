@@ -34,10 +34,12 @@ class Launch:
     Args:
         line: the command line.
         environment: the environment variables of the launcher.
+        runs: whether the program's jobs are to run; False: Spark is not looked for.
     """
 
-    def __init__(self, line: CommandLine, environment: Mapping[str, str]) -> None:
+    def __init__(self, line: CommandLine, environment: Mapping[str, str], runs: bool = True) -> None:
         self.line = line
+        self._runs = runs
         self.environment = environment
         self.command = SparkCommand(environment, line.spark)
 
@@ -99,17 +101,21 @@ class Launch:
     def needs_spark(self) -> bool:
         """Whether Spark is looked for at the start. A program that the command line sends to the minicluster runs where
         there is neither Java nor any jar."""
-        return self.command.home.settings.get(_TARGET) != "minicluster" or bool(self.line.spark.items)
+        in_minicluster = self.command.home.settings.get(_TARGET) == "minicluster"
+        return self._runs and (not in_minicluster or bool(self.line.spark.items))
 
     def run(self) -> NoReturn:
         self.check()
         arguments = self.command.arguments() if self.needs_spark() else []
         environment = self.driver_environment(arguments)
-        program = [self.line.job, *self.line.job_options]
         if self.command.in_cluster_mode():
             submit = os.path.join(spark_home(environment), "bin", "spark-submit")
-            os.execve(submit, [submit, *arguments, *program], environment)
-        os.execve(sys.executable, [sys.executable, "-c", _START.format(ROOT), *program], environment)
+            os.execve(submit, [submit, *arguments, self.line.job, *self.line.job_options], environment)
+        os.execve(sys.executable, self.words(), environment)
+
+    def words(self) -> list[str]:
+        """The command of the program's process, on this machine."""
+        return [sys.executable, "-c", _START.format(ROOT), self.line.job, *self.line.job_options]
 
 
 def main(argv: Sequence[str]) -> int:

@@ -33,6 +33,8 @@ from flinkish.storage.sealed import json_as
 _INTERRUPTED = 130
 
 _LIVE_JOBS = "flinkish.jobmanager.signals"
+#: The modules that stand between here and a program that is only asked for its plan.
+_CALLERS = ("flinkish.cli.info", "flinkish.jobmanager.submitted_program")
 
 
 def run_main(main: Callable[[], object]) -> NoReturn:
@@ -59,7 +61,9 @@ def run_main(main: Callable[[], object]) -> NoReturn:
 
 
 def _without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename == __file__ or trace.tb_frame.f_globals.get("__name__") in _CALLERS
+    ):
         trace = trace.tb_next
     return trace
 
@@ -72,6 +76,11 @@ def _stopped() -> bool:
 
 def run_program(path: str, arguments: list[str]) -> NoReturn:
     """Run a Python file as ``__main__``, then exit."""
+    run_main(program_in(path, arguments))
+
+
+def program_in(path: str, arguments: list[str]) -> Callable[[], None]:
+    """The function that runs a Python file as ``__main__``, which this process is made for."""
     sys.argv = [path, *arguments]
     if not getattr(sys.flags, "safe_path", False):
         # replaces the current directory, which `-m` has put there
@@ -80,7 +89,7 @@ def run_program(path: str, arguments: list[str]) -> NoReturn:
     module.__dict__.update({"__file__": os.path.abspath(path), "__builtins__": builtins})
     # the module is never removed: jobs in other threads and exit handlers look it up after the program's last line
     sys.modules["__main__"] = module
-    run_main(lambda: exec(_compiled(os.path.abspath(path)), module.__dict__))
+    return lambda: exec(_compiled(os.path.abspath(path)), module.__dict__)
 
 
 def _compiled(path: str) -> CodeType:

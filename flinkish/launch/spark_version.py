@@ -56,12 +56,16 @@ def pyspark_version() -> str | None:
 
 
 def spark_version() -> tuple[int, int]:
-    """The version of Spark, such as (4, 2).
+    """The version of Spark, such as (4, 2). Raises what `checked_version` raises."""
+    return checked_version(pyspark_version())
+
+
+def checked_version(version: str | None) -> tuple[int, int]:
+    """The version of the Spark that this PySpark has, such as (4, 2); None: there is no PySpark.
 
     Raises:
         EnvironmentVersionError: there is no PySpark, or it is too old.
     """
-    version = pyspark_version()
     if version is None:
         home = os.environ.get("SPARK_HOME")
         theirs = "" if home is None else f"put that of {home} on the PYTHONPATH ({home}/python and its py4j zip), or "
@@ -89,10 +93,10 @@ def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def spark_of_delta() -> str | None:
-    """The version of Spark in the name of Delta Lake's package for the installed one, such as "4.2"; None if Delta has
-    none, or if there is no PySpark."""
-    version = pyspark_version()
+def spark_of_delta(pyspark: str | None = None) -> str | None:
+    """The version of Spark in the name of Delta Lake's package for a PySpark (default: the installed one), such as
+    "4.2"; None if Delta has none, or if there is no PySpark."""
+    version = pyspark or pyspark_version()
     return _text(_numbers(version)) if version is not None and _numbers(version) in _DELTAS_SPARKS else None
 
 
@@ -152,13 +156,13 @@ def arrow_schema_in_utc(schema: Any) -> Any:
     return to_arrow_schema(schema, **in_utc)
 
 
-def check_pyarrow(pyarrow: str) -> None:
-    """Refuse a version of pyarrow with which the keyed state of the installed PySpark does not work.
+def check_pyarrow(pyarrow: str, pyspark: str | None = None) -> None:
+    """Refuse a version of pyarrow with which the keyed state of a PySpark (default: the installed one) does not work.
 
     Raises:
         EnvironmentVersionError: it is such a version.
     """
-    version = pyspark_version() or ""
+    version = pyspark or pyspark_version() or ""
     if _PASSES_FLOATS.fullmatch(version) and _numbers(pyarrow)[0] >= _REFUSES_FLOATS:
         raise EnvironmentVersionError(
             f"PySpark {version} does not work with pyarrow {pyarrow}",

@@ -130,7 +130,8 @@ def append_of(files: list[DataFile], now_ms: int, **more: Any) -> list[dict[str,
 @dataclass(frozen=True)
 class RowsToFiles:
     """The function of ``mapInArrow`` that writes the rows of each Spark partition to one file and describes the file; a
-    partition without rows has none. A file of an attempt that was killed stays behind, in no commit.
+    partition without rows has none. A file of an attempt that was killed stays behind, in no commit. The directory is
+    made here, and not by the tasks: one that ends late writes nothing when the directory was removed meanwhile.
 
     Args:
         convert: the function of ``mapInArrow`` that makes the rows.
@@ -143,6 +144,9 @@ class RowsToFiles:
     table: str
     #: signs the errors of the workers; it must not be shown
     secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        os.makedirs(self.table, exist_ok=True)
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Write one Spark partition."""
@@ -163,7 +167,6 @@ class RowsToFiles:
         first = next(groups, None)
         if first is None:
             return None
-        os.makedirs(self.table, exist_ok=True)
         rows = without_uid = 0
         with pq.ParquetWriter(path, self.schema, write_page_checksum=True) as file:
             for group in chain([first], groups):

@@ -140,6 +140,19 @@ def get_session(configuration: Configuration, app_name: str, *, short_lived: boo
     return session
 
 
+def has_session() -> bool:
+    """Whether `get_session` finds one in this thread, and need not start anything."""
+    return _existing_session() is not None
+
+
+def activate(session: Any) -> None:
+    """Make a session that another thread has made the active one of this thread, as it is of that one."""
+    from pyspark.sql import SparkSession
+
+    if not is_remote(session):
+        SparkSession._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+
+
 #: Session of Spark Connect -> name of the archive of flinkish that was shipped to its executors.
 _shipped_to: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 

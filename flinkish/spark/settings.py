@@ -157,6 +157,31 @@ def described_jobs(session: Any, description: str) -> Iterator[None]:
         context.setLocalProperty(_DESCRIPTION, before)
 
 
+@contextmanager
+def tagged(session: Any, tag: str) -> Iterator[None]:
+    """Let all Spark jobs that this thread begins inside the context be ended by `interrupt`, from any thread. The tags
+    of a session would not do: outside of Spark Connect, only the thread that has one can interrupt what bears it."""
+    if is_remote(session):
+        session.addTag(tag)
+    else:
+        session.sparkContext.addJobTag(tag)
+    try:
+        yield
+    finally:
+        if is_remote(session):
+            session.removeTag(tag)
+        else:
+            session.sparkContext.removeJobTag(tag)
+
+
+def interrupt(session: Any, tag: str) -> None:
+    """End the Spark jobs of a `tagged` context."""
+    if is_remote(session):
+        session.interruptTag(tag)
+    else:
+        session.sparkContext.cancelJobsWithTag(tag)
+
+
 #: Held while a query is started. Settings belong to the whole session, so jobs start their queries one at a time.
 _starting = threading.RLock()
 

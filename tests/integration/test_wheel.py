@@ -43,7 +43,11 @@ RESULTS = "1> (ann,1)\n1> (ann,2)\n"
 
 #: What the JVM itself says before any of Spark's settings can be read, and flinkish when it does not know the jars of
 #: Delta yet.
-UNAVOIDABLE = ("WARNING: Using incubator modules: jdk.incubator.vector", "flinkish: resolving ")
+UNAVOIDABLE = (
+    "WARNING: Using incubator modules: jdk.incubator.vector",
+    "flinkish: resolving ",
+    "flinkish: REST API and Web UI at ",
+)
 
 
 @dataclass(frozen=True)
@@ -168,18 +172,17 @@ def test_an_error_in_a_function_is_told_in_its_authors_traceback_and_one_line(in
 
 @pytest.mark.slow
 def test_a_notebook_shows_results_and_errors_alike(installation: Installation) -> None:
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell((installation.folder / name).read_text()) for name in ("clicks.py", "failing.py")
-        ]
-    )
+    clicks, failing = ((installation.folder / name).read_text() for name in ("clicks.py", "failing.py"))
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, (clicks, "env", failing))))
     nbformat.write(notebook, installation.folder / "clicks.ipynb")
     # runs each cell in a kernel, as Jupyter does, and keeps what it puts out
     result = installation.run(
         "python", "-c", "from nbclient.cli import main; main()", "--inplace", "--allow-errors", "clicks.ipynb"
     )
     assert result.returncode == 0, result.stderr
-    clicks, failing = (cell.outputs for cell in nbformat.read(installation.folder / "clicks.ipynb", 4).cells)
+    clicks, shown, failing = (cell.outputs for cell in nbformat.read(installation.folder / "clicks.ipynb", 4).cells)
+    (plan,) = (output.data["text/html"] for output in shown if output.output_type == "execute_result")
+    assert "<svg " in plan and "Source: Collection Source" in plan
     assert "".join(output.text for output in clicks if output.get("name") == "stdout") == RESULTS
     assert not said("".join(output.text for output in clicks if output.get("name") == "stderr"))
     (error,) = (output for output in failing if output.output_type == "error")
@@ -194,6 +197,7 @@ def check_told(text: str, place: str = r'failing\.py", line 10') -> None:
     assert re.search(place + ", in <lambda>$", lines[1]), text
     assert lines[-3:-1] == ["ZeroDivisionError: integer division or modulo by zero", ""], text
     assert lines[-1].startswith("flinkish.errors.UserCodeError: ZeroDivisionError in user code: ")
-    assert "operator 'Map' (uid map-3), epoch 0]; nothing of this epoch was committed" in lines[-1]
+    where = "operator 'Map' (uid map-3), record ('ann', True), epoch 0]"
+    assert f"{where}; nothing of this epoch was committed" in lines[-1]
     # the source line of the lambda may stand between them
     assert len(lines) <= 6, text

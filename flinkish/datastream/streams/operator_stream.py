@@ -7,18 +7,24 @@ stream) has none, and raises an error instead of changing an operator that the u
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from flinkish.common.arguments import check_instance
 from flinkish.common.execution_config import ExecutionConfig
+from flinkish.common.html_text import facts, paragraph, table
 from flinkish.common.no_effect import no_java_object, warn_without_effect
-from flinkish.common.typeinfo import TypeInformation
+from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.core.checkpointed_function import OnError
 from flinkish.datastream.slot_sharing_group import SlotSharingGroup
-from flinkish.errors import ArgumentValueError, NotKeyedError, ProgramError, UnsupportedOperationError
+from flinkish.errors import (
+    ArgumentValueError,
+    FlinkishError,
+    NotKeyedError,
+    ProgramError,
+    UnsupportedOperationError,
+)
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT, ChainingStrategy, StreamNode, Tap
 from flinkish.runtime.operators.async_wait import AsyncWaitFactory
 from flinkish.runtime.operators.broadcast import BroadcastProcessFactory, KeyedBroadcastProcessFactory
@@ -304,10 +310,18 @@ class OperatorStream:
         return f"<{type(self).__name__} of {self._type}, from {names}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the plan of the operators that the stream comes from."""
-        with self._env._apart([tap.node for tap in self._taps]):
-            plan = self._env.explain()
-        return f"<p>{html.escape(repr(self))}</p><pre>{html.escape(plan)}</pre>"
+        """What a notebook shows: the operator with its uid, the type of the records, and the graph up to here."""
+        node = self._operators[0] if self._operators else None
+        uid = "" if node is None else node.effective_uid + ("" if node.has_own_uid else " (generated)")
+        known = {"type": self._type, "operator": getattr(node, "name", ""), "uid": uid}
+        try:
+            with self._env._apart([tap.node for tap in self._taps]):
+                drawn = self._env._drawn()
+        except FlinkishError as error:
+            drawn = paragraph(error)
+        row = self._type if isinstance(self._type, RowTypeInfo) else None
+        fields = table(("field", "type"), zip(row.get_field_names(), row.get_field_types())) if row else ""
+        return paragraph(repr(self)) + facts(known) + fields + drawn
 
     @property
     def _j_data_stream(self) -> NoReturn:

@@ -41,8 +41,13 @@ class CheckpointDescription:
     rows_written: int = 0
     #: bytes of the files that were written to the state table
     bytes_written: int = 0
-    #: operator uid -> size of its state in bytes, as the tasks hold it
+    #: uid of a vertex' head operator -> size of its state in bytes, as the tasks hold it
     state_bytes: dict[str, int] = field(default_factory=dict)
+    #: the same for each of its subtasks, of the last ten checkpoints and savepoints alone. How many bytes and rows were
+    #: written for each subtask is not known: rows are written by key
+    subtask_state_bytes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    #: operator uid -> rows of its state; empty if they were not counted, as in a checkpoint that Spark has written
+    state_rows: dict[str, int] = field(default_factory=dict)
     #: source uid -> position behind the last record of the epoch; of a source with thousands of splits it names some,
     #: with their numbers (``ended_count``, ``splits_count``)
     offsets: dict[str, str] = field(default_factory=dict)
@@ -64,9 +69,9 @@ class RestoreDescription:
 
 @dataclass(frozen=True)
 class CheckpointsDescription:
-    """The checkpoints and savepoints of a job since this driver took the job over, as far as ``history`` keeps them."""
+    """The checkpoints and savepoints of a job. Those of this driver are in ``history``, as far as it keeps them."""
 
-    #: status (PENDING, COMPLETED, FAILED) or ``savepoints`` -> their number in ``history``
+    #: status (PENDING, COMPLETED, FAILED) or ``savepoints`` -> their number since the job began
     counts: dict[str, int] = field(default_factory=dict)
     latest_completed: CheckpointDescription | None = None
     latest_savepoint: CheckpointDescription | None = None
@@ -75,6 +80,27 @@ class CheckpointsDescription:
     history: tuple[CheckpointDescription, ...] = ()
     #: None: the job has begun without state
     restored: RestoreDescription | None = None
+
+
+@dataclass(frozen=True)
+class TotalsDescription:
+    """What a job has done since it began, over all drivers."""
+
+    #: the drivers that have run it, this one included
+    drivers: int = 0
+    #: the restarts after failures within these
+    restarts: int = 0
+    epochs: int = 0
+    #: the last epoch that is counted; -1: none is
+    last_epoch: int = -1
+    #: the records that have entered the job, and those written to sinks
+    records_in: int = 0
+    records_out: int = 0
+    #: status (COMPLETED, FAILED) -> number of checkpoints, of savepoints
+    checkpoints: dict[str, int] = field(default_factory=dict)
+    savepoints: dict[str, int] = field(default_factory=dict)
+    #: uid of a vertex' head operator -> its ``records_in`` and ``records_out``
+    vertices: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -335,7 +361,7 @@ class JobDescription:
     #: the newest last
     attempts: tuple[AttemptDescription, ...]
     checkpoints: CheckpointsDescription
-    #: epochs, records_in, records_out, restarts, last_epoch, watermark_ms, duration_ms
+    #: epochs, records_in, records_out, restarts, last_epoch, watermark_ms, duration_ms, of this driver
     metrics: dict[str, float]
     #: accumulator name -> value: numbers as they are, everything else as text
     accumulators: dict[str, float | str]
@@ -363,6 +389,7 @@ class JobDescription:
     restart_strategy: str = ""
     #: accumulator name -> name of its class
     accumulator_types: dict[str, str] = field(default_factory=dict)
+    totals: TotalsDescription = TotalsDescription()
     #: what the job does before its first epoch or after its last one, in words ("restoring /savepoints/1, 3 of 12
     #: parts"); "": nothing of the kind
     doing: str = ""
@@ -411,6 +438,9 @@ class JobObserver:
 
     def epoch_committed(self, epoch: int) -> None:
         """The metadata of all epochs up to this one are committed, on Spark by Spark."""
+
+    def checkpoint_ended(self, description: CheckpointDescription) -> None:
+        """A checkpoint or savepoint has completed or failed."""
 
     def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
         """An attempt has failed; the job is restarted after the delay, or, with None, has failed as well."""

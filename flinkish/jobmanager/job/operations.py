@@ -66,7 +66,7 @@ class Operation:
 
 
 @dataclass
-class _Kept:
+class _Entry:
     operation: Operation
     outcome: CompletableFuture[Any]
     #: when the outcome was seen first
@@ -84,7 +84,7 @@ class Operations:
     """
 
     #: The most operations that are kept; the oldest completed ones go first.
-    MAX_KEPT = 1_000
+    MAX_OPERATIONS = 1_000
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Operations:
         self._keep_ms = keep_ms
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._entries: dict[str, _Entry] = {}
 
     def trigger(self, request: Request, operation_id: str | None = None) -> Operation:
         """Begin an operation, or return the one with that id, which is not begun a second time.
@@ -110,7 +110,7 @@ class Operations:
         """
         with self._lock:
             self._forget()
-            known = None if operation_id is None else self._kept.get(operation_id)
+            known = None if operation_id is None else self._entries.get(operation_id)
             if known is not None and known.operation.request != request:
                 raise ConfigurationError(
                     f"the operation {operation_id} is another one: {known.operation.request.kind.value}",
@@ -119,7 +119,7 @@ class Operations:
             if known is None:
                 outcome: CompletableFuture[Any] = CompletableFuture()
                 operation = Operation(operation_id or uuid.uuid4().hex, request, self._clock.now_ms())
-                self._kept[operation.id] = known = _Kept(operation, outcome)
+                self._entries[operation.id] = known = _Entry(operation, outcome)
                 begin = True
             else:
                 begin = False
@@ -135,23 +135,23 @@ class Operations:
         """The operation as of now; None if there is none, or its outcome is not kept any more."""
         with self._lock:
             self._forget()
-            known = self._kept.get(operation_id)
+            known = self._entries.get(operation_id)
         return None if known is None else self._seen(known)
 
     def outcome(self, operation_id: str) -> CompletableFuture[Any] | None:
         """The future outcome of an operation, for who waits for it; None if there is none, or it is not kept any
         more."""
         with self._lock:
-            known = self._kept.get(operation_id)
+            known = self._entries.get(operation_id)
         return None if known is None else known.outcome
 
     def in_progress(self) -> tuple[Operation, ...]:
         """The operations that have not come to their end, oldest first."""
         with self._lock:
-            kept = tuple(self._kept.values())
+            kept = tuple(self._entries.values())
         return tuple(operation for known in kept if not (operation := self._seen(known)).completed)
 
-    def _seen(self, known: _Kept) -> Operation:
+    def _seen(self, known: _Entry) -> Operation:
         operation, outcome = known.operation, known.outcome
         if not outcome.done():
             return operation
@@ -167,14 +167,14 @@ class Operations:
 
     def _forget(self) -> None:
         now_ms = self._clock.now_ms()
-        for known in self._kept.values():
+        for known in self._entries.values():
             if known.completed_ms is None and known.outcome.done():
                 known.completed_ms = now_ms
-        ended = [(known.completed_ms, name) for name, known in self._kept.items() if known.completed_ms is not None]
-        surplus = len(self._kept) - self.MAX_KEPT
+        ended = [(known.completed_ms, name) for name, known in self._entries.items() if known.completed_ms is not None]
+        surplus = len(self._entries) - self.MAX_OPERATIONS
         for place, (completed_ms, name) in enumerate(sorted(ended)):
             if place < surplus or now_ms - completed_ms > self._keep_ms:
-                del self._kept[name]
+                del self._entries[name]
 
 
 def _typed(error: BaseException) -> FlinkishError:

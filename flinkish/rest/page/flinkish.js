@@ -80,7 +80,7 @@ const status = (text) => element("span", { class: `status ${kindOf(text)}` }, te
 function showHead(job, now) {
   const ended = ENDED.has(job.status);
   const figures = [
-    [span((ended ? job.end_time_ms : now) - job.start_time_ms), ended ? "ran for" : "runs for"],
+    [span(Math.max(0, (ended ? job.end_time_ms : now) - job.start_time_ms)), ended ? "ran for" : "runs for"],
     [number(job.metrics.epochs), "epochs"],
     [number(job.metrics.records_in), "records in"],
     [number(job.metrics.records_out), "records out"],
@@ -114,7 +114,7 @@ function busyOf(vertex) {
 }
 
 function showGraph(job) {
-  const width = 210, height = 74, gapX = 60, gapY = 18;
+  const width = 210, height = 74, gapX = 110, gapY = 18;
   const rows = {}, at = {};
   for (const vertex of job.vertices) {
     const row = rows[vertex.level] = (rows[vertex.level] || 0) + 1;
@@ -123,14 +123,20 @@ function showGraph(job) {
   const levels = Object.keys(rows).length, most = Math.max(1, ...Object.values(rows));
   const drawn = [];
   for (const vertex of job.vertices) {
+    // edges between the same two vertices are one line
+    const ships = {};
     for (const edge of vertex.edges || vertex.inputs.map((source) => ({ source, ship_strategy: "" }))) {
-      if (!at[edge.source]) continue;
-      const [x1, y1] = at[edge.source], [x2, y2] = at[vertex.id];
+      (ships[edge.source] = ships[edge.source] || new Set()).add(edge.ship_strategy);
+    }
+    for (const [source, strategies] of Object.entries(ships)) {
+      if (!at[source]) continue;
+      const ship = [...strategies].join(", ");
+      const [x1, y1] = at[source], [x2, y2] = at[vertex.id];
       const [fromX, fromY, toX, toY] = [x1 + width, y1 + height / 2, x2, y2 + height / 2];
       drawn.push(svg("path", { class: "edge", d: `M${fromX} ${fromY} C${fromX + 30} ${fromY} ${toX - 30} ${toY} ${toX} ${toY}` },
-        svg("title", {}, edge.ship_strategy)));
+        svg("title", {}, ship)));
       drawn.push(svg("text", { class: "dim", x: (fromX + toX) / 2, y: (fromY + toY) / 2 - 4, "text-anchor": "middle", "font-size": 10 },
-        edge.ship_strategy));
+        ship));
     }
   }
   for (const vertex of job.vertices) {
@@ -254,8 +260,36 @@ function showState(job) {
     ["size", (vertex) => bytes(vertex.state_bytes), "number"],
     ["largest subtask", (vertex) => `${most(vertex).name}: ${bytes(most(vertex).current.state_bytes)}`, "wide"],
   ];
-  place("state", element("div", {}, table(columns, rows), job.directory
-    ? element("p", { class: "dim" }, `By key: flinkish sql ${job.directory}`) : null), rows.length > 0);
+  const uids = job.vertices.flatMap((vertex) => vertex.state_bytes > 0 ? vertex.operators.map((one) => one.uid) : []);
+  const choice = document.querySelector("#lookup select");
+  if ([...choice.options].map((one) => one.value).join() !== uids.join()) {
+    choice.replaceChildren(...uids.map((uid) => element("option", {}, uid)));
+  }
+  place("state", table(columns, rows), rows.length > 0);
+}
+
+async function lookUp(form) {
+  const found = document.getElementById("found"), query = new URLSearchParams();
+  const say = (...content) => found.replaceChildren(...content);
+  for (const name of ["uid", "state", "key"]) if (form[name].value.trim()) query.set(name, form[name].value.trim());
+  if (!query.has("state")) ["uid", "key"].forEach((name) => query.delete(name));
+  say(element("p", { class: "dim" }, "looking …"));
+  try {
+    const answer = await ask(`jobs/${chosen}/state?${query}`);
+    const text = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
+    const columns = answer.states
+      ? [["uid", (one) => one.uid, "wide"], ["state", (one) => one.state, "wide"], ["kind", (one) => one.kind],
+        ["rows", (one) => number(one.rows), "number"], ["keys", (one) => number(one.keys), "number"], ["size", (one) => bytes(one.bytes), "number"]]
+      : [["key", (one) => text(one.key), "wide"], ["namespace", (one) => text(one.namespace)],
+        ["map key", (one) => text(one.map_key)], ["value", (one) => text(one.value), "wide"]];
+    if (answer.states) {
+      document.getElementById("states").replaceChildren(...answer.states.map((one) => element("option", { value: one.state })));
+    }
+    say(element("p", { class: "dim" }, `checkpoint ${answer.checkpoint}${answer.more ? ", the first entries" : ""}`),
+      table(columns, answer.states || answer.entries));
+  } catch (error) {
+    say(element("p", { class: "bad" }, error.message));
+  }
 }
 
 function showStory(job) {
@@ -340,6 +374,7 @@ async function refresh() {
   }
 }
 
+document.getElementById("lookup").addEventListener("submit", (event) => { event.preventDefault(); lookUp(event.target); });
 window.addEventListener("hashchange", () => { chosen = location.hash.slice(1); operation = null; refresh(); });
 (async function again() {
   if (!document.hidden) await refresh();

@@ -164,12 +164,11 @@ def checkpoint_of(asked: Asked) -> tuple[JobDescription, CheckpointDescription]:
 
 
 def subtasks(asked: Asked) -> Json:
-    """``/jobs/:jobid/checkpoints/details/:checkpointid/subtasks/:vertexid``. The sizes of subtasks are those that their
-    state has now, and known for the latest checkpoint alone."""
+    """``/jobs/:jobid/checkpoints/details/:checkpointid/subtasks/:vertexid``. The sizes of subtasks are those of their
+    state: how much was written for each of them is not known. Those of checkpoints before the last ten are not kept."""
     job, one = checkpoint_of(asked)
     vertex = vertex_in(job, asked.path["vertex"])
-    is_latest = one in (job.checkpoints.latest_completed, job.checkpoints.latest_savepoint)
-    sizes = [subtask.current.state_bytes if is_latest else 0 for subtask in vertex.subtasks]
+    sizes = list(one.subtask_state_bytes.get(vertex.uid, ())) or [0 for _ in vertex.subtasks]
     is_completed, figures = one.status == "COMPLETED", _figures(one, (vertex,), asked.now_ms)
     duration, nothing = figures["end_to_end_duration"], [0 for _ in sizes]
     durations = [duration for _ in sizes] if is_completed else []

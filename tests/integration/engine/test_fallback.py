@@ -17,6 +17,7 @@ from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FinalOperationError
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
+from tests.support.described_jobs import ask
 from tests.support.epoch_reports import execute_observed, reports_of
 from tests.support.processes import wait_until
 
@@ -87,12 +88,27 @@ def test_with_a_checkpoint_of_the_last_epoch_the_job_goes_on_by_itself_and_says_
     assert str(lost) in told
     assert re.search(rf"goes on from the checkpoint \S+/chk-\d+ of epoch {last}; nothing is repeated", told)
     assert reports_of(client.run)[0].epoch > last
-    failures = client.describe().exceptions
-    assert [failure for failure in failures if str(lost) in str(failure)]
+    job = client.describe()
+    assert [failure for failure in job.exceptions if str(lost) in str(failure)]
+    restored = job.checkpoints.restored
+    assert restored is not None and job.end_time_ms is not None
+    number = int(re.findall(r"goes on from the checkpoint \S+/chk-(\d+)", told)[0])
+    assert (restored.id, restored.is_savepoint, restored.path.endswith(f"/chk-{number}")) == (number, False, True)
+    assert job.start_time_ms <= restored.time_ms <= job.end_time_ms, "within the run"
+    assert (job.totals.drivers, job.totals.restarts, job.totals.records_in) == (2, 1, count)
+    view = ask((job,), f"/jobs/{job.id}/checkpoints")
+    assert view["latest"]["restored"] == {
+        "id": number,
+        "restore_timestamp": restored.time_ms,
+        "is_savepoint": False,
+        "external_path": restored.path,
+    }
     # and it stays so: the job has ended in the query that took the place of the damaged one
     with collecting() as collected:
-        start(tmp_path, collected, count).get_job_execution_result().result(TIMEOUT_S)
+        again = start(tmp_path, collected, count)
+        again.get_job_execution_result().result(TIMEOUT_S)
         assert collected.rows["sums"] == []
+    assert again.describe().checkpoints.restored == restored, "also after a restart in the same directory"
 
 
 @pytest.mark.slow

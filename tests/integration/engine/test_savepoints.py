@@ -7,9 +7,11 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -36,6 +38,7 @@ from flinkish.datastream.state import (
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import SavepointError
 from flinkish.runtime.phases import Phase, hooked
+from flinkish.spark.state import BodyToRows
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.support.kafka_broker import KafkaBroker
 from tests.support.processes import wait_until
@@ -345,19 +348,27 @@ def test_a_savepoint_of_a_running_job_does_not_stop_it(spark: SparkSession, tmp_
     assert Path(path).parent == tmp_path / "savepoints"
 
 
-@pytest.mark.parametrize("interval", ["0 s", "1 h"], ids=["read again", "copied from a checkpoint"])
+@pytest.mark.parametrize(
+    ("interval", "slow_s"),
+    [("0 s", 5), ("1 h", 5), pytest.param("0 s", 65, marks=pytest.mark.nightly)],
+    ids=["read again", "copied from a checkpoint", "longer than Spark keeps any state"],
+)
 def test_a_savepoint_that_is_slower_than_epochs_is_one_to_start_from(
-    interval: str, spark: SparkSession, tmp_path: Path
+    interval: str, slow_s: float, spark: SparkSession, tmp_path: Path
 ) -> None:
     """Each of the sums of a job that counts by tens is the same for all keys, at the end of any epoch."""
 
     def slow(phase: Phase, details: dict[str, Any]) -> None:
-        # once, for as long as it takes until nothing of the epoch is left
-        if phase is Phase.SAVEPOINT_READ and not seen:
-            seen.append(details["epoch"])
-            wait_until(lambda: client.run.last_epoch >= details["epoch"] + 14, TIMEOUT_S, "later epochs")
+        # each time, for as long as it takes until nothing of the epoch is left; when epochs wait for it, in vain
+        if phase is Phase.SAVEPOINT_READ:
+            read.append(details["epoch"])
+            deadline_s = time.monotonic() + slow_s
+            while time.monotonic() < deadline_s and (slow_s > 5 or (client.run.last_epoch or 0) < read[-1] + 14):
+                time.sleep(0.05)
+                held.update(client.describe().warnings)
+            latest.append(client.run.last_epoch or 0)
 
-    seen: list[int] = []
+    read, latest, held = list[int](), list[int](), set[str]()
     with collecting() as collected:
         settings = {"execution__checkpointing__interval": interval, "flinkish__epoch__interval": "200 ms"}
         env = environment(tmp_path / "job", **settings)
@@ -366,12 +377,60 @@ def test_a_savepoint_that_is_slower_than_epochs_is_one_to_start_from(
         events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())
         client = env.execute_async("running")
         with hooked(slow):
-            path = client.trigger_savepoint(str(tmp_path / "savepoints")).result(TIMEOUT_S)
+            path = client.trigger_savepoint(str(tmp_path / "savepoints")).result(2 * TIMEOUT_S)
+        wait_until(lambda: (client.run.last_epoch or 0) > latest[-1] + 14, TIMEOUT_S, "later epochs")
+        assert client.describe().warnings == ()
         client.cancel().result(TIMEOUT_S)
     epoch = read_manifest(path).epoch
-    assert epoch is not None and seen and (epoch == seen[0]) == (interval != "0 s")
+    assert epoch is not None and epoch == read[-1] and len(read) == (1 if interval != "0 s" else 2)
+    if interval == "0 s":
+        assert latest[0] >= read[0] + 14 and latest[1] < read[1] + 10
+        assert held == {f"epochs from {epoch + 6} on wait until a savepoint has read the state of epoch {epoch}"}
     table = spark.read.format("delta").load(f"{path}/state").where("uid = 'sums' AND kind <> '__watermark__'")
     assert {json.loads(row["value"])["$tuple"][1] for row in table.collect()} == {2 * (epoch + 1)}
     assert committed_by(path) == "flinkish"
     (listed,) = (one for one in client.describe().checkpoints.history if one.is_savepoint)
     assert (listed.status, listed.epoch, listed.path) == ("COMPLETED", epoch, path)
+
+
+@dataclass(frozen=True)
+class SlowRows(BodyToRows):
+    """Converts state in a Spark task that takes longer than the test as long as there is a file."""
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        folder = Path(self.state).parent
+        while (folder / "slow").exists():
+            (folder / "reads").touch()
+            time.sleep(0.05)
+        yield from super().__call__(batches)
+
+
+@pytest.mark.parametrize("interval", ["0 s", "1 h"], ids=["of the state", "of a checkpoint"])
+def test_a_cancel_aborts_a_savepoint_in_the_midst_of_its_spark_job(
+    interval: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with collecting() as collected:
+        env = environment(tmp_path / "job", execution__checkpointing__interval=interval)
+        source = DataGeneratorSource(lambda i: (i % 5, 1), records_per_epoch=10)
+        events = env.from_source(source, WatermarkStrategy.no_watermarks(), "events").uid("events")
+        events.key_by(lambda e: e[0]).sum(1).uid("sums").sink_to(collected.sink())
+        client = env.execute_async("cancelled")
+        wait_until(lambda: collected.rows["out"], TIMEOUT_S, "results")
+        (tmp_path / "job" / "slow").touch()
+        with monkeypatch.context() as slowly:
+            slowly.setattr("flinkish.spark.state.BodyToRows", SlowRows)
+            savepoint = client.trigger_savepoint(str(tmp_path / "savepoints"))
+            wait_until((tmp_path / "job" / "reads").exists, TIMEOUT_S, "the Spark job of the savepoint")
+            begun_s = time.monotonic()
+            client.cancel().result(TIMEOUT_S)
+            client.run.wait(TIMEOUT_S)
+            took_s = time.monotonic() - begun_s
+    with pytest.raises(SavepointError, match="the savepoint was aborted: the job is being cancelled"):
+        savepoint.result(0)
+    assert took_s < 10, "nobody waits for its tasks"
+    (tmp_path / "job" / "slow").unlink()
+    time.sleep(2)
+    assert list((tmp_path / "savepoints").iterdir()) == []
+    assert not list((tmp_path / "job").glob("saving-*")), "nothing is left for the next start to remove"
+    tracker = spark.sparkContext.statusTracker()
+    assert tracker.getActiveJobsIds() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,21 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkish.delta.table_log import needs_delta
 from flinkish.errors import FlinkishError, ProgramError, SavepointError
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.stored.texts import to_text
-from flinkish.state import StateStatus, compatibility, console, list_states, read_state, write_savepoint
+from flinkish.state import (
+    StateStatus,
+    compatibility,
+    console,
+    describe_savepoint,
+    list_states,
+    read_state,
+    write_savepoint,
+)
+from flinkish.state.contents import difference
+from tests.golden.write import unpack
 from tests.integration.engine.checkpointed_job import of_status, wait_for_checkpoints
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.support.processes import wait_until
@@ -555,3 +567,16 @@ def test_sql_on_a_job_has_its_history_and_its_states_as_views(
     assert out == "" and err.count("\n") == 1 and "TABLE_OR_VIEW_NOT_FOUND" in err
     assert console.main([str(tmp_path / "none"), "SELECT 1"]) == 2
     assert "there is neither a savepoint nor a completed checkpoint" in capsys.readouterr().err
+
+
+def test_a_table_that_only_delta_can_read_is_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    unpack("spark", tmp_path)
+    checkpoints = tmp_path / "job" / "checkpoints"
+    manifest = read_manifest(str(checkpoints / "chk-1"))
+    # the version in which the changes were merged into the state, which has deletion vectors
+    (checkpoints / "chk-4").mkdir()
+    write_manifest(str(checkpoints / "chk-4"), replace(manifest, state=TableVersion("../state", 1), contents=None))
+    assert needs_delta(str(checkpoints / "state"), 1) and not needs_delta(str(checkpoints / "state"), 0)
+    merged = {(one.uid, one.state): one.rows for one in describe_savepoint(str(tmp_path / "job")).states}
+    assert merged == {(one.uid, one.state): one.rows for one in list_states(str(tmp_path / "job"), spark)}
+    assert all(one.is_equal for one in difference(str(checkpoints / "chk-4"), str(checkpoints / "chk-4")))

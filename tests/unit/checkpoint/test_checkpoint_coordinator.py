@@ -4,6 +4,7 @@ savepoints, which stand among them, described and told to the history of the job
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +12,18 @@ from typing import Any
 
 import pytest
 
-from flinkish.checkpoint.coordinator import MAX_DESCRIPTIONS, Barriers, CheckpointCoordinator, SavepointLog
+from flinkish.checkpoint.coordinator import (
+    MAX_DESCRIPTIONS,
+    MAX_DETAILED,
+    Barriers,
+    CheckpointCoordinator,
+    SavepointLog,
+)
 from flinkish.common import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import CheckpointError, OperationError
-from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, TotalsDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun
@@ -168,6 +175,22 @@ def test_a_job_with_a_directory_has_a_checkpoint_each_minute_unless_it_is_told_o
     assert config.is_checkpointing_enabled() == (interval_ms is not None)
 
 
+def test_the_sizes_of_subtasks_are_known_of_the_last_ten_alone() -> None:
+    ended = list[CheckpointDescription]()
+    numbers = count(1)
+    coordinator = CheckpointCoordinator(CheckpointSettings(), "job", numbers.__next__, ManualClock(), ended.append)
+    log = SavepointLog(ended.append, ManualClock(), numbers.__next__)
+    for epoch in range(MAX_DETAILED + 3):
+        pending = coordinator.trigger(epoch)
+        coordinator.update(replace(pending, subtask_state_bytes={"sums": (epoch, 1)}))
+        coordinator.complete()
+        with log.taking(epoch, "/savepoint") as learned:
+            learned(subtask_state_bytes={"sums": (epoch, 1)})
+    for known in (coordinator.describe(), log.describe()):
+        assert [one.subtask_state_bytes for one in known[:3]] == [{}] * 3
+        assert [one.subtask_state_bytes["sums"][0] for one in known[3:]] == list(range(3, MAX_DETAILED + 3))
+
+
 class Log:
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
@@ -192,9 +215,8 @@ def test_a_savepoint_is_pending_and_then_completed_with_what_is_known_of_it() ->
         rows_written=3,
         offsets={"numbers": "10"},
     )
-    described = describe_checkpoints((), log.log.describe())
+    described = describe_checkpoints((), log.log.describe(), TotalsDescription())
     assert (described.latest_savepoint, described.latest_completed) == (done, None)
-    assert described.counts == {"COMPLETED": 1, "savepoints": 1}
 
 
 def test_two_savepoints_at_a_time_are_two() -> None:

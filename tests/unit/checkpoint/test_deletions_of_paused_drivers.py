@@ -220,7 +220,7 @@ def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> Non
 def test_a_driver_that_lost_the_job_takes_no_number_for_a_checkpoint(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path / "job"))
     directory.fence = FallingFence()
-    run: Any = SimpleNamespace(name="shop", directory=directory)
+    run: Any = SimpleNamespace(name="shop", directory=directory, checkpoint_ended=lambda description: None)
     checkpoints = CheckpointDirectory(str(tmp_path / "checkpoints"))
     settings = checkpoint_settings(Configuration().set_string("execution.checkpointing.interval", "1 s"))
     taker = checkpoint_taker.CheckpointTaker(run, settings, checkpoints)

@@ -413,7 +413,7 @@ def test_a_notebook_shows_what_environments_streams_and_jobs_are() -> None:
     assert repr(stream) == "<DataStream of String, from to <text>>"
     assert "to &lt;text&gt;" in stream._repr_html_() and "Source: Collection Source" in stream._repr_html_()
     assert repr(env) == "<StreamExecutionEnvironment: 2 operators to be executed; parallelism 2, STREAMING>"
-    assert "<pre>Operator " in env._repr_html_()
+    assert "<pre>Operator " in env._repr_html_() and "<svg " in env._repr_html_()
     client = env.execute_async("of a notebook")
     client.get_job_execution_result().result()
     assert repr(client) == f"<job 'of a notebook' ({client.get_job_id()}): FINISHED>"

@@ -15,7 +15,6 @@ from flinkish.errors import FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
-from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.phases import ManualClock
@@ -30,7 +29,7 @@ class Taken:
         run: Any = SimpleNamespace(
             name="shop",
             directory=JobDirectory(str(folder / "job")),
-            history=NoHistory(),
+            checkpoint_ended=lambda description: None,
             attempt=self.attempt,
             spark=None,
         )
@@ -89,7 +88,7 @@ def test_the_jobs_of_a_checkpoint_that_has_just_been_begun_are_cancelled_by_its_
     taken = Taken(tmp_path, tolerable_failures=1)
     taker, trigger = taken.taker, taken.taker.coordinator.trigger
     tags, cancelled = list[str](), list[str]()
-    session = SimpleNamespace(interruptTag=cancelled.append)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(cancelJobsWithTag=cancelled.append))
     monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: session)
     monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: SimpleNamespace(write=writer))
     monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -83,6 +84,14 @@ class Query:
             time.sleep(0.01)
 
 
+class Run(JobRun):
+    def last_epoch_to_begin(self) -> float:
+        return math.inf
+
+    def epoch_deadline_s(self) -> float:
+        return math.inf
+
+
 def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +119,6 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     directory = JobDirectory(str(tmp_path))
     directory.claim("clicks")
     plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())
-    run = JobRun(JobID(), "clicks")
+    run = Run(JobID(), "clicks")
     Attempt(None, plan, driver_settings(Configuration()), directory, run, stop).run()
     assert [query.told for query in queries] == [["no epoch begins", "stopped"]] * 2

@@ -25,7 +25,7 @@ from flinkish.errors import (
     UserCodeError,
 )
 from flinkish.jobmanager.client import JobManager, RunClient
-from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, TotalsDescription
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
 from flinkish.jobmanager.requests import ACTIONS
@@ -223,8 +223,9 @@ def test_checkpoints_are_counted_and_the_latest_of_each_kind_is_known() -> None:
     failed = CheckpointDescription(2, 6, "FAILED", 10, failure_reason="too slow")
     savepoint = CheckpointDescription(3, 7, "COMPLETED", 20, is_savepoint=True)
     running = CheckpointDescription(4, 8, "PENDING", 30)
-    described = describe_checkpoints((done, failed, running), (savepoint,))
-    assert described.counts == {"COMPLETED": 2, "FAILED": 1, "PENDING": 1, "savepoints": 1}
+    totals = TotalsDescription(checkpoints={"COMPLETED": 200, "FAILED": 1}, savepoints={"COMPLETED": 3, "FAILED": 1})
+    described = describe_checkpoints((done, failed, running), (savepoint,), totals)
+    assert described.counts == {"COMPLETED": 203, "FAILED": 2, "PENDING": 1, "savepoints": 4}, "since the job began"
     assert (described.latest_completed, described.latest_savepoint) == (done, savepoint)
     assert described.latest_failed == failed
     assert described.history == (done, failed, savepoint, running), "as they were triggered"

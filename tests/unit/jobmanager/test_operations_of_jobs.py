@@ -496,15 +496,15 @@ def test_a_checkpoint_of_a_job_at_work_is_not_disposed_of(jobs: Jobs, tmp_path: 
 
 
 def test_a_savepoint_and_a_checkpoint_say_how_large_they_are(tmp_path: Path) -> None:
-    client = at_gate(kept(tmp_path), 45)
+    client = at_gate(kept(tmp_path), 25)
     futures = [client.trigger_savepoint(), client.trigger_checkpoint()]
-    goes_on_until(lambda: all(future.done() for future in futures), (55,))
+    goes_on_until(lambda: all(future.done() for future in futures))
     let_go(client)
     saved, taken = sorted(client.describe().checkpoints.history, key=lambda one: not one.is_savepoint)
     for one in (saved, taken):
         assert (one.status, one.rows_written) == ("COMPLETED", 10)
         assert one.bytes_written > 0 and one.state_bytes["totals"] > 0
-    assert saved.offsets == taken.offsets != {}
+    assert saved.offsets.keys() == taken.offsets.keys() == {"events"}
 
 
 @pytest.mark.parametrize("during", ["a hung epoch", "a savepoint", "a stop", "the wait for a restart"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,14 +14,18 @@ from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
+from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
+from flinkish.common.options.checkpointing import EXTERNALIZED_CHECKPOINT_RETENTION
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.job.operations import Kind, Request
+from flinkish.jobmanager.job.settings import checkpoints_path, driver_settings
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.job.deployment import JobSettings
@@ -227,7 +232,7 @@ def test_a_start_that_waits_for_the_owner_of_the_directory_says_so_and_can_be_ca
 
 
 def test_the_parts_that_are_restored_are_counted() -> None:
-    start = JobStart(JobID(), "totals", {}, JobSettings(), 60.0)
+    start = JobStart(JobID(), "totals", {}, JobSettings(), driver_settings(Configuration()))
     try:
         start.step("restoring /savepoints/1")
         start.read(3, 12)
@@ -284,3 +289,78 @@ def test_a_process_that_gets_a_signal_while_it_restores_ends_as_one_that_runs(
     assert "cleaned up" in output and "the program goes on" not in output and "Traceback" not in output
     kept(tmp_path, execution__state_recovery__path=savepoint).execute("totals")
     assert sum(written(tmp_path).values()) == 60
+
+
+STARTS_SPARK = """
+import os, threading, time
+from pathlib import Path
+from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.jobmanager.client import JobManager
+
+folder = Path({folder!r})
+os.environ["JAVA_HOME"] = str(folder)
+
+def cancel():
+    while not (folder / "started").exists():
+        time.sleep(0.05)
+    (client,) = JobManager.get().jobs()
+    print(client.describe().doing, flush=True)
+    if {cancels}:
+        client.cancel()
+
+threading.Thread(target=cancel, daemon=True).start()
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2]).print()
+client = env.execute_async("totals")
+print("ended as", client.get_job_status().result().name, flush=True)
+"""
+
+
+@pytest.mark.parametrize("by", ["a signal", "a cancellation"])
+def test_a_start_is_broken_off_while_spark_starts(by: str, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    # one that gets no further, and ends with the process that has started it
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec cat\n")
+    java.chmod(0o755)
+    script = tmp_path / "starts.py"
+    script.write_text(STARTS_SPARK.format(folder=str(tmp_path), cancels=by != "a signal"))
+    with start_driver(script, log_file=tmp_path / "log") as process:
+        process.wait_for_line("^starting Spark", TIMEOUT_S)
+        asked_s = time.monotonic()
+        if by == "a signal":
+            os.kill(process.pid, signal.SIGTERM)
+        output = process.end_with(143 if by == "a signal" else 0, TIMEOUT_S)
+    assert time.monotonic() - asked_s < 5, "a second, and the end of a process on a busy machine"
+    assert "Traceback" not in output and ("ended as CANCELED" in output) == (by != "a signal")
+
+
+@pytest.mark.parametrize(
+    ("end", "options", "left"),
+    [
+        (JobStatus.CANCELED, {}, []),
+        (JobStatus.CANCELED, {"execution.checkpointing.dir": "{folder}/elsewhere"}, []),
+        (JobStatus.CANCELED, {EXTERNALIZED_CHECKPOINT_RETENTION.key: "RETAIN_ON_CANCELLATION"}, [1]),
+        (JobStatus.SUSPENDED, {}, [1]),
+        (None, {}, [1]),
+    ],
+    ids=["cancelled", "in a directory of their own", "retained", "suspended", "failed"],
+)
+def test_a_job_that_is_cancelled_in_its_start_leaves_no_checkpoints(
+    end: JobStatus | None, options: dict[str, str], left: list[int], tmp_path: Path
+) -> None:
+    configuration = Configuration.from_dict({name: value.format(folder=tmp_path) for name, value in options.items()})
+    settings, job_id = driver_settings(configuration), JobID()
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.claim("totals")
+    checkpoints = CheckpointDirectory(checkpoints_path(settings, directory.path, job_id.to_hex_string()))
+    checkpoints.write(checkpoints.next_id(), Manifest(job_id.to_hex_string(), "totals", 9, 0))
+    start = JobStart(job_id, "totals", {}, JobSettings(), settings)
+    start.owns(directory, temporary=False)
+    if end is None:
+        start.fail(OperationError("the server is away"))
+    else:
+        start.request_stop(end)
+        start.end()
+    assert start.status is (end or JobStatus.FAILED)
+    assert checkpoints.completed() == left

@@ -74,6 +74,9 @@ class Observer:
     def epoch_deadline_s(self) -> float:
         return math.inf
 
+    def last_epoch_to_begin(self) -> float:
+        return math.inf
+
 
 def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
     directory = JobDirectory(str(path))

@@ -40,6 +40,14 @@ def test_a_partition_becomes_one_file_whose_description_fits(tmp_path: Path) -> 
 
 def test_a_partition_without_rows_has_no_file(tmp_path: Path) -> None:
     assert written(tmp_path / "table") == []
+    assert list((tmp_path / "table").iterdir()) == []
+
+
+def test_a_task_that_ends_late_writes_nothing_into_a_directory_that_was_removed(tmp_path: Path) -> None:
+    task = RowsToFiles(lambda found: found, SCHEMA, str(tmp_path / "table"), b"secret")
+    (tmp_path / "table").rmdir()
+    with pytest.raises(WorkerFailure):
+        list(task(iter([rows("a")])))
     assert list(tmp_path.iterdir()) == []
 
 

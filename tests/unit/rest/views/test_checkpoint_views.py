@@ -48,6 +48,9 @@ def test_a_checkpoint_has_a_part_for_each_vertex_and_subtask(finished: JobDescri
     subtasks = checkpoints(finished, f"/details/{latest['id']}/subtasks/{COUNT}")
     assert [one["className"] for one in subtasks["subtasks"]] == ["completed", "completed"]
     assert subtasks["subtasks"][0]["ack_timestamp"] == latest["latest_ack_timestamp"]
+    for older in checkpoints(finished)["history"][:2]:
+        subtasks = checkpoints(finished, f"/details/{older['id']}/subtasks/{COUNT}")
+        assert sum(one["state_size"] for one in subtasks["subtasks"]) == older["state_size"] > 0
 
 
 def test_failed_and_pending_ones_say_so(extreme: JobDescription) -> None:

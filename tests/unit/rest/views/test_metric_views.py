@@ -3,8 +3,10 @@ Prometheus."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,3 +173,18 @@ def test_prometheus_gets_each_sample_once_whatever_names_there_are(extreme: JobD
 
 def test_prometheus_gets_nothing_of_jobs_that_have_ended(finished: JobDescription) -> None:
     assert {name for name, _ in scraped(finished) if "_job_" in name} == set()
+
+
+def test_the_board_for_grafana_names_metrics_and_labels_that_there_are(extreme: JobDescription) -> None:
+    """The board is ``docs/grafana/flinkish.json``."""
+    board = json.loads((Path(__file__).parents[4] / "docs/grafana/flinkish.json").read_text())
+    lines = ask((extreme,), "/metrics").text.splitlines()
+    known = {line.partition("{")[0].split(" ")[0] for line in lines if not line.startswith("#")}
+    labels = {name for line in lines for name in re.findall(r'(\w+)="', line)}
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    assert len(asked) > 14
+    for expression in asked:
+        assert set(re.findall(r"flink_\w+", expression)) <= known, expression
+    legends = [target["legendFormat"] for panel in board["panels"] for target in panel["targets"]]
+    assert set(re.findall(r"\{\{(\w+)\}\}", " ".join(legends))) | {"job_name"} <= labels
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])

@@ -1,0 +1,62 @@
+"""Shows a job in a notebook: as a table, and as its graph with the records of each vertex.
+
+Rule: it renders the description of the job, as every view does, and computes nothing of its own.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from flinkish.common.html_text import facts, text
+from flinkish.graph.drawing import Arrow, Box, Drawing, svg
+from flinkish.jobmanager.job.description import JobDescription, VertexDescription
+
+
+def job_html(job: JobDescription) -> str:
+    """A job as HTML."""
+    began = datetime.fromtimestamp(job.start_time_ms / 1000, timezone.utc)
+    failure = job.exceptions[-1] if job.exceptions else None
+    savepoint = job.checkpoints.latest_savepoint
+    shown = {
+        "job": job.id,
+        "status": f"{job.status}, {job.doing}" if job.doing else job.status,
+        "since": f"{began:%Y-%m-%d %H:%M:%S} UTC",
+        "directory": job.directory,
+        "epochs": _figure(job.metrics.get("epochs")),
+        "records": f"{_figure(job.metrics.get('records_in'))} in, {_figure(job.metrics.get('records_out'))} out",
+        "restarts": job.metrics.get("restarts") and _figure(job.metrics["restarts"]),
+        "last savepoint": savepoint.path if savepoint else None,
+        "last failure": f"{failure.error_class}: {failure.what or failure.message}" if failure else None,
+        "warnings": "; ".join(job.warnings),
+    }
+    return facts(shown) + _link(job.driver.rest) + svg(drawing_of_description(job))
+
+
+def _link(url: str | None) -> str:
+    if url is None or not url.startswith(("http://", "https://")):
+        return ""
+    return f'<p>REST API and Web UI: <a href="{text(url)}">{text(url)}</a></p>'
+
+
+def drawing_of_description(job: JobDescription) -> Drawing:
+    """The job graph with what each vertex has done."""
+    arrows = (
+        Arrow(edge.source, vertex.id, edge.ship_strategy + ("" if edge.tag is None else f" [{edge.tag}]"))
+        for vertex in job.vertices
+        for edge in vertex.edges
+    )
+    return Drawing(tuple(map(_box, job.vertices)), tuple(arrows))
+
+
+def _box(vertex: VertexDescription) -> Box:
+    notes = (
+        f"{vertex.parallelism} × {vertex.state.lower()}",
+        f"{_figure(vertex.records_in)} in, {_figure(vertex.records_out)} out",
+    )
+    busy = max((subtask.current.rates.busy_ms for subtask in vertex.subtasks), default=0.0) / 1000
+    title = "\n".join(f"{operator.name} (uid {operator.uid})" for operator in vertex.operators)
+    return Box(vertex.id, vertex.level, tuple(one.name for one in vertex.operators), notes, title, busy)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}"
