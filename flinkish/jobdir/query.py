@@ -18,7 +18,7 @@ import json
 import posixpath
 import re
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from flinkish.runtime.epoch.planner import GivenUpEpoch
 from flinkish.storage.files import child_names, delete_file, empty_files, read_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as
-from flinkish.storage.stores import storage_of
+from flinkish.storage.stores import Entry, storage_of
 
 #: What Spark writes for an input that has no position yet.
 _NONE = "-"
@@ -52,6 +52,10 @@ class QueryLog:
     def is_planned(self, batch: int) -> bool:
         """Whether a batch was planned and not cleaned up since; looks at one file."""
         return storage_of(self.path).exists(posixpath.join(self.path, "offsets", str(batch)))
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether a batch was committed and not cleaned up since; looks at one file."""
+        return storage_of(self.path).exists(posixpath.join(self.path, "commits", str(batch)))
 
     def committed(self) -> list[int]:
         """The batches that were committed and not cleaned up since, in order."""
@@ -202,16 +206,21 @@ def damaged(path: str, how: str) -> CorruptStateError:
     return error
 
 
-_VERSION_OF_STATE = re.compile(r"(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
+#: The path of a file of state below the directory of an operator's partition; its group is the version.
+_FILE_OF_STATE = re.compile(r"[^/]+/\d+/(\d+)(?:_[\w-]+)?\.(?:delta|snapshot|changelog|zip)")
 
 
 def read_traces(location: QueryLocation) -> Traces:
     """The traces of a query, by the names of its files. State of a batch that was given up and not planned since is
     none: a task of the failed run, which has ended late, has left it."""
+    return _traces(location, _files_of_state(location.path))
+
+
+def _traces(location: QueryLocation, of_state: list[tuple[int, Entry]]) -> Traces:
     log, first = QueryLog(location.path), location.first_epoch
     planned, late = log.planned(), late_batch(location)
     # version n + 1 of the state is the one after batch n
-    versions = [version for version in _state_versions(location.path) if late is None or version <= late]
+    versions = [version for version, _ in of_state if late is None or version <= late]
     return Traces(
         tuple(batch + first for batch in planned),
         tuple(batch + first for batch in log.committed()),
@@ -227,21 +236,12 @@ def late_batch(location: QueryLocation) -> int | None:
     return None if batch is None or batch <= max(QueryLog(location.path).planned(), default=-1) else batch
 
 
-def _state_versions(query: str) -> Iterator[int]:
-    for folder in _state_folders(query):
-        for name in child_names(folder):
-            found = _VERSION_OF_STATE.fullmatch(name)
-            if found is not None:
-                yield int(found.group(1))
-
-
-def _state_folders(query: str) -> Iterator[str]:
-    """The directories of state, one per partition of each stateful operator."""
+def _files_of_state(query: str) -> list[tuple[int, Entry]]:
+    """The files of state with the versions of which they are, in one listing: there may be thousands of them."""
     state = posixpath.join(query, "state")
-    for operator in child_names(state):
-        for partition in child_names(posixpath.join(state, operator)):
-            if partition.isdigit():
-                yield posixpath.join(state, operator, partition)
+    entries = [entry for entry in storage_of(state).list(state, recursive=True) if entry.is_file]
+    found = ((_FILE_OF_STATE.fullmatch(entry.name), entry) for entry in entries)
+    return [(int(match.group(1)), entry) for match, entry in found if match is not None]
 
 
 def check_query(location: QueryLocation) -> Traces:
@@ -250,13 +250,17 @@ def check_query(location: QueryLocation) -> Traces:
     Raises:
         CorruptStateError: a file is missing or cannot be read; the error names it.
     """
-    traces = read_traces(location)
+    of_state = _files_of_state(location.path)
+    traces = _traces(location, of_state)
     missing = traces.missing()
     if missing is not None:
         raise damaged(posixpath.join(location.path, "offsets", str(missing - location.first_epoch)), "missing")
     if not traces.planned:
         return traces
-    _check_state(location.path)
+    for _, entry in of_state:
+        # none ever is; Spark finds out, too, but does not say which one
+        if not entry.size_bytes:
+            raise damaged(entry.path, "empty")
     log = QueryLog(location.path)
     last = log.planned()[-1]
     _check_read_files(location.path, log.positions(last))
@@ -267,14 +271,6 @@ def check_query(location: QueryLocation) -> Traces:
     if traces.committed:
         _check_commit(posixpath.join(location.path, "commits", str(log.committed()[-1])))
     return traces
-
-
-def _check_state(query: str) -> None:
-    """Check that no file of state is empty, as none ever is; Spark finds out, too, but does not say which one."""
-    for folder in _state_folders(query):
-        for name in empty_files(folder):
-            if _VERSION_OF_STATE.fullmatch(name):
-                raise damaged(posixpath.join(folder, name), "empty")
 
 
 def _check_read_files(query: str, positions: list[str | None]) -> None:

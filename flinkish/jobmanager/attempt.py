@@ -18,7 +18,7 @@ from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import with_free_space
-from flinkish.jobdir.query import QueryLog, check_query
+from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
 from flinkish.jobmanager.epoch_gate import StopQuery
@@ -60,13 +60,14 @@ from flinkish.spark.settings import epochs_that_do_not_run, query_settings, sett
 from flinkish.spark.split_source import RecordsInProgress
 from flinkish.spark.state_files import OldFiles
 from flinkish.spark.worker import Deployment, deploy, numbers_announced
-from flinkish.storage.paths import for_spark
+from flinkish.storage.paths import for_spark, is_local
 
 _log = logging.getLogger("flinkish.JobMaster")
 
-#: Seconds between two checks of whether the query has ended.
+#: Seconds between two looks at what is about to happen: a commit, or the end of a query that is to end.
 _POLL_S = 0.02
-#: The same under Spark Connect, where each check is a request to the server.
+#: The same at commits in another storage than a local one, and under Spark Connect, where another process reports
+#: epochs.
 _REMOTE_POLL_S = 0.1
 #: Seconds between two looks at the clock and at the executors.
 LOOK_S = 1.0
@@ -109,6 +110,21 @@ class AttemptPlan:
     base: PlanOptions
 
 
+class _QueryEnd:
+    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and sets ``woken``."""
+
+    def __init__(self, query: Any, woken: threading.Event) -> None:
+        #: whether the query has ended; who follows it asks Spark for its error
+        self.has_come = False
+        threading.Thread(target=self._wait, args=(query, woken), name="flinkish-query-end", daemon=True).start()
+
+    def _wait(self, query: Any, woken: threading.Event) -> None:
+        with suppress(Exception):
+            query.awaitTermination()
+        self.has_come = True
+        woken.set()
+
+
 class QueryAttempt:
     """Runs the queries of one attempt, one after the other, and reports their epochs to an observer."""
 
@@ -141,6 +157,8 @@ class QueryAttempt:
         self._connection: Any = None
         self.move_to(directory.query_location())
         self._commits = threading.Lock()
+        #: set when there is something to look at: an epoch was reported, the query has ended, something was asked for
+        self._woken = threading.Event()
         self.clock_watch = ClockWatch()
         self._trouble: Trouble | None = None
         self._secret = b""
@@ -194,12 +212,13 @@ class QueryAttempt:
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self._running.gate.go_through()
         self._records.show(report)
-        self._tell(self._left_behind.added_to(report, self._query, self.location))
+        self._tell(self._left_behind.added_to(report, self.location))
 
     def _tell(self, report: EpochReport) -> None:
         self.ended = self.ended or report.end_of_input
         self._reported = report.epoch
         self._observer.epoch_done(report)
+        self._woken.set()
 
     # ------------------------------------------------------------------ the queries
 
@@ -210,10 +229,11 @@ class QueryAttempt:
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
         watch.start()
         try:
-            check_committed(self.spark, self.job, self.directory)
+            traces = check_query(self.location)
+            check_committed(self.spark, self.job, self.directory, traces.last_delivered)
             prepare_sinks(self.spark, self.job)
             self._take_earlier_reports()
-            self._run_queries()
+            self._run_queries(traces)
             if self.ended:
                 # Spark has committed the last epoch: nothing will be delivered again
                 self._prepared.delete_up_to(self._reported, self.directory.fence)
@@ -253,13 +273,12 @@ class QueryAttempt:
             return None
         return None
 
-    def _run_queries(self) -> None:
+    def _run_queries(self, traces: Traces) -> None:
         beside = "" if self._inbox else directory_beside_driver(self.location.path)
         changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
         files = EpochFiles(self._prepared.path, changelog, state, beside)
         deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
-        check_query(self.location)
-        committed = give_up_planned(self.directory, self.location, self._prepared, self.sources, self.job.name)
+        committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
         runs = self._runs()
         with epochs_that_do_not_run(self.spark), numbers_announced(self.spark, deployment):
@@ -353,14 +372,16 @@ class QueryAttempt:
         return EpochFunction(deployment, self.directory.path, self.directory.token)
 
     def _follow(self, query: Any) -> None:
+        """Look after a running query until it has ended. Spark is asked for nothing as long as nothing happens."""
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
-        while query.isActive:
+        end = _QueryEnd(query, self._woken)
+        while not end.has_come:
+            self._woken.clear()
             self._look_whether_idle(query)
             if self._ends or self._is_over():
                 self._end(query)
-            if self._may_have_committed():
-                self._look_for_commits(query)
+            self._look_for_commits()
             if time.monotonic() - looked > LOOK_S:
                 self._look_at_clock()
                 self._look_at_executors()
@@ -371,9 +392,19 @@ class QueryAttempt:
                     self.location, self._committed, self._observer.last_epoch_to_begin()
                 )
                 asked = time.monotonic()
-            query.awaitTermination(_REMOTE_POLL_S if self._inbox else _POLL_S)
+            self._woken.wait(self._pause_s())
         self._running.await_end(query, must_go_on=not self._stop.is_set())
-        self._look_for_commits(query)
+        self._look_for_commits(at_end=True)
+
+    def _pause_s(self) -> float:
+        """How long to wait until the next look, in seconds, if nothing happens."""
+        if self._ends or self._ends_idle or self._is_over():
+            return _POLL_S
+        if self._inbox is not None:
+            return _REMOTE_POLL_S
+        if self._reported <= self._committed:
+            return LOOK_S
+        return _POLL_S if is_local(self.location.path) else _REMOTE_POLL_S
 
     @property
     def _ends(self) -> bool:
@@ -434,18 +465,11 @@ class QueryAttempt:
             return -math.inf
         return self._observer.epoch_deadline_s() if self._stop.is_set() else math.inf
 
-    def _may_have_committed(self) -> bool:
-        """Whether to ask Spark for commits, which is costly: only when an epoch has been reported, or when reports come
-        from another process."""
-        return self._inbox is not None or (self._reported > self._committed)
-
-    def _look_for_commits(self, query: Any) -> None:
+    def _look_for_commits(self, at_end: bool = False) -> None:
+        """Do what follows the commit of epochs, if Spark has committed some since the last look. ``at_end``: the query
+        has ended."""
         with self._commits:
-            progress = query.lastProgress
-            if progress is None:
-                return
-            epoch = int(progress["batchId"]) + self.location.first_epoch
-            committed = epoch if progress["durationMs"].get("commitOffsets") is not None else epoch - 1
+            committed = self._last_committed(at_end)
             if committed <= self._committed:
                 return
             self._committed = committed
@@ -453,9 +477,22 @@ class QueryAttempt:
                 committed,
                 lambda: self._clean_up(committed),
                 self._acknowledgements,
-                lambda: end_offsets(query, self.location, committed)[0],
+                lambda: end_offsets(self.location, committed)[0],
             )
             self._observer.epoch_committed(committed)
+
+    def _last_committed(self, at_end: bool) -> int:
+        """The last epoch that is committed, as far as that can be seen."""
+        log, first, reported = QueryLog(self.location.path), self.location.first_epoch, self._reported
+        if self._inbox is None and reported > self._committed:
+            # Spark runs an epoch once the one before is committed
+            return reported if log.is_committed(reported - first) else reported - 1
+        if self._committed < first and (self._inbox is not None or at_end):
+            # it may have been an earlier attempt that has run the last one and has not lived to see its commit
+            before = self._committed_before()
+            return self._committed if before is None else before
+        batches = log.committed() if self._inbox is not None else []
+        return first + batches[-1] if batches else self._committed
 
     def _clean_up(self, committed: int) -> None:
         self._take_reports(committed)
@@ -477,7 +514,7 @@ class QueryAttempt:
         earlier attempt, is prepared and still to be committed: sinks may have it already, so there is no epoch at whose
         end state and sinks agree."""
         if self._query is not None:
-            self._look_for_commits(self._query)
+            self._look_for_commits()
         return self._committed if self._committed >= self.location.first_epoch else self._committed_before()
 
     def _committed_before(self) -> int | None:
@@ -491,16 +528,18 @@ class QueryAttempt:
     def positions(self, epoch: int, store_ids: StoreIds | None = None) -> dict[str, str]:
         """Source uid -> its position after an epoch; without the sources that have had nothing to read yet.
         ``store_ids``: as for `encode_position`."""
-        ends = end_offsets(self._query, self.location, epoch)
+        ends = end_offsets(self.location, epoch)
         store, known = SegmentFiles(self.directory.path), known_sources(self.directory)
         return source_positions(self.job, self.sources, ends, store, known, store_ids)
 
     def fail(self, failure: FlinkishError) -> None:
         """End after the running epoch and fail with this error, whatever becomes of the query."""
         self._failure = self._failure or failure
+        self._woken.set()
         self.wake()
 
     def wake(self) -> None:
-        """Tell the process that runs epochs, if it is another one, that a stop was asked for."""
+        """Look at once at what was asked for, and tell the process that runs epochs, if it is another one, of it."""
+        self._woken.set()
         if self._inbox is not None:
             self.directory.write(STOP_FILE, {"stop": True})

@@ -18,7 +18,7 @@ from typing import Any
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.query import QueryLog, late_batch, read_traces
+from flinkish.jobdir.query import QueryLog, Traces, late_batch
 from flinkish.jobmanager.epoch_gate import EpochGate
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.remote import STOP_FILE
@@ -41,6 +41,7 @@ def give_up_planned(
     directory: JobDirectory,
     location: QueryLocation,
     prepared: PreparedEpochs,
+    traces: Traces,
     sources: Mapping[int, Source],
     job_name: str,
 ) -> int:
@@ -56,10 +57,19 @@ def give_up_planned(
     knows of them) may write state of the epoch once more. It is deleted if the epoch is not planned again yet, and
     by the tasks of the epoch otherwise (`delete_state_of_failed_try`).
 
-    Returns the last committed epoch; the one before the first if there is none.
+    Args:
+        directory: the job directory.
+        location: where the query is.
+        prepared: the prepared epochs of the query.
+        traces: those of the query.
+        sources: the sources of the job.
+        job_name: the name of the job.
+
+    Returns:
+        The last committed epoch; the one before the first if there is none.
     """
     prepared.delete_unreferenced(directory.fence)
-    traces, late = read_traces(location), late_batch(location)
+    late = late_batch(location)
     if late is not None:
         directory.fence.check()
         delete_state_from(location.path, late + 1)

@@ -12,7 +12,6 @@ they have.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FinalOperationError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import missing_file
-from flinkish.jobdir.query import QueryLog, read_traces
+from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.epoch.commit import check_sinks
@@ -48,10 +47,6 @@ _PACKING = {
     "spark.sql.files.openCostInBytes": "4194304",
 }
 _MIN_PARTITIONS = "spark.sql.files.minPartitionNum"
-
-
-#: How a position begins in the progress of PySpark before 4.2, which shows it as Python shows a dict.
-_NO_JSON = "{'"
 
 
 def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptions) -> dict[str, str]:
@@ -111,14 +106,14 @@ class LeftBehind:
         self._asked_s = -math.inf
         self._known: dict[str, Backlog] = {}
 
-    def added_to(self, report: EpochReport, query: Any, location: QueryLocation) -> EpochReport:
+    def added_to(self, report: EpochReport, location: QueryLocation) -> EpochReport:
         """The report of an epoch with what it has left."""
         every_s = 0.0 if is_local(location.path) else self._REMOTE_EVERY_S
         if self._sources and time.monotonic() - self._asked_s >= every_s:
             self._asked_s, self._known = time.monotonic(), {}
             # an epoch that is committed does not fail since something cannot be shown of it
             with suppress(Exception):
-                for (uid, source), end in zip(self._sources, end_offsets(query, location, report.epoch)[1:]):
+                for (uid, source), end in zip(self._sources, end_offsets(location, report.epoch)[1:]):
                     splits = None if end is None else source.left_behind(end)
                     if splits is not None:
                         self._known[uid] = Backlog(0, splits, source.splits_are, None)
@@ -147,30 +142,10 @@ def planned_position(job: JobDescriptor, location: QueryLocation) -> dict[str, A
     return offset_of(log.positions(planned[-1])[0] if planned else None, f"job '{job.name}'")
 
 
-def end_offsets(query: Any, location: QueryLocation, epoch: int) -> list[str | None]:
-    """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet.
-
-    ``query``: the attempt's query, whose last progress is asked first, then the query's log; None: no query has been
-    started in this attempt.
-    """
-    # not its recent progress, which is a hundred texts to parse
-    progress = query.lastProgress if query is not None else None
-    if progress is not None:
-        batch = int(progress["batchId"]) + location.first_epoch
-        # the next batch starts where this one ended, even if it has nothing to read
-        if batch in (epoch, epoch + 1):
-            edge = "endOffset" if batch == epoch else "startOffset"
-            ends = [_text(source[edge]) for source in progress["sources"]]
-            if not any(end is not None and end.startswith(_NO_JSON) for end in ends):
-                return ends
-    # its last progress is that of another epoch, or says it in Python's words
-    return [_text(end) for end in QueryLog(location.path).positions(epoch - location.first_epoch)]
-
-
-def _text(offset: Any) -> str | None:
-    if offset is None or offset == "null":
-        return None
-    return offset if isinstance(offset, str) else json.dumps(offset)
+def end_offsets(location: QueryLocation, epoch: int) -> list[str | None]:
+    """The end offset of each input of the plan, as Spark writes it; None for an input that had nothing to read yet."""
+    ends = QueryLog(location.path).positions(epoch - location.first_epoch)
+    return [None if end == "null" else end for end in ends]
 
 
 def prepare_sinks(spark: Any, job: JobDescriptor) -> None:
@@ -181,8 +156,9 @@ def prepare_sinks(spark: Any, job: JobDescriptor) -> None:
                 sink.sink.prepare(spark)
 
 
-def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> None:
-    """Ask each sink, once per driver, whether it has an epoch that this directory does not know.
+def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory, delivered: int | None) -> None:
+    """Ask each sink, once per driver, whether it has an epoch that this directory does not know. ``delivered``: the
+    last epoch that any sink can have heard of by the directory (`Traces.last_delivered`).
 
     Raises:
         FinalOperationError: one has, so the directory is older than the job's output.
@@ -191,10 +167,9 @@ def check_committed(spark: Any, job: JobDescriptor, directory: JobDirectory) -> 
     # nobody has committed anything under the id of a job that is started for the first time
     if job.attempt == 0 or directory.sinks_checked:
         return
-    location = directory.query_location()
-    delivered = read_traces(location).last_delivered
+    first_epoch = directory.query_location().first_epoch
     with _typed_errors(job):
-        check_sinks(job, max(location.first_epoch - 1, -1 if delivered is None else delivered), spark)
+        check_sinks(job, max(first_epoch - 1, -1 if delivered is None else delivered), spark)
     directory.sinks_checked = True
 
 

@@ -60,7 +60,6 @@ class Query:
     """A query that waits for its next epoch, and begins one right after somebody has looked what it does."""
 
     isActive = True
-    lastProgress = None
 
     def __init__(self, begin_epoch: Callable[[], None]) -> None:
         self._begin_epoch = begin_epoch
@@ -81,7 +80,8 @@ class Query:
         self.isActive = False
 
     def awaitTermination(self, timeout_s: float | None = None) -> None:
-        time.sleep(0.01)
+        while self.isActive:
+            time.sleep(0.01)
 
 
 class Run(JobRun):

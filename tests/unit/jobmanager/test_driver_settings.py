@@ -170,6 +170,7 @@ def test_a_job_that_cannot_be_set_up_gives_its_directory_back(tmp_path: Path, mo
     monkeypatch.setattr(JobManager, "get", lambda: manager)
     configuration = Configuration.from_dict({"flinkish.job.dir": str(tmp_path / "job"), "flinkish.progress": "auto"})
     monkeypatch.setattr(session, "get_session", lambda configuration, name, short_lived: SessionOf("local[1]"))
+    monkeypatch.setattr(session, "activate", lambda made: None)
     for _ in range(2):
         env = StreamExecutionEnvironment.get_execution_environment(configuration)
         env.from_collection([1, 2, 3]).print()

@@ -158,8 +158,7 @@ def test_state_that_a_task_of_the_failed_run_writes_late_is_deleted_by_the_next_
     write(query, {**kept, f"offsets/{batch}": entry(batch + 1)})
 
     def start() -> int:
-        check_query(location)
-        return give_up_planned(directory, location, prepared, {}, "job")
+        return give_up_planned(directory, location, prepared, check_query(location), {}, "job")
 
     assert start() == 39 + batch
     write(query, {"state/0/1/" + name.format(batch + 1): "late"})

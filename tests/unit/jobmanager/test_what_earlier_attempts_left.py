@@ -18,6 +18,7 @@ from flinkish.common import Configuration
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.query import Traces, read_traces
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.job.settings import driver_settings
@@ -34,7 +35,7 @@ JOB = JobDescriptor("0" * 32, "job", (), ())
 class Ended:
     """A query that has ended."""
 
-    isActive, lastProgress = False, None
+    isActive = False
 
     def awaitTermination(self, timeout_s: float | None = None) -> bool:
         return True
@@ -64,6 +65,9 @@ class Observer:
     def epoch_done(self, report: EpochReport) -> None:
         self.epochs.append(report.epoch)
 
+    def epoch_committed(self, epoch: int) -> None:
+        pass
+
     def query_started(self) -> None:
         pass
 
@@ -88,8 +92,8 @@ def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
 def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_attempt, "is_remote", lambda spark: True)
     monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
-    for name in ("check_end", "check_query"):
-        monkeypatch.setattr(query_attempt, name, lambda *_: None)
+    monkeypatch.setattr(query_attempt, "check_end", lambda *_: None)
+    monkeypatch.setattr(query_attempt, "check_query", lambda *_: Traces((), ()))
     for name in ("epochs_that_do_not_run", "numbers_announced"):
         monkeypatch.setattr(query_attempt, name, lambda *_: nullcontext())
 
@@ -179,15 +183,16 @@ def test_a_directory_that_does_not_know_the_last_epoch_of_a_sink_is_refused_befo
         (tmp_path / "spark" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "spark" / name).touch()
     job = replace(JOB, sinks=(SinkDescriptor(0, "out", "out", sink, 1),))
-    check_committed(None, job, directory)
+    delivered = read_traces(directory.query_location()).last_delivered
+    check_committed(None, job, directory, delivered)
     assert sink.asked == 0, "the job is started for the first time"
     job = replace(job, attempt=1)
     for _ in range(2):
         if refused_at is None:
-            check_committed(None, job, directory)
+            check_committed(None, job, directory, delivered)
         else:
             with pytest.raises(
                 FinalOperationError, match=f"has epoch 7 of this job already, and the job is at epoch {refused_at} only"
             ):
-                check_committed(None, job, directory)
+                check_committed(None, job, directory, delivered)
     assert sink.asked == (1 if refused_at is None else 2), "a driver that was answered does not ask again"

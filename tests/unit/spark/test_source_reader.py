@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,17 +55,11 @@ def test_a_query_that_goes_on_begins_where_the_driver_says(tmp_path: Path) -> No
     assert without_times(again.latestOffset()) == without_times(ends[2])
 
 
-@pytest.mark.parametrize("log", ["1", "none"])
-def test_positions_that_pyspark_shows_as_python_does_are_read_from_the_log(tmp_path: Path, log: str) -> None:
+def test_positions_at_the_end_of_an_epoch_are_read_from_the_log(tmp_path: Path) -> None:
     position = {"epoch": 1, "announce": False, "sources": {}}
     (tmp_path / "offsets").mkdir()
-    (tmp_path / "offsets/0").write_text(f"v1\n{{}}\n{json.dumps(position)}\n-")
-    location = QueryLocation(str(tmp_path), 0)
-    sources = [{"endOffset": json.dumps(position) if log == "none" else str(position)}, {"endOffset": "null"}]
-    progress = {"batchId": 0, "sources": sources}
-    if log == "none":
-        (tmp_path / "offsets/0").unlink()
-    assert end_offsets(SimpleNamespace(lastProgress=progress), location, 0) == [json.dumps(position), None]
+    (tmp_path / "offsets/0").write_text(f"v1\n{{}}\n{json.dumps(position)}\n-\nnull")
+    assert end_offsets(QueryLocation(str(tmp_path), 5), 5) == [json.dumps(position), None, None]
 
 
 def reader(tmp_path: Path, most: int | None, **options: Any) -> SourceStreamReader:
