@@ -91,11 +91,11 @@ def submit(
     """
     configuration.validate()
     in_minicluster = configuration.get(execution.TARGET) == _MINICLUSTER
+    program = SubmittedProgram(graph, configuration, job_name, chaining)
+    offer(program)
     if not in_minicluster:
         # before any module imports PySpark
         spark_version()
-    program = SubmittedProgram(graph, configuration, job_name, chaining)
-    offer(program)
     replay = requested_replay()
     if replay is not None:
         if not may_be_directory_of(replay.directory, job_name):

@@ -139,6 +139,12 @@ class SessionOf:
     def getConf(self) -> dict[str, str]:
         return {}
 
+    def getLocalProperty(self, key: str) -> None:
+        return None
+
+    def setLocalProperty(self, key: str, value: str | None) -> None:
+        """Jobs of Spark belong to a group while a start may be broken off; there are none."""
+
     def get(self, key: str, default: str = "") -> str:
         if self._master is None:
             raise RuntimeError(f"[CONFIG_NOT_AVAILABLE] {key}")
