@@ -1,0 +1,199 @@
+"""The session process itself: ``flinkish jobmanager``."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flinkish.common.config_file import load_yaml
+from flinkish.common.configuration import Configuration
+from flinkish.common.options import cluster, rest, session
+from flinkish.error_display import ExitCode
+from flinkish.errors import ConfigurationError, EnvironmentVersionError, OperationError
+from flinkish.jobmanager.job.description import DriverDescription
+from flinkish.launch.home import Home
+from flinkish.launch.web_ui import web_ui_jar
+from flinkish.rest.endpoint import RestEndpoint, is_installed
+from flinkish.rest.served_jobs import ServedJobs
+from flinkish.rest.views.driver import DriverLog
+from flinkish.session.archives import Archives
+from flinkish.session.children import STATE_FOLDER, Children, RestartPolicy
+from flinkish.session.drivers import Tokens
+from flinkish.session.job_folder import JobFolder
+from flinkish.session.registry import Registry
+from flinkish.session.routes import NoJobs, SessionApi
+from flinkish.session.submission import Submission
+from flinkish.session.uploads import Uploads
+from flinkish.storage.paths import absolute, check_private, local_path, make_private
+
+#: How many requests are answered at a time: those that wait for a driver must not keep others from being answered.
+_THREADS = 32
+#: The settings of the session process that its drivers do not get; they have their own.
+_OWN_SETTINGS = ("rest.", "web.submit.", "web.upload.", "security.ssl.rest.", "historyserver.", "flinkish.jobmanager.")
+#: What the REST API of each driver is set to: it is reached through the session process.
+_OF_DRIVERS = {
+    rest.ENABLED.key: "true",
+    rest.TOKEN.key: "auto",
+    rest.TOKEN_FILE.key: "",
+    rest.BIND_ADDRESS.key: "127.0.0.1",
+    rest.BIND_PORT.key: "0",
+    rest.SSL_ENABLED.key: "false",
+}
+
+
+def configuration_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> Configuration:
+    """The configuration of the session process: that of all programs, and above it the settings of its command line.
+
+    Raises:
+        ConfigurationError: a key is unknown, or a value or the file cannot be read.
+    """
+    home = Home(environment)
+    found = load_yaml(home.configuration_file) if home.configuration_file else Configuration()
+    found.add_all(Configuration.from_dict({**home.settings, **settings}))
+    found.validate()
+    return found
+
+
+class SessionProcess:
+    """A session process that serves; it ends by `stop`.
+
+    Args:
+        folder: the folder of the job directories.
+        settings: the settings of the command line.
+        environment: the environment variables.
+
+    Raises:
+        ConfigurationError: a setting is wrong.
+        EnvironmentVersionError: there is no server.
+        OperationError: another session process runs in this folder, or no port is free.
+    """
+
+    def __init__(self, folder: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        if not is_installed():
+            raise EnvironmentVersionError(
+                "the session process needs a server of HTTP",
+                expected="the packages uvicorn and starlette",
+                hint="pip install uvicorn starlette",
+            )
+        configuration = configuration_of(settings, environment)
+        self.folder = absolute(folder)
+        local = local_path(self.folder)
+        submits = configuration.get(session.SUBMIT_ENABLE)
+        if local is None and submits:
+            raise ConfigurationError(
+                f"programs cannot be started with job directories in {self.folder}, which is not on this machine",
+                where=session.SUBMIT_ENABLE.key,
+                expected="a local folder, in which what was started is remembered",
+                hint=f"leave out {session.SUBMIT_ENABLE.key}",
+            )
+        self._lock: Any = None
+        self._children: Children | None = None
+        own_archive = None
+        if local is not None:
+            state = self._locked(Path(local))
+            own_archive = str(state / "archive")
+            shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
+            archive = {cluster.ARCHIVE_DIRECTORY.key: configuration.get(cluster.ARCHIVE_DIRECTORY) or own_archive}
+            policy = RestartPolicy.of(configuration)
+            self._children = Children(Path(local), {**shared, **_OF_DRIVERS, **archive}, policy, environment)
+        archives = Archives(_archive_directories(configuration, own_archive))
+        self._registry = Registry(
+            JobFolder(self.folder), archives, Tokens(configuration), self._children or _NoRestarts()
+        )
+        submission = None
+        if submits and self._children is not None:
+            given = configuration.get(session.UPLOAD_DIRECTORY)
+            uploads = Path(given).expanduser() if given else Path(self.folder, STATE_FOLDER, "uploads")
+            limit = configuration.get(session.MAX_CONTENT_LENGTH)
+            submission = Submission(Uploads(uploads, limit), self._children, self._registry)
+        cancels = configuration.get(rest.CANCEL_ENABLE)
+        api = SessionApi(self._registry, archives, self._children, submission, cancels)
+        DriverLog.installed()
+        own = NoJobs(DriverDescription(socket.gethostname(), os.getpid()))
+        self.endpoint = RestEndpoint(
+            configuration, ServedJobs(own), api.routes(), lambda: web_ui_jar(environment), api, _THREADS
+        )
+        if self._children is not None:
+            self._children.on_end = self._registry.forget
+            self._children.watch()
+
+    def _locked(self, folder: Path) -> Path:
+        """Make the folder, and what is remembered in it, this process's own; returns where that is."""
+        make_private(str(folder))
+        check_private(str(folder), "the folder of job directories")
+        state = folder / STATE_FOLDER
+        make_private(str(state))
+        self._lock = open(os.open(state / "session.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = self._lock.read().strip()
+            self._lock.close()
+            raise OperationError(
+                f"another session process{f' ({other})' if other else ''} runs in this folder",
+                where=str(folder),
+                expected="one session process for a folder",
+                hint="end the other one, or give this one a folder of its own (--jobs)",
+            ) from None
+        self._lock.truncate(0)
+        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
+        self._lock.flush()
+        return state
+
+    def stop(self) -> str:
+        """End, and return a sentence on the drivers, which go on."""
+        self.endpoint.stop()
+        left = self._children.close() if self._children is not None else 0
+        if self._lock is not None:
+            self._lock.close()
+        return (
+            f"the session has ended; {left} of its drivers {'goes' if left == 1 else 'go'} on"
+            if left
+            else ("the session has ended")
+        )
+
+
+class _NoRestarts:
+    """No driver was started here."""
+
+    def status(self, directory: str) -> str | None:
+        """Nothing is known."""
+        return None
+
+
+def _archive_directories(configuration: Configuration, own: str | None) -> list[str]:
+    given = (configuration.get(session.HISTORY_DIRECTORIES) or "").split(",")
+    found = [configuration.get(cluster.ARCHIVE_DIRECTORY), own, *(text.strip() for text in given)]
+    return list(dict.fromkeys(absolute(path) for path in found if path))
+
+
+def serve(folder: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> int:
+    """Run a session process until SIGTERM or Ctrl-C; returns its exit code.
+
+    Raises:
+        FlinkishError: it cannot be started.
+    """
+    ended = threading.Event()
+    # from the first moment on
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    process = SessionProcess(folder, settings, environment)
+    process.endpoint.announce()
+    while not ended.wait(3600.0):
+        pass
+    _say(process.stop())
+    return ExitCode.STOPPED
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"flinkish: {text}\n")
+        sys.stderr.flush()
