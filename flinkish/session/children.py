@@ -194,7 +194,8 @@ class Children:
         storage_of(path).replace(path, sealed(asdict(_Session(list(self._children.values())))), durable=True)
 
     def watch(self) -> None:
-        """Begin to look after the drivers, those of an earlier session process, too."""
+        """Look after the drivers from now on, those of an earlier session process, too."""
+        self.look()
         threading.Thread(target=self._watch, name="flinkish-session-children", daemon=True).start()
 
     def close(self) -> int:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
@@ -26,13 +26,13 @@ from flinkish.rest.served_jobs import ServedJobs
 from flinkish.rest.views.driver import DriverLog
 from flinkish.session.archives import Archives
 from flinkish.session.children import STATE_FOLDER, Children, RestartPolicy
-from flinkish.session.drivers import Tokens
+from flinkish.session.drivers import Driver, Tokens
 from flinkish.session.job_folder import JobFolder
 from flinkish.session.registry import Registry
 from flinkish.session.routes import NoJobs, SessionApi
 from flinkish.session.submission import Submission
 from flinkish.session.uploads import Uploads
-from flinkish.storage.paths import absolute, check_private, local_path, make_private
+from flinkish.storage.paths import absolute, check_private, is_local, local_path, make_private
 
 #: How many requests are answered at a time: those that wait for a driver must not keep others from being answered.
 _THREADS = 32
@@ -84,29 +84,24 @@ class SessionProcess:
                 hint="pip install uvicorn starlette",
             )
         configuration = configuration_of(settings, environment)
-        self.folder = absolute(folder)
-        local = local_path(self.folder)
+        self.folder = local_path(absolute(folder)) or absolute(folder)
         submits = configuration.get(session.SUBMIT_ENABLE)
-        if local is None and submits:
+        if not is_local(self.folder) and submits:
             raise ConfigurationError(
                 f"programs cannot be started with job directories in {self.folder}, which is not on this machine",
                 where=session.SUBMIT_ENABLE.key,
                 expected="a local folder, in which what was started is remembered",
                 hint=f"leave out {session.SUBMIT_ENABLE.key}",
             )
-        self._lock: Any = None
-        self._children: Children | None = None
-        own_archive = None
-        if local is not None:
-            state = self._locked(Path(local))
-            own_archive = str(state / "archive")
-            shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
-            archive = {cluster.ARCHIVE_DIRECTORY.key: configuration.get(cluster.ARCHIVE_DIRECTORY) or own_archive}
-            policy = RestartPolicy.of(configuration)
-            self._children = Children(Path(local), {**shared, **_OF_DRIVERS, **archive}, policy, environment)
-        archives = Archives(_archive_directories(configuration, own_archive))
+        self._lock: IO[str] | None = None
+        self._children = self._locked(configuration, settings, environment) if is_local(self.folder) else None
+        archives = Archives(_archive_directories(configuration, self.folder))
+        tokens = Tokens(configuration)
         self._registry = Registry(
-            JobFolder(self.folder), archives, Tokens(configuration), self._children or _NoRestarts()
+            JobFolder(self.folder),
+            archives,
+            lambda url, host: Driver(url, host, tokens),
+            self._children or _NoRestarts(),
         )
         submission = None
         if submits and self._children is not None:
@@ -125,28 +120,33 @@ class SessionProcess:
             self._children.on_end = self._registry.forget
             self._children.watch()
 
-    def _locked(self, folder: Path) -> Path:
-        """Make the folder, and what is remembered in it, this process's own; returns where that is."""
-        make_private(str(folder))
-        check_private(str(folder), "the folder of job directories")
-        state = folder / STATE_FOLDER
-        make_private(str(state))
-        self._lock = open(os.open(state / "session.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+")
+    def _locked(
+        self, configuration: Configuration, settings: Mapping[str, str], environment: Mapping[str, str]
+    ) -> Children:
+        """Make the folder, and what is remembered in it, this process's own."""
+        check_private(self.folder, "the folder of job directories")
+        state = os.path.join(self.folder, STATE_FOLDER)
+        make_private(self.folder)
+        make_private(state)
+        self._lock = open(os.open(os.path.join(state, "session.lock"), os.O_RDWR | os.O_CREAT, 0o600), "r+")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = self._lock.read().strip()
+            other = self._lock.read(100).strip()
             self._lock.close()
             raise OperationError(
                 f"another session process{f' ({other})' if other else ''} runs in this folder",
-                where=str(folder),
+                where=self.folder,
                 expected="one session process for a folder",
                 hint="end the other one, or give this one a folder of its own (--jobs)",
             ) from None
         self._lock.truncate(0)
         self._lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
         self._lock.flush()
-        return state
+        shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
+        archive = {cluster.ARCHIVE_DIRECTORY.key: _archive_directories(configuration, self.folder)[0]}
+        policy = RestartPolicy.of(configuration)
+        return Children(Path(self.folder), {**shared, **_OF_DRIVERS, **archive}, policy, environment)
 
     def stop(self) -> str:
         """End, and return a sentence on the drivers, which go on."""
@@ -154,11 +154,7 @@ class SessionProcess:
         left = self._children.close() if self._children is not None else 0
         if self._lock is not None:
             self._lock.close()
-        return (
-            f"the session has ended; {left} of its drivers {'goes' if left == 1 else 'go'} on"
-            if left
-            else ("the session has ended")
-        )
+        return "the session has ended" + (f"; {left} of its drivers {'goes' if left == 1 else 'go'} on" if left else "")
 
 
 class _NoRestarts:
@@ -169,10 +165,12 @@ class _NoRestarts:
         return None
 
 
-def _archive_directories(configuration: Configuration, own: str | None) -> list[str]:
-    given = (configuration.get(session.HISTORY_DIRECTORIES) or "").split(",")
-    found = [configuration.get(cluster.ARCHIVE_DIRECTORY), own, *(text.strip() for text in given)]
-    return list(dict.fromkeys(absolute(path) for path in found if path))
+def _archive_directories(configuration: Configuration, folder: str) -> list[str]:
+    """Where archives lie; first that to which drivers write theirs."""
+    own = os.path.join(folder, STATE_FOLDER, "archive") if is_local(folder) else None
+    written = configuration.get(cluster.ARCHIVE_DIRECTORY) or own
+    others = (text.strip() for text in (configuration.get(session.HISTORY_DIRECTORIES) or "").split(","))
+    return list(dict.fromkeys(absolute(path) for path in (written, own, *others) if path))
 
 
 def serve(folder: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> int:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from flinkish.rest.views.shapes import ENDED, TASK_STATES
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.session.archives import Archives
-from flinkish.session.drivers import FRESH_S, LIST_S, Driver, Tokens
+from flinkish.session.drivers import FRESH_S, LIST_S, Driver
 from flinkish.session.job_folder import FoundJob, JobFolder
 from flinkish.storage.paths import is_local
 
@@ -61,7 +61,7 @@ class Registry:
     Args:
         folder: the job directories.
         archives: the archives of jobs that have ended.
-        tokens: finds the tokens of drivers.
+        driver: makes the driver at an address of a host.
         restarts: what is known of drivers that were started here.
         clock: gives the times that are shown.
         clock_s: gives a time in seconds that never goes back.
@@ -71,14 +71,14 @@ class Registry:
         self,
         folder: JobFolder,
         archives: Archives,
-        tokens: Tokens,
+        driver: Callable[[str, str], Driver],
         restarts: Restarts,
         clock: Clock | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._archives = archives
-        self._tokens = tokens
+        self._driver = driver
         self._restarts = restarts
         self._clock = clock or SystemClock()
         self._clock_s = clock_s
@@ -143,7 +143,7 @@ class Registry:
         found = self._found
         wanted = {job.driver for job in found if job.driver is not None}
         self._drivers = {
-            url: known if (known := self._drivers.get(url)) and known.host == host else Driver(url, host, self._tokens)
+            url: known if (known := self._drivers.get(url)) and known.host == host else self._driver(url, host)
             for url, host in sorted(wanted)
         }
 
