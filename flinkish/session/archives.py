@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flinkish.errors import message_of
+from flinkish.session.drivers import is_job
 from flinkish.storage.paths import FileKind
 from flinkish.storage.stores import Entry, storage_of
 
@@ -74,8 +75,8 @@ class Archives:
     def _line(self, path: str) -> Json | None:
         try:
             (line,) = json.loads(self._read(path)["/jobs/overview"])["jobs"]
-            if line["jid"] != path.rpartition("/")[2] or not isinstance(line["state"], str):
-                raise ValueError("it is of another job")
+            if not is_job(line) or line["jid"] != path.rpartition("/")[2]:
+                raise ValueError("it does not tell of the job of its name")
         except Exception as error:
             _LOG.warning("the archive %s cannot be read: %s", path, message_of(error))
             return None

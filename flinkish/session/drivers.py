@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from flinkish.common.configuration import Configuration
 from flinkish.common.options import rest
@@ -36,8 +36,33 @@ FORWARD_S, MOST_FORWARDED = 10.0, 12
 _MAX_ANSWER = 64 << 20
 #: The form of the names of machines, as the names of files have them.
 _HOST = re.compile(r"[A-Za-z0-9-][A-Za-z0-9._-]{0,252}")
+_URL = re.compile(r"(https?)://(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253}):([0-9]{1,5})")
+_NUMBERS = ("start-time", "end-time", "duration", "last-modification")
 #: The headers of requests and of answers that are passed on.
 _OF_REQUEST, _OF_ANSWER = ("content-type", "if-none-match"), ("etag", "allow")
+
+
+def address_of(url: str) -> tuple[str, str, int]:
+    """Scheme, name and port of the address of a driver.
+
+    Raises:
+        ValueError: it is no address of the form that drivers have.
+
+    >>> address_of("http://[::1]:8081")
+    ('http', '::1', 8081)
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError("it is no address of a driver")
+    return found[1], found[2].strip("[]"), int(found[3])
+
+
+def is_job(line: Any) -> bool:
+    """Whether a line of a list of jobs has what clients need."""
+    if not isinstance(line, dict) or not isinstance(line.get("tasks"), dict):
+        return False
+    texts = all(isinstance(line.get(name), str) for name in ("jid", "name", "state"))
+    return texts and all(isinstance(line.get(name), int) for name in _NUMBERS)
 
 
 class DriverError(Exception):
@@ -71,20 +96,19 @@ class Tokens:
         Args:
             host: the name of the machine of the driver, as its job directory has it.
         """
-        there = urlsplit(url)
-        name, files = there.hostname or "", []
+        _, name, port = address_of(url)
+        files = []
         # the token of a machine goes to that machine alone
-        if _HOST.fullmatch(host) and (is_loopback(name) or name == host.lower()):
-            files.append(default_token_file(there.port or 0, host))
+        if _HOST.fullmatch(host) and (is_loopback(name) or name.lower() == host.lower()):
+            files.append(default_token_file(port, host))
         if self._given:
             files.append(Path(self._given).expanduser())
         return next((given_token(file) for file in files if file.exists()), None)
 
     def connection(self, url: str, timeout_s: float) -> http.client.HTTPConnection:
         """A connection to a driver, which is not made yet."""
-        there = urlsplit(url)
-        name, port = there.hostname or "", there.port
-        if there.scheme != "https":
+        scheme, name, port = address_of(url)
+        if scheme == "http":
             return http.client.HTTPConnection(name, port, timeout=timeout_s)
         context = ssl.create_default_context(cafile=self._certificates)
         if is_loopback(name):
@@ -164,8 +188,8 @@ class Driver:
 
     def _ask_for_jobs(self) -> None:
         try:
-            jobs = self._objects("/jobs/overview", "jobs")
-            self.task_managers = self._objects("/taskmanagers", "taskmanagers")
+            jobs = self._objects("/jobs/overview", "jobs", is_job)
+            self.task_managers = self._objects("/taskmanagers", "taskmanagers", lambda one: isinstance(one["id"], str))
             self.jobs, self.failure = jobs, None
         except DriverError as error:
             self.failure = error
@@ -174,12 +198,11 @@ class Driver:
         finally:
             self._ended.set()
 
-    def _objects(self, path: str, name: str) -> tuple[Json, ...]:
+    def _objects(self, path: str, name: str, is_one: Callable[[Any], bool]) -> tuple[Json, ...]:
         answer = self._asked("GET", path, "", {}, b"", FORWARD_S)
         if answer.status != 200:
             raise DriverError(self._refusal(answer))
-        found = json.loads(answer.body)[name]
-        return tuple(one for one in found if isinstance(one, dict) and _has_id(one))
+        return tuple(filter(is_one, json.loads(answer.body)[name]))
 
     def _refusal(self, answer: Answer) -> str:
         if answer.status == 401:
@@ -233,7 +256,3 @@ class Driver:
         kept = [(name, value) for name in _OF_ANSWER if (value := response.getheader(name)) is not None]
         answer = Answer(response.status, read, response.getheader("content-type") or Answer.content_type)
         return Answer(answer.status, answer.body, answer.content_type, (*answer.headers, *kept))
-
-
-def _has_id(one: Json) -> bool:
-    return isinstance(one.get("jid", one.get("id")), str)

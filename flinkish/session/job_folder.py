@@ -10,13 +10,13 @@ import logging
 import posixpath
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from flinkish.errors import FlinkishError, message_of
 from flinkish.jobdir.directory import ENDED_FILE
 from flinkish.jobdir.fencing import Life, life_of
 from flinkish.jobdir.layout import content_of
 from flinkish.rest.access import is_loopback
+from flinkish.session.drivers import address_of
 from flinkish.storage.paths import FileKind
 from flinkish.storage.stores import storage_of
 
@@ -117,13 +117,15 @@ def _driver_of(owner: dict[str, Any]) -> tuple[tuple[str, str] | None, bool]:
     """
     life = life_of(owner)
     process = life_of({**owner, "released": False})
-    url = owner.get("rest")
-    if not url or process is Life.GONE or (process is Life.SILENT and owner.get("released")):
-        return None, life is not Life.GONE
-    there = urlsplit(str(url))
-    if there.scheme not in ("http", "https") or not there.hostname or not there.port:
-        return None, life is not Life.GONE
-    if process is Life.SILENT and is_loopback(there.hostname):
+    url = str(owner.get("rest"))
+    owned = life is not Life.GONE
+    if process is Life.GONE or (process is Life.SILENT and owner.get("released")):
+        return None, owned
+    try:
+        _, name, _ = address_of(url)
+    except ValueError:
+        return None, owned
+    if process is Life.SILENT and is_loopback(name):
         # of another machine: it listens to nobody else
-        return None, life is not Life.GONE
-    return (f"{there.scheme}://{there.netloc}", str(owner["host"])), life is not Life.GONE
+        return None, owned
+    return (url, str(owner["host"])), owned

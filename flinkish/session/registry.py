@@ -119,7 +119,7 @@ class Registry:
         # the first one that it was given
         driver = next((one for one in jobs.all_drivers if one.url == found.driver[0]), None)
         lines = () if driver is None else driver.jobs
-        return min(((line.get("start-time", 0), line["jid"]) for line in lines), default=(0, None))[1]
+        return min(((line["start-time"], line["jid"]) for line in lines), default=(0, None))[1]
 
     def forget(self) -> None:
         """Let the next one who asks see what has changed just now."""
@@ -200,15 +200,15 @@ class Registry:
 
 
 def _reconciling(line: Json) -> Json:
-    return line if line.get("state") in ENDED else {**line, "state": "RECONCILING"}
+    return line if line["state"] in ENDED else {**line, "state": "RECONCILING"}
 
 
 def _is_newer(line: Json, other: Json) -> bool:
     """Whether of two drivers that tell of a job this one has it."""
-    running, others = line.get("state") not in ENDED, other.get("state") not in ENDED
-    return running if running != others else line.get("start-time", 0) > other.get("start-time", 0)
+    running, others = line["state"] not in ENDED, other["state"] not in ENDED
+    return running if running != others else line["start-time"] > other["start-time"]
 
 
 def _order(line: Json) -> tuple[bool, int, str]:
-    ended = line.get("state") in ENDED
-    return ended, -int(line.get("end-time" if ended else "start-time", 0)), line["jid"]
+    ended = line["state"] in ENDED
+    return ended, -line["end-time" if ended else "start-time"], line["jid"]

@@ -165,13 +165,13 @@ class SessionApi:
     def _result(self, line: Json) -> Json:
         result = {
             "id": line["jid"],
-            "name": line.get("name", ""),
+            "name": line["name"],
             "application-id": line["jid"],
             "application-status": APPLICATION_RESULTS.get(line["state"], "UNKNOWN"),
             "accumulator-results": {},
-            "net-runtime": line.get("duration", 0),
-            "start-time": line.get("start-time", 0),
-            "end-time": line.get("end-time", -1),
+            "net-runtime": line["duration"],
+            "start-time": line["start-time"],
+            "end-time": line["end-time"],
         }
         if line["state"] == "FAILED":
             history = json.loads(self._archives.answer(line["jid"], f"/jobs/{line['jid']}/exceptions") or "{}")
@@ -278,9 +278,9 @@ def _refused(sentence: str) -> Callable[[Asked], Any]:
 
 
 def _application(line: Json) -> Json:
-    kept = {name: line.get(name, 0) for name in ("start-time", "end-time", "duration")}
+    kept = {name: line[name] for name in ("start-time", "end-time", "duration")}
     status = application_status(line["state"])
-    return {"id": line["jid"], "name": line.get("name", ""), **kept, "status": status, "jobs": {line["state"]: 1}}
+    return {"id": line["jid"], "name": line["name"], **kept, "status": status, "jobs": {line["state"]: 1}}
 
 
 def _forwarded(driver: Driver, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:

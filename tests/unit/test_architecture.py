@@ -385,8 +385,6 @@ URLS = {
     "launch/spark_command.py",
     "launch/home.py",
     "rest/access.py",
-    "session/drivers.py",
-    "session/job_folder.py",
     "spark/dependencies.py",
     "spark/driver_jvm.py",
     "spark/failures.py",
