@@ -43,6 +43,7 @@ _OF_DRIVERS = {
     rest.ENABLED.key: "true",
     rest.TOKEN.key: "auto",
     rest.TOKEN_FILE.key: "",
+    rest.ADDRESS.key: "",
     rest.BIND_ADDRESS.key: "127.0.0.1",
     rest.BIND_PORT.key: "0",
     rest.SSL_ENABLED.key: "false",

@@ -16,7 +16,7 @@ from flinkish.jobmanager.job.description import DriverDescription, JobDescriptio
 from flinkish.jobmanager.job.operations import Operations, Request
 from flinkish.rest.api import Answer, Receiver, refusal, unless_known
 from flinkish.rest.failures import failure_cause_of
-from flinkish.rest.route import Asked, ConflictError, ForbiddenError, NotFoundError, Route
+from flinkish.rest.route import Asked, ConflictError, ForbiddenError, NotFoundError, Route, Text
 from flinkish.rest.routes import ROUTES
 from flinkish.rest.views.cluster import APPLICATION_STATES, application_status
 from flinkish.rest.views.jobs import APPLICATION_RESULTS
@@ -24,6 +24,7 @@ from flinkish.rest.views.shapes import ENDED
 from flinkish.session.archives import Archives
 from flinkish.session.children import Children
 from flinkish.session.drivers import Driver, DriverError
+from flinkish.session.metrics import scrape
 from flinkish.session.registry import Json, Registry, Snapshot
 from flinkish.session.submission import Submission
 
@@ -221,6 +222,7 @@ class SessionApi:
         )
         for path in ("/jobs/metrics", "/taskmanagers/metrics"):
             yield Route("GET", path, lambda _: [])
+        yield Route("GET", "/metrics", self._metrics)
         yield Route("POST", "/jobs", _refused(_NO_GRAPHS), takes_json=False)
         yield Route("DELETE", "/cluster", _refused(_NO_END), takes_json=False)
         if self._submission is not None:
@@ -241,6 +243,16 @@ class SessionApi:
 
     def _applications(self, asked: Asked) -> Json:
         return {"applications": [_application(one) for one in self._registry.jobs().jobs.values()]}
+
+    def _metrics(self, asked: Asked) -> Text:
+        overview = self._overview(asked)
+        own = {
+            "numRunningJobs": overview["jobs-running"],
+            "numRegisteredTaskManagers": overview["taskmanagers"],
+            "taskSlotsTotal": overview["slots-total"],
+            "taskSlotsAvailable": overview["slots-available"],
+        }
+        return scrape(self._registry.jobs().all_drivers, own, asked.jobs.describe().driver.host)
 
     def _overview(self, asked: Asked) -> Json:
         jobs = self._registry.jobs()

@@ -67,6 +67,7 @@ class SessionUnderTest:
             self.process = subprocess.Popen(self.command(), env={**os.environ, "HOME": str(self.home)}, stderr=errors)
         said = r"REST API and Web UI at (\S+) \(token: (\S+)\)"
         found = wait_until(lambda: re.search(said, self.errors.read_text()), TIMEOUT_S, "the line with the address")
+        assert found is not None
         self.url, self.token_file = found[1], Path(found[2])
         self.token = self.token_file.read_text().strip()
 

@@ -52,6 +52,7 @@ def test_flinks_command_line_works_through_the_session_process(session: Begin, t
     assert saved is not None and Path(saved[1]).is_dir()
     stopped = re.search(r"Savepoint completed. Path: (\S+)", flink("stop", "-p", str(tmp_path / "sp"), stopped_id))
     assert stopped is not None and Path(stopped[1]).is_dir()
+    assert "disposed" in flink("savepoint", "-dispose", saved[1]) and not Path(saved[1]).exists()
     assert f"Cancelled job {job_id}." in flink("cancel", job_id)
     one.wait_for(job_id, "CANCELED")
     one.wait_for(stopped_id, "FINISHED")

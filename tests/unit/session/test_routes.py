@@ -20,6 +20,7 @@ from flinkish.session.archives import Archives
 from flinkish.session.children import Child
 from flinkish.session.drivers import DriverError
 from flinkish.session.job_folder import JobFolder
+from flinkish.session.metrics import merged
 from flinkish.session.registry import Registry
 from flinkish.session.routes import NoJobs, SessionApi
 from flinkish.session.submission import Submission
@@ -120,6 +121,37 @@ def test_lists_have_the_jobs_of_all_sources(session: Session) -> None:
     assert session.ask("GET", "/taskmanagers")[1]["taskmanagers"] == list(session.driver.task_managers)
     assert session.ask("GET", "/config")[1]["features"]["web-submit"] is True
     assert session.ask("GET", "/jobmanager/environment")[0] == 200
+
+
+def test_the_metrics_of_all_drivers_are_one_scrape(session: Session) -> None:
+    told = '# HELP flink_a a\n# TYPE flink_a gauge\nflink_a{n="1"} 1.0\nflink_jobmanager_numRunningJobs{host="x"} 9.0\n'
+    session.driver.answer = Answer(200, told.encode())
+    answer = session.api.answer("GET", "/metrics", "", KNOWN, b"")
+    lines = answer.body.decode().splitlines()
+    assert lines[0] == 'flink_jobmanager_numRunningJobs{host="host"} 2.0'
+    assert lines[4:] == ["# HELP flink_a a", "# TYPE flink_a gauge", 'flink_a{n="1"} 1.0']
+    session.driver.answer = DriverError("It hangs.")
+    assert session.api.answer("GET", "/metrics", "", KNOWN, b"").body.count(b"\n") == 4
+
+
+#: Texts of drivers -> the lines of all of them.
+METRICS: list[tuple[str, list[str], list[str]]] = [
+    ("names stand together", ["a 1\nb 1", 'a{x="1"} 2'], ["a 1", 'a{x="1"} 2', "b 1"]),
+    ("a set of labels stands once", ['a{x="1"} 1', 'a{x="1"} 2'], ['a{x="1"} 1']),
+    ("a label may hold a blank", ['a{x="1 2"} 1'], ['a{x="1 2"} 1']),
+    (
+        "help and type stand once",
+        ["# TYPE a gauge\na 1", '# TYPE a gauge\na{x="1"} 1'],
+        ["# TYPE a gauge", "a 1", 'a{x="1"} 1'],
+    ),
+    ("a job's metrics stay", ["flink_jobmanager_job_up 1\nflink_jobmanager_up 1"], ["flink_jobmanager_job_up 1"]),
+    ("what is no metric is left out", ["", "\n\n", "x", "# ", "#"], []),
+]
+
+
+@pytest.mark.parametrize(("texts", "lines"), [case[1:] for case in METRICS], ids=[case[0] for case in METRICS])
+def test_metrics_of_several_drivers_are_one_text(texts: list[str], lines: list[str]) -> None:
+    assert merged(texts).splitlines() == lines
 
 
 #: Method, path and query of a request -> what the driver is asked.
