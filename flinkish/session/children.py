@@ -27,7 +27,6 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.options import session
 from flinkish.error_display import ExitCode
 from flinkish.errors import FinalOperationError, OperationError, message_of
-from flinkish.jobdir.directory import ENDED_FILE
 from flinkish.launch.home import SETTINGS, settings_variable
 from flinkish.launch.spark_command import ROOT
 from flinkish.runtime.phases import Clock, SystemClock
@@ -118,7 +117,7 @@ class Child:
         program: the path of the program.
         settings: its settings, above those of the session process.
         upload: what was uploaded.
-        status: RUNNING, WAITING (for its restart) or ENDED.
+        status: RUNNING, WAITING (for its restart), ENDED, or CANCELED (while it was waiting).
         restarts: how many restarts there were in a row.
         restart_ms: when it is started again.
         code: the exit code of its last driver.
@@ -135,6 +134,11 @@ class Child:
     restarts: int = 0
     restart_ms: int = 0
     code: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is not started again."""
+        return self.status in ("ENDED", "CANCELED")
 
 
 @dataclass(frozen=True)
@@ -202,7 +206,7 @@ class Children:
         """Look after them no more; returns how many run on."""
         self._closed.set()
         with self._lock:
-            return sum(self._is_alive(child) for child in self._children.values() if child.status != "ENDED")
+            return sum(self._is_alive(child) for child in self._children.values() if not child.has_ended)
 
     def all(self) -> tuple[Child, ...]:
         """All drivers that were started here, and have not been forgotten."""
@@ -220,7 +224,9 @@ class Children:
         child = self.get(path.name) if path.parent == self.folder else None
         if child is None:
             return None
-        if child.status == "ENDED":
+        if child.status == "CANCELED":
+            return child.status
+        if child.has_ended:
             return "FAILED" if child.code not in (None, *_WANTED) else None
         return "RESTARTING"
 
@@ -232,7 +238,7 @@ class Children:
         """
         with self._lock:
             started = replace(child, started_ms=self._clock.now_ms())
-            ended = [name for name, one in self._children.items() if one.status == "ENDED"]
+            ended = [name for name, one in self._children.items() if one.has_ended]
             for name in ended[: max(0, len(ended) - MOST_ENDED)]:
                 del self._children[name]
             self._children[child.name] = started
@@ -254,7 +260,7 @@ class Children:
             child = self._children.get(path.name) if path.parent == self.folder else None
             if child is None or child.status != "WAITING":
                 return False
-            self._set(replace(child, status="ENDED"))
+            self._set(replace(child, status="CANCELED"))
             return True
 
     def look(self) -> None:
@@ -286,7 +292,7 @@ class Children:
         code = self._exit_code(child)
         lived_ms = self._clock.now_ms() - child.started_ms
         delay_ms = self._policy.delay_ms(code, child.restarts, lived_ms)
-        if delay_ms is None or (self.folder / child.name / ENDED_FILE).exists():
+        if delay_ms is None:
             _LOG.info("the driver of %s has ended with the exit code %s", child.name, code)
             return self._set(replace(child, status="ENDED", code=code))
         row = self._policy.row(child.restarts, lived_ms)

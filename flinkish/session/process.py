@@ -11,7 +11,6 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from flinkish.common.config_file import load_yaml
 from flinkish.common.configuration import Configuration
@@ -33,6 +32,7 @@ from flinkish.session.routes import NoJobs, SessionApi
 from flinkish.session.submission import Submission
 from flinkish.session.uploads import Uploads
 from flinkish.storage.paths import absolute, check_private, is_local, local_path, make_private
+from flinkish.storage.stores import storage_errors
 
 #: How many requests are answered at a time: those that wait for a driver must not keep others from being answered.
 _THREADS = 32
@@ -94,68 +94,88 @@ class SessionProcess:
                 expected="a local folder, in which what was started is remembered",
                 hint=f"leave out {session.SUBMIT_ENABLE.key}",
             )
-        self._lock: IO[str] | None = None
-        self._children = self._locked(configuration, settings, environment) if is_local(self.folder) else None
-        archives = Archives(_archive_directories(configuration, self.folder))
-        tokens = Tokens(configuration)
-        self._registry = Registry(
+        self._lock = _FolderLock(self.folder) if is_local(self.folder) else None
+        try:
+            self._begin(configuration, settings, environment)
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _begin(self, configuration: Configuration, settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        archived = _archive_directories(configuration, self.folder)
+        self._children: Children | None = None
+        if self._lock is not None:
+            shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
+            shared |= {**_OF_DRIVERS, cluster.ARCHIVE_DIRECTORY.key: archived[0]}
+            self._children = Children(Path(self.folder), shared, RestartPolicy.of(configuration), environment)
+        archives, tokens = Archives(archived), Tokens(configuration)
+        registry = Registry(
             JobFolder(self.folder),
             archives,
             lambda url, host: Driver(url, host, tokens),
             self._children or _NoRestarts(),
         )
         submission = None
-        if submits and self._children is not None:
+        if configuration.get(session.SUBMIT_ENABLE) and self._children is not None:
             given = configuration.get(session.UPLOAD_DIRECTORY)
             uploads = Path(given).expanduser() if given else Path(self.folder, STATE_FOLDER, "uploads")
             limit = configuration.get(session.MAX_CONTENT_LENGTH)
-            submission = Submission(Uploads(uploads, limit), self._children, self._registry)
+            submission = Submission(Uploads(uploads, limit), self._children, registry)
         cancels = configuration.get(rest.CANCEL_ENABLE)
-        api = SessionApi(self._registry, archives, self._children, submission, cancels)
+        api = SessionApi(registry, archives, self._children, submission, cancels)
         DriverLog.installed()
         own = NoJobs(DriverDescription(socket.gethostname(), os.getpid()))
         self.endpoint = RestEndpoint(
             configuration, ServedJobs(own), api.routes(), lambda: web_ui_jar(environment), api, _THREADS
         )
         if self._children is not None:
-            self._children.on_end = self._registry.forget
+            self._children.on_end = registry.forget
             self._children.watch()
 
-    def _locked(
-        self, configuration: Configuration, settings: Mapping[str, str], environment: Mapping[str, str]
-    ) -> Children:
-        """Make the folder, and what is remembered in it, this process's own."""
-        check_private(self.folder, "the folder of job directories")
-        state = os.path.join(self.folder, STATE_FOLDER)
-        make_private(self.folder)
-        make_private(state)
-        self._lock = open(os.open(os.path.join(state, "session.lock"), os.O_RDWR | os.O_CREAT, 0o600), "r+")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            other = self._lock.read(100).strip()
+    def _unlock(self) -> None:
+        if self._lock is not None:
             self._lock.close()
-            raise OperationError(
-                f"another session process{f' ({other})' if other else ''} runs in this folder",
-                where=self.folder,
-                expected="one session process for a folder",
-                hint="end the other one, or give this one a folder of its own (--jobs)",
-            ) from None
-        self._lock.truncate(0)
-        self._lock.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-        self._lock.flush()
-        shared = {key: text for key, text in settings.items() if not key.startswith(_OWN_SETTINGS)}
-        archive = {cluster.ARCHIVE_DIRECTORY.key: _archive_directories(configuration, self.folder)[0]}
-        policy = RestartPolicy.of(configuration)
-        return Children(Path(self.folder), {**shared, **_OF_DRIVERS, **archive}, policy, environment)
 
     def stop(self) -> str:
         """End, and return a sentence on the drivers, which go on."""
         self.endpoint.stop()
         left = self._children.close() if self._children is not None else 0
-        if self._lock is not None:
-            self._lock.close()
+        self._unlock()
         return "the session has ended" + (f"; {left} of its drivers {'goes' if left == 1 else 'go'} on" if left else "")
+
+
+class _FolderLock:
+    """Makes a local folder, and what is remembered in it, this process's own.
+
+    Raises:
+        FinalOperationError: somebody else can write to the folder.
+        OperationError: another session process has it.
+    """
+
+    def __init__(self, folder: str) -> None:
+        check_private(folder, "the folder of job directories")
+        state = os.path.join(folder, STATE_FOLDER)
+        with storage_errors("write", folder):
+            make_private(folder)
+            make_private(state)
+            self._file = os.open(os.path.join(state, "session.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(self._file, 100).decode("utf-8", "replace").strip()
+            self.close()
+            raise OperationError(
+                f"another session process{f' ({other})' if other else ''} runs in this folder",
+                where=folder,
+                expected="one session process for a folder",
+                hint="end the other one, or give this one a folder of its own (--jobs)",
+            ) from None
+        os.ftruncate(self._file, 0)
+        os.write(self._file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self._file)
 
 
 class _NoRestarts:

@@ -19,6 +19,7 @@ from flinkish.session.children import LOG_FILE, Child, Children
 from flinkish.session.registry import Json, Registry
 from flinkish.session.uploads import Upload, UploadedBody, Uploads, place
 from flinkish.storage.paths import make_private
+from flinkish.storage.stores import storage_errors
 
 #: Seconds that a submission waits for the job of the program, and between two looks.
 SUBMIT_S, _LOOK_S = 120.0, 0.2
@@ -96,9 +97,10 @@ class Submission:
     def _started(self, upload: Upload, arguments: list[str], settings: dict[str, str], now_ms: int) -> Child:
         name = f"{upload.name.rpartition('.')[0][:40]}-{uuid.uuid4().hex[:8]}"
         directory = self._children.folder / name
-        make_private(str(directory))
         try:
-            program = place(upload, directory / _PROGRAM)
+            with storage_errors("write", str(directory)):
+                make_private(str(directory))
+                program = place(upload, directory / _PROGRAM)
             return self._children.submit(Child(name, str(program), arguments, settings, upload.id, now_ms))
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
@@ -118,7 +120,7 @@ class Submission:
             found = self._registry.job_of(str(directory))
             if found is not None:
                 return found
-            if now is None or now.status == "ENDED":
+            if now is None or now.has_ended:
                 code = "nobody knows which" if now is None or now.code is None else now.code
                 raise BadRequestError(
                     f"The program has ended (exit code {code}) without a job. {directory / LOG_FILE} ends with:\n"

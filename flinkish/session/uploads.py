@@ -26,6 +26,7 @@ from flinkish.errors import message_of
 from flinkish.rest.api import BodyTooLargeError
 from flinkish.rest.route import BadRequestError, NotFoundError
 from flinkish.storage.paths import check_private, make_private
+from flinkish.storage.stores import storage_errors
 
 #: The kinds of files that can be run; an archive by its ``__main__.py``, as Python does.
 KINDS = (".py", ".zip", ".whl")
@@ -92,7 +93,8 @@ class Uploads:
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self.max_bytes = max_bytes
-        make_private(str(folder))
+        with storage_errors("write", str(folder)):
+            make_private(str(folder))
         check_private(str(folder), "the folder of uploaded programs")
         for left in folder.glob(f"{_UNFINISHED}*"):
             left.unlink(missing_ok=True)

@@ -146,7 +146,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "checkpoint": (12, 3_681),
     "rest": (15, 2_140),
     "rest/views": (12, 2_162),
-    "session": (11, 2_121),
+    "session": (11, 2_151),
     "jobmanager": (32, 8_795),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),

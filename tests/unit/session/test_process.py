@@ -53,6 +53,11 @@ def test_a_folder_in_which_others_write_is_refused(capsys: pytest.CaptureFixture
     assert "others can write to the folder of job directories" in refused(capsys, "--jobs", str(tmp_path / "jobs"))
 
 
+def test_a_folder_that_cannot_be_made_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "cannot write" in refused(capsys, "--jobs", str(tmp_path / "file/jobs"))
+
+
 def test_a_port_that_is_taken_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, taken: int) -> None:
     told = refused(capsys, "--port", str(taken), "--jobs", str(tmp_path / "jobs"))
     assert f"port {taken} of 127.0.0.1 is free" in told

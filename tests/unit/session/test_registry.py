@@ -62,6 +62,7 @@ WITHOUT_DRIVER: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
     ("its driver was killed, and nobody starts it again", {"pid": 1 << 22}, {}, "SUSPENDED"),
     ("it was suspended by a signal", {"released": True}, {}, "SUSPENDED"),
     ("its driver was killed, and is started again", {"pid": 1 << 22}, {"job": "RESTARTING"}, "RESTARTING"),
+    ("it was cancelled while it waited for its driver", {"pid": 1 << 22}, {"job": "CANCELED"}, "CANCELED"),
     ("its driver has failed", {"released": True}, {"job": "FAILED"}, "FAILED"),
     ("it has ended, whatever became of its driver", {"released": True, "end": {}}, {"job": "FAILED"}, "FINISHED"),
     ("its driver has no REST API", {}, {}, "RECONCILING"),
