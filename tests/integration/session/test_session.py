@@ -39,32 +39,31 @@ SUBMIT = "web.submit.enable=true"
 
 def test_flinks_command_line_works_through_the_session_process(session: Begin, tmp_path: Path) -> None:
     one = session(SUBMIT)
-    flink = FlinksCommandLine(one.url, one.token, tmp_path)
     upload = one.uploaded()
     job_id = one.asked(f"/jars/{upload}/run", "POST", {"programArgs": "a 'b c'"})[1]["jobid"]
     stopped_id = one.asked(f"/jars/{upload}/run", "POST", {})[1]["jobid"]
     for each in (job_id, stopped_id):
         one.wait_for(each, "RUNNING")
-    assert all(re.search(rf"{each} : uploaded \(RUNNING\)", flink("list")) for each in (job_id, stopped_id))
     (log,) = [text for path in one.jobs.glob("*/driver.log") if "['a'" in (text := path.read_text())]
     assert "arguments: ['a', 'b c']" in log
-    saved = re.search(r"Savepoint completed. Path: (\S+)", flink("savepoint", job_id, str(tmp_path / "sp")))
-    assert saved is not None and Path(saved[1]).is_dir()
-    stopped = re.search(r"Savepoint completed. Path: (\S+)", flink("stop", "-p", str(tmp_path / "sp"), stopped_id))
-    assert stopped is not None and Path(stopped[1]).is_dir()
-    assert "disposed" in flink("savepoint", "-dispose", saved[1]) and not Path(saved[1]).exists()
-    assert f"Cancelled job {job_id}." in flink("cancel", job_id)
-    one.wait_for(job_id, "CANCELED")
-    one.wait_for(stopped_id, "FINISHED")
-    # the drivers have gone, and somebody can be asked
-    wait_until(lambda: not one.drivers(), TIMEOUT_S, "the end of the drivers")
-    listed = flink("list", "-a")
-    assert f"{job_id} : uploaded (CANCELED)" in listed and f"{stopped_id} : uploaded (FINISHED)" in listed
-    assert f"Job {job_id} has no driver: it is CANCELED." in flink("cancel", job_id)
+    with CommandLine("2.3.0", one.url, one.token, tmp_path) as flink:
+        listed = flink("list")[0]
+        assert all(re.search(rf"{each} : uploaded \(RUNNING\)", listed) for each in (job_id, stopped_id))
+        saved = path_in(flink("savepoint", job_id, str(tmp_path / "sp"))[0])
+        assert saved.is_dir()
+        assert "disposed" in flink("savepoint", "-dispose", str(saved))[0] and not saved.exists()
+        assert path_in(flink("stop", "-p", str(tmp_path / "sp"), stopped_id)[0]).is_dir()
+        assert f"Cancelled job {job_id}." in flink("cancel", job_id)[0]
+        one.wait_for(job_id, "CANCELED")
+        one.wait_for(stopped_id, "FINISHED")
+        # the drivers have gone, and somebody can be asked
+        wait_until(lambda: not one.drivers(), TIMEOUT_S, "the end of the drivers")
+        listed = flink("list", "-a")[0]
+        assert f"{job_id} : uploaded (CANCELED)" in listed and f"{stopped_id} : uploaded (FINISHED)" in listed
+        assert f"Job {job_id} has no driver: it is CANCELED." in flink("cancel", job_id)[0]
     assert one.asked(f"/jobs/{job_id}")[1]["state"] == "CANCELED"
-    assert one.asked(f"/jobs/{stopped_id}/execution-result")[1]["job-execution-result"]["application-status"] == (
-        "SUCCEEDED"
-    )
+    result = one.asked(f"/jobs/{stopped_id}/execution-result")[1]["job-execution-result"]
+    assert result["application-status"] == "SUCCEEDED"
     assert one.asked(f"/applications/{job_id}")[1]["jobs"][0]["jid"] == job_id
 
 
