@@ -13,13 +13,13 @@ import sys
 from collections.abc import Sequence
 
 from flinkish import __version__
-from flinkish.cli import doctor, info, jobs, programs, state
+from flinkish.cli import doctor, info, jobmanager, jobs, programs, state
 from flinkish.errors import FlinkishError
 from flinkish.launch.home import s3_settings_without_spark
 from flinkish.storage.stores import S3_SETTINGS
 
 #: The modules of commands, in the order of the help.
-_GROUPS = (jobs, programs, info, state, doctor)
+_GROUPS = (jobs, programs, info, state, jobmanager, doctor)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

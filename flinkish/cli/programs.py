@@ -246,7 +246,7 @@ def launch_of(
     Raises:
         ConfigurationError: there is no program, or an option is not of its form.
     """
-    settings = {**dict(_property(text) for text in arguments.properties), **settings}
+    settings = {**dict(setting(text) for text in arguments.properties), **settings}
     if arguments.parallelism is not None:
         settings[_PARALLELISM] = arguments.parallelism
     if not program:
@@ -256,10 +256,15 @@ def launch_of(
 
 def settings_of(properties: list[str], environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that hold the settings of ``-D KEY=VALUE``."""
-    return settings_variable(dict(map(_property, properties)), environment)
+    return settings_variable(dict(map(setting, properties)), environment)
 
 
-def _property(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """Key and value of an option ``-D KEY=VALUE``.
+
+    Raises:
+        ConfigurationError: it does not have that form.
+    """
     key, equals, value = text.partition("=")
     if not key or not equals or "\n" in text:
         name = f" of '{key}'" if equals and key else ""

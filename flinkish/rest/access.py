@@ -201,9 +201,9 @@ def _shown(text: str) -> str:
 # ------------------------------------------------------------------ the file of the token
 
 
-def default_token_file(port: int) -> Path:
-    """Where the token of the driver at a port of this machine is, below this user's home."""
-    return Path.home() / ".flinkish" / "rest" / f"{socket.gethostname()}-{port}.token"
+def default_token_file(port: int, host: str | None = None) -> Path:
+    """Where the token of the driver at a port of a machine (default: this one) is, below this user's home."""
+    return Path.home() / ".flinkish" / "rest" / f"{host or socket.gethostname()}-{port}.token"
 
 
 def made_token(file: Path) -> str:

@@ -98,6 +98,41 @@ class Files(Protocol):
         """The answer to a request for a file; None if there is none of that name."""
 
 
+class Receiver(Protocol):
+    """Takes the body of one request, which is too large for the memory, and answers it."""
+
+    def write(self, part: bytes) -> None:
+        """Take the next bytes of the body.
+
+        Raises:
+            BodyTooLargeError: there are more of them than may be.
+        """
+
+    def answer(self) -> Any:
+        """What a route returns, or raises; the body is whole."""
+
+    def close(self) -> None:
+        """Give up what was taken of a body that has not become whole, or was answered."""
+
+
+class BodyTooLargeError(Exception):
+    """A body has more bytes than may be: 413 with this sentence."""
+
+
+class Beyond(Protocol):
+    """What answers in place of the routes: for jobs of other processes, and for bodies that are files."""
+
+    def answer(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
+        """The answer to a request; None: the routes answer it. Raises what a route raises.
+
+        Args:
+            path: decoded, without ``/v1`` and a slash at its end; no segment of it leads elsewhere.
+        """
+
+    def receiver(self, method: str, path: str, headers: Mapping[str, str]) -> Receiver | None:
+        """What takes the body of a request; None: it is taken as all others are."""
+
+
 class Api:
     """Answers requests. Any thread may use it.
 
@@ -108,6 +143,7 @@ class Api:
         features: what the configuration allows.
         files: what is shown where no route is; None: nothing.
         clock: gives the time of an answer.
+        beyond: what is asked before the routes; None: nothing.
     """
 
     def __init__(
@@ -118,8 +154,10 @@ class Api:
         features: Features | None = None,
         files: Files | None = None,
         clock: Clock | None = None,
+        beyond: Beyond | None = None,
     ) -> None:
         self._jobs = jobs
+        self._beyond = beyond
         self._access = access
         self._features = features or Features()
         self._files = files
@@ -155,6 +193,20 @@ class Api:
         except Exception as error:
             return self._failed(error, method, path)
 
+    def receiver(self, method: str, path: str, headers: Mapping[str, str]) -> Receiver | None:
+        """What takes the body of a request that is not refused; None: it is given to `answer` as a whole."""
+        segments = _segments(path) if self._beyond is not None else None
+        if self._beyond is None or segments is None:
+            return None
+        return self._beyond.receiver(method, "/" + "/".join(segments), headers)
+
+    def received(self, receiver: Receiver, method: str, path: str) -> Answer:
+        """Answer a request whose body was taken by a receiver; raises nothing."""
+        try:
+            return _answer_of(receiver.answer())
+        except Exception as error:
+            return self._failed(error, method, path)
+
     def _failed(self, error: Exception, method: str, path: str) -> Answer:
         code = next((code for kind, code in _CODES if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR)
         if code is HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -169,6 +221,9 @@ class Api:
         reads = method in ("GET", "HEAD")
         if segments is not None:
             plain = "/" + "/".join(segments)
+            elsewhere = None if self._beyond is None else self._beyond.answer(method, plain, query, headers, body)
+            if elsewhere is not None:
+                return elsewhere
             there = self._routes.get(len(segments), [])
             for route in there:
                 if route.method == ("GET" if reads else method):
@@ -204,13 +259,19 @@ class Api:
         value = route.answer(asked)
         if route.method != "GET" or "yarn-cancel" in route.path:
             self._jobs.forget()
-        code = HTTPStatus.OK.value
-        if isinstance(value, Status):
-            code, value = value.code, value.value
-        if isinstance(value, Text):
-            return Answer(code, value.text.encode("utf-8", "replace"), value.content_type)
-        answer = Answer(code, _encoded(value))
-        return unless_known(answer, headers) if route.method == "GET" and code == HTTPStatus.OK else answer
+        answer = _answer_of(value)
+        cached = route.method == "GET" and answer.status == HTTPStatus.OK and not isinstance(value, Text)
+        return unless_known(answer, headers) if cached else answer
+
+
+def _answer_of(value: Any) -> Answer:
+    """The answer that is what a route returns."""
+    code = HTTPStatus.OK.value
+    if isinstance(value, Status):
+        code, value = value.code, value.value
+    if isinstance(value, Text):
+        return Answer(code, value.text.encode("utf-8", "replace"), value.content_type)
+    return Answer(code, _encoded(value))
 
 
 def unless_known(answer: Answer, headers: Mapping[str, str], tag: str = "") -> Answer:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flinkish.common.configuration import Configuration
-from flinkish.common.options import rest
+from flinkish.common.options import rest, session
 from flinkish.errors import ConfigurationError, FlinkishError, OperationError, message_of
 from flinkish.rest.access import Access, default_token_file, given_token, is_loopback, made_token
-from flinkish.rest.api import Api
+from flinkish.rest.api import Api, Beyond
 from flinkish.rest.own_page import OwnPage
 from flinkish.rest.route import Features, Jobs, Route
 from flinkish.rest.served_jobs import ServedJobs
@@ -79,9 +79,15 @@ class RestEndpoint:
     """A REST endpoint that is served. Made by `started`."""
 
     def __init__(
-        self, configuration: Configuration, jobs: ServedJobs, routes: Iterable[Route], web_ui_jar: Callable[[], Path]
+        self,
+        configuration: Configuration,
+        jobs: ServedJobs,
+        routes: Iterable[Route],
+        web_ui_jar: Callable[[], Path],
+        beyond: Beyond | None = None,
+        threads: int | None = None,
     ) -> None:
-        from flinkish.rest.server import RestServer, listening
+        from flinkish.rest.server import THREADS, RestServer, listening
 
         address = configuration.get(rest.BIND_ADDRESS)
         open_to_all = configuration.get(rest.TOKEN) == "none"
@@ -108,11 +114,14 @@ class RestEndpoint:
                 name for name in (named, None if local else socket.gethostname(), None if local else address) if name
             }
             access = Access(token, sorted(names), not local, tls is not None, self.token_file)
-            features = Features(web_cancel=configuration.get(rest.CANCEL_ENABLE))
+            # a driver runs its own program alone
+            submits = beyond is not None and configuration.get(session.SUBMIT_ENABLE)
+            features = Features(submits, configuration.get(rest.CANCEL_ENABLE))
             jar = configuration.get(rest.WEB_UI_JAR)
             files = OwnPage(WebUi(web_ui_jar if jar is None else lambda: Path(jar)))
             self._jobs = jobs
-            self._server = RestServer(Api(jobs, routes, access, features, files), opened, tls)
+            api = Api(jobs, routes, access, features, files, beyond=beyond)
+            self._server = RestServer(api, opened, tls, threads or THREADS)
             self._server.start()
         except BaseException:
             opened.close()
@@ -146,9 +155,13 @@ class RestEndpoint:
             told = error.message if isinstance(error, FlinkishError) else message_of(error)
             _say(f"no REST API and no Web UI: {told}")
             return None
-        token = f" (token: {endpoint.token_file})" if endpoint.token_file is not None else ""
-        _say(f"REST API and Web UI at {endpoint.url}{token}")
+        endpoint.announce()
         return endpoint
+
+    def announce(self) -> None:
+        """Say where the endpoint is, in one line on the standard error."""
+        token = f" (token: {self.token_file})" if self.token_file is not None else ""
+        _say(f"REST API and Web UI at {self.url}{token}")
 
     def linger(self) -> None:
         """Wait until the results of what was asked by REST were fetched by those who ask for them, but not for long:
@@ -171,7 +184,7 @@ def _token_of(configuration: Configuration, port: int, open_to_all: bool) -> tup
     if open_to_all:
         return None, None, None
     given = configuration.get(rest.TOKEN_FILE)
-    if given is not None:
+    if given:
         file = Path(given).expanduser()
         return file, given_token(file), None
     try:

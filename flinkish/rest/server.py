@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.errors import ConfigurationError, OperationError, message_of
-from flinkish.rest.api import MAX_BODY_BYTES, Answer, Api, refusal, too_large
+from flinkish.rest.api import MAX_BODY_BYTES, Answer, Api, BodyTooLargeError, Receiver, refusal, too_large
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,6 +34,8 @@ _LOG = logging.getLogger("flinkish.RestServerEndpoint")
 HEAD_S, REQUEST_S, CLOSING_S = 20.0, 180.0, 20.0
 #: Seconds for a body, and between two requests of a connection.
 BODY_S, _KEEP_ALIVE_S = 60.0, 5
+#: Seconds for a body that is written to a file.
+_FILE_S = 150.0
 #: The most bytes of a head, and the most headers.
 _MAX_HEAD, _MAX_HEADERS = 16 << 10, 200
 #: The most connections at which requests are answered, and the most that are kept.
@@ -192,10 +194,12 @@ class RestServer:
         api: answers the requests.
         opened: the socket, which listens.
         tls: the certificate; None: plain HTTP.
+        threads: how many requests are answered at a time.
     """
 
-    def __init__(self, api: Api, opened: socket.socket, tls: Tls | None = None) -> None:
+    def __init__(self, api: Api, opened: socket.socket, tls: Tls | None = None, threads: int = THREADS) -> None:
         self._api = api
+        self._threads = threads
         self._socket = opened
         self._tls = tls
         self._logger = _Demoted(_LOG, {})
@@ -264,7 +268,7 @@ class RestServer:
             timeout_notify=1,
             **tls,
         )
-        self._pool = _Pool(THREADS)
+        self._pool = _Pool(self._threads)
         self._server = uvicorn.Server(config)
         Connection.quiet = self._logger
         Connection.most = _MAX_CONNECTIONS
@@ -314,6 +318,9 @@ class RestServer:
                     return _closing(refused)
                 whole = await asyncio.wait_for(_body(request, _DRAINED_OF_REFUSED), BODY_S)
                 return _closing(refused) if whole is None else refused
+            receiver = self._api.receiver(request.method, path, headers)
+            if receiver is not None:
+                return await self._received(receiver, request, path)
             body = await asyncio.wait_for(_body(request, _DRAINED), BODY_S)
         except asyncio.TimeoutError:
             return _closing(refusal(408, f"The body has not come within {BODY_S:g} s."))
@@ -321,6 +328,29 @@ class RestServer:
             return too_large()
         assert self._pool is not None
         return await self._pool.answer(lambda: self._api.answer(request.method, path, query, headers, body))
+
+    async def _received(self, receiver: Receiver, request: Request, path: str) -> Answer:
+        """The answer to a request whose body a receiver takes while it comes."""
+
+        async def take() -> None:
+            async for part in request.stream():
+                receiver.write(part)
+
+        assert self._pool is not None
+        try:
+            await asyncio.wait_for(take(), _FILE_S)
+            return await self._pool.answer(lambda: self._api.received(receiver, request.method, path))
+        except asyncio.TimeoutError:
+            return _closing(refusal(408, f"The body has not come within {_FILE_S:g} s."))
+        except BodyTooLargeError as error:
+            # a client that sends without waiting gets to the answer only if its bytes are read
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(_body(request, _DRAINED), BODY_S)
+            return _closing(refusal(413, str(error)))
+        except OSError as error:
+            return _closing(refusal(507, f"The body could not be written: {error.strerror or error}."))
+        finally:
+            receiver.close()
 
 
 def _headers(request: Request) -> dict[str, str]:

@@ -27,6 +27,7 @@ _HEADINGS = {
     "state": "State backend",
     "cluster": "Workers",
     "rest": "REST API and Web UI",
+    "session": "Session mode",
     "python": "Python and files of the program",
     "loggers": "Log levels",
 }

@@ -9,16 +9,23 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 TIMEOUT_S = 60.0
 
 
-def fetched(url: str, token: str | None = None, method: str = "GET", body: bytes | None = None) -> tuple[int, Any]:
+def fetched(
+    url: str,
+    token: str | None = None,
+    method: str = "GET",
+    body: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Any]:
     """Code and JSON of the answer at an address."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    request = urllib.request.Request(url, body, headers, method=method)
+    known = {} if token is None else {"Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(url, body, {**known, **(headers or {})}, method=method)
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return answer.status, json.loads(answer.read() or b"null")
@@ -29,10 +36,12 @@ def fetched(url: str, token: str | None = None, method: str = "GET", body: bytes
 class Driver:
     """A process that runs `served_program`."""
 
-    def __init__(self, folder: Path, *settings: str, jobs: int = 1) -> None:
-        self.directory = folder / "job"
-        self.home = folder / "home"
-        self.home.mkdir()
+    def __init__(
+        self, folder: Path, *settings: str, jobs: int = 1, home: Path | None = None, directory: Path | None = None
+    ) -> None:
+        self.directory = directory or folder / "job"
+        self.home = home or folder / "home"
+        self.home.mkdir(exist_ok=True)
         self.errors = folder / "errors"
         with self.errors.open("w") as errors:
             self.process = subprocess.Popen(

@@ -22,6 +22,7 @@ from flinkish.common.options import (
     python,
     rest,
     restart,
+    session,
     state,
 )
 
@@ -38,6 +39,7 @@ _THEMES: tuple[ModuleType, ...] = (
     cluster,
     python,
     rest,
+    session,
     flinkish,
     loggers,
 )

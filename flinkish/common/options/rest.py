@@ -101,14 +101,6 @@ CANCEL_ENABLE: ConfigOption[bool] = (
     .with_description("Whether jobs can be cancelled in the Web UI.")
 )
 
-SUBMIT_ENABLE: ConfigOption[bool] = (
-    ConfigOptions.key("web.submit.enable")
-    .boolean_type()
-    .default_value(False)
-    .with_description("Whether programs can be uploaded and run.")
-    .without_effect("a driver runs its own program alone, and nothing can be uploaded to it")
-)
-
 SSL_ENABLED: ConfigOption[bool] = (
     ConfigOptions.key("security.ssl.rest.enabled")
     .boolean_type()

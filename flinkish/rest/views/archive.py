@@ -10,13 +10,15 @@ from flinkish.errors import FinalOperationError
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription
 from flinkish.jobmanager.job.operations import Operations
 from flinkish.rest.route import Asked, Route
-from flinkish.rest.views import checkpoints, jobs, vertices
+from flinkish.rest.views import checkpoints, description, jobs, vertices
 
 #: The routes whose answers the archive of a job has.
 _ROUTES = (
     *(route for route in jobs.ROUTES if route.path not in ("/jobs", "/jobs/{job}/status")),
     *(route for route in vertices.ROUTES if not route.path.endswith("/flamegraph")),
     *checkpoints.ROUTES,
+    # for our own page, in a session process
+    *description.ROUTES,
 )
 _LEFT_OUT = ("/jobs/{job}/execution-result", "/applications/{application}/exceptions")
 

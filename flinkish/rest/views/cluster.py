@@ -66,7 +66,8 @@ _STATUS = {
     "CANCELLING": "CANCELING",
     "SUSPENDED": "CANCELED",
 }
-_APPLICATION_STATES = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
+#: All of them.
+APPLICATION_STATES = ("CREATED", "RUNNING", "FAILING", "FAILED", "CANCELING", "CANCELED", "FINISHED")
 
 
 def applications(asked: Asked) -> Json:
@@ -78,17 +79,22 @@ def applications(asked: Asked) -> Json:
     }
 
 
+def application_status(status: str) -> str:
+    """The status of the application of a job with this status."""
+    return _STATUS.get(status, status)
+
+
 def _application(job: JobDescription, now_ms: int) -> Json:
-    status = _STATUS.get(job.status, job.status)
+    status = application_status(job.status)
     return {"id": job.id, "name": job.name, **job_times(job, now_ms), "status": status}
 
 
 def application(asked: Asked) -> Json:
     """``/applications/:applicationid``"""
     job = job_of(_of_job(asked))
-    times = dict.fromkeys(_APPLICATION_STATES, 0)
+    times = dict.fromkeys(APPLICATION_STATES, 0)
     for state, time_ms in job.times_ms.items():
-        name = _STATUS.get(state, state)
+        name = application_status(state)
         times[name] = max(times[name], time_ms)
     return {**_application(job, asked.now_ms), "timestamps": times, "jobs": [jobs.summary(job, asked.now_ms)]}
 

@@ -271,7 +271,8 @@ def status(asked: Asked) -> Json:
     return {"status": job_of(asked).status}
 
 
-_APPLICATION_STATUS = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
+#: Status of a job that has ended -> how its result calls it.
+APPLICATION_RESULTS = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
 
 
 def execution_result(asked: Asked) -> Json:
@@ -281,7 +282,7 @@ def execution_result(asked: Asked) -> Json:
         return {"status": {"id": "IN_PROGRESS"}, "job-execution-result": None}
     result: dict[str, Any] = {
         "id": job.id,
-        "application-status": _APPLICATION_STATUS.get(job.status, "UNKNOWN"),
+        "application-status": APPLICATION_RESULTS.get(job.status, "UNKNOWN"),
         "accumulator-results": {},
         "net-runtime": duration_ms(job, asked.now_ms),
         "name": job.name,

@@ -32,7 +32,7 @@ def test_the_archive_has_what_the_views_answer(finished: JobDescription) -> None
     expected = {
         *("/jobs/overview", job, f"{job}/plan", f"{job}/config", f"{job}/exceptions", f"{job}/accumulators"),
         *(f"{job}/checkpoints", f"{job}/checkpoints/config", f"{job}/checkpoints/details/{latest.id}"),
-        *(f"{job}/checkpoints/details/{latest.id}/subtasks/{COUNT}", f"{job}/jobmanager/config"),
+        *(f"{job}/checkpoints/details/{latest.id}/subtasks/{COUNT}", f"{job}/jobmanager/config", f"{job}/description"),
         *(vertex, f"{vertex}/subtasktimes", f"{vertex}/taskmanagers", f"{vertex}/accumulators"),
         *(f"{vertex}/subtasks/accumulators", f"{vertex}/subtasks/1", f"{vertex}/subtasks/1/attempts/0"),
         f"{vertex}/subtasks/1/attempts/0/accumulators",

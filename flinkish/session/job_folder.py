@@ -1,0 +1,131 @@
+"""The job directories below a folder, as far as their files say what became of their jobs.
+
+Rule: nothing is written there, and a directory that cannot be read is left out: it is none, or it is damaged, which its
+driver says to who starts it.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from flinkish.errors import FlinkishError, message_of
+from flinkish.jobdir.directory import ENDED_FILE
+from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.layout import content_of
+from flinkish.rest.access import is_loopback
+from flinkish.session.drivers import address_of
+from flinkish.storage.paths import FileKind
+from flinkish.storage.stores import storage_of
+
+_LOG = logging.getLogger("flinkish.Session")
+
+#: The folder in a job directory with those of the further jobs of the same program.
+_FURTHER = "jobs"
+
+
+@dataclass(frozen=True)
+class FoundJob:
+    """What the files of a job directory say.
+
+    Attributes:
+        path: of the directory.
+        job_id: id and ``name`` of its job; None: it has not begun.
+        driver: address and host of a driver that may answer for it; None: there is none.
+        is_owned: whether a driver may be at work here.
+        end: how the job has ended for good, FINISHED or CANCELED; None: it has not.
+        changed_ms: when its driver showed last that it is alive.
+    """
+
+    path: str
+    job_id: str | None
+    name: str
+    driver: tuple[str, str] | None
+    is_owned: bool
+    end: str | None
+    changed_ms: int
+
+
+class JobFolder:
+    """Reads the job directories of a folder. One thread uses it at a time.
+
+    Args:
+        path: the folder, on any storage.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        #: path of a directory -> id and name of its job, which stay the same
+        self._jobs: dict[str, tuple[str, str]] = {}
+
+    def read(self) -> list[FoundJob]:
+        """All jobs of the folder."""
+        found = []
+        for path in self._directories(self.path):
+            for directory in (path, *self._directories(posixpath.join(path, _FURTHER))):
+                job = self._job(directory)
+                if job is not None:
+                    found.append(job)
+        return found
+
+    def _directories(self, path: str) -> list[str]:
+        try:
+            entries = storage_of(path).list(path)
+        except (FlinkishError, OSError) as error:
+            _LOG.warning("%s cannot be listed: %s", path, message_of(error))
+            return []
+        return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
+
+    def _job(self, path: str) -> FoundJob | None:
+        owner = self._read(path, "owner.json")
+        if path not in self._jobs and owner is not None:
+            job = self._read(path, "job.json")
+            if job is not None:
+                self._jobs[path] = str(job["job_id"]), str(job["name"])
+        if owner is None:
+            return None
+        job_id, name = self._jobs.get(path, (None, posixpath.basename(path)))
+        driver, owned = _driver_of(owner)
+        end = None if owned else self._read(path, ENDED_FILE)
+        return FoundJob(
+            path,
+            job_id,
+            name,
+            driver,
+            owned,
+            None if end is None else str(end.get("status", "FINISHED")),
+            int(float(owner.get("renewed_s", 0.0)) * 1000),
+        )
+
+    def _read(self, directory: str, name: str) -> dict[str, Any] | None:
+        path = posixpath.join(directory, name)
+        try:
+            return content_of(name, storage_of(path).read(path, FileKind.JOB_FILE))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (FlinkishError, OSError, ValueError) as error:
+            _LOG.debug("%s cannot be read: %s", path, message_of(error))
+            return None
+
+
+def _driver_of(owner: dict[str, Any]) -> tuple[tuple[str, str] | None, bool]:
+    """Address and host of the driver that owns, or owned, a directory, if it may still answer; and whether it owns it.
+
+    A driver that has given its directory back still answers who asks for the outcome of what has ended its job.
+    """
+    life = life_of(owner)
+    process = life_of({**owner, "released": False})
+    url = str(owner.get("rest"))
+    owned = life is not Life.GONE
+    if process is Life.GONE or (process is Life.SILENT and owner.get("released")):
+        return None, owned
+    try:
+        _, name, _ = address_of(url)
+    except ValueError:
+        return None, owned
+    if process is Life.SILENT and is_loopback(name):
+        # of another machine: it listens to nobody else
+        return None, owned
+    return (url, str(owner["host"])), owned
