@@ -37,7 +37,7 @@ NO_MESSAGES = {
     *("/taskmanagers/:taskmanagerid/log", "/taskmanagers/:taskmanagerid/stdout"),
     "/taskmanagers/:taskmanagerid/logs/:file",
     # of our own page
-    *("/jobs/:jobid/description", "/jobs/:jobid/state"),
+    "/jobs/:jobid/description",
 }
 
 #: Flink's GETs that are no views: of operations, and of what flinkish has nothing of.
