@@ -19,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import suppress
 from itertools import cycle
@@ -86,6 +87,31 @@ class Client:
         return asked
 
 
+class Cpu:
+    """The processor time of a process and its descendants, those included that end meanwhile."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        #: (process, when it was started) -> its ticks
+        self._ticks: dict[tuple[int, str], int] = {}
+        self._lock = threading.Lock()
+        threading.Thread(target=self._sample, name="cpu", daemon=True).start()
+
+    def _sample(self) -> None:
+        while True:
+            self.seconds()
+            time.sleep(0.5)
+
+    def seconds(self) -> float:
+        """User and system time so far."""
+        with self._lock:
+            for pid in contract.process_tree(self._root):
+                fields = contract.stat_fields(Path(f"/proc/{pid}/stat"))
+                if fields:
+                    self._ticks[pid, fields[19]] = int(fields[11]) + int(fields[12])
+            return sum(self._ticks.values()) / os.sysconf("SC_CLK_TCK")
+
+
 def rss_mib(pid: int) -> float:
     """The resident memory of a process."""
     fields = Path(f"/proc/{pid}/statm").read_text().split()
@@ -134,13 +160,14 @@ def _connected(job: subprocess.Popen[bytes], log: Path) -> Client:
 
 def _compare(client: Client, pid: int, options: argparse.Namespace) -> None:
     figures: dict[str, list[tuple[float, float]]] = {"quiet": [], "asked": []}
+    cpu = Cpu(pid)
     for _ in range(options.windows):
         for kind, of_kind in figures.items():
-            before_s, first = contract.tree_cpu_s(pid) or 0.0, client.epochs()[-1]["epoch"]
+            before_s, first = cpu.seconds(), client.epochs()[-1]["epoch"]
             until_s = time.monotonic() + options.window
             asked = client.load(options.rate, until_s) if kind == "asked" else 0
             time.sleep(max(0.0, until_s - time.monotonic()))
-            cpu_s = (contract.tree_cpu_s(pid) or 0.0) - before_s
+            cpu_s = cpu.seconds() - before_s
             done = [epoch for epoch in client.epochs() if epoch["epoch"] > first]
             duration_ms = statistics.median(epoch["duration_ms"] for epoch in done)
             of_kind.append((cpu_s / len(done), duration_ms))
