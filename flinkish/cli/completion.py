@@ -41,7 +41,13 @@ def add_commands(commands: Any) -> None:
 def completed(commands: Any) -> dict[str, Completed]:
     """Name of a command -> what can stand behind it. ``commands``: the subparsers of `argparse`."""
     helps = {action.dest: action.help or "" for action in commands._choices_actions}
-    return {name: _of_parser(parser, helps.get(name, "")) for name, parser in commands.choices.items()}
+    found: dict[str, Completed] = {}
+    for name, parser in commands.choices.items():
+        found[name] = _of_parser(parser, helps.get(name, ""))
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                found.update((f"{name} {inner}", one) for inner, one in completed(action).items())
+    return found
 
 
 def _of_parser(parser: argparse.ArgumentParser, text: str) -> Completed:
@@ -49,7 +55,8 @@ def _of_parser(parser: argparse.ArgumentParser, text: str) -> Completed:
     choices: list[str] = []
     for action in parser._actions:
         options.update((option, action.help or "") for option in action.option_strings)
-        if not action.option_strings and action.choices is not None:
+        is_group = isinstance(action, argparse._SubParsersAction)
+        if not action.option_strings and action.choices is not None and not is_group:
             choices += map(str, action.choices)
     return Completed(text, options, tuple(choices))
 

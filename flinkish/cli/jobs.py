@@ -16,7 +16,7 @@ from typing import Any
 from flinkish.cli import targets
 from flinkish.cli.operations import Driver, Outcome, RestDriver, carry_out, checked_id, driver_of
 from flinkish.cli.parsers import ACCEPTED, DONE, add_command, add_json, print_json
-from flinkish.cli.targets import ENDED, Finder, Job, owner_of
+from flinkish.cli.targets import ENDED, Finder, Job, owner_of, with_directory
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError
 from flinkish.storage.paths import absolute
 
@@ -161,7 +161,7 @@ def _add_detached(parser: argparse.ArgumentParser) -> None:
 
 def _asked(arguments: argparse.Namespace, kind: str, **details: Any) -> int:
     """Ask the job's driver for an operation, and say what has come of it."""
-    job = Finder(arguments).find(arguments.job)
+    job = with_directory(Finder(arguments).find(arguments.job))
     detached = getattr(arguments, "detached", False)
     return _told(arguments, kind, carry_out(driver_of(job), kind, arguments.timeout, detached, **details), job)
 
@@ -306,7 +306,12 @@ def _describe(arguments: argparse.Namespace) -> int:
     described, end = None, None
     if job.client is not None:
         attempts = {"attempts": "true"} if arguments.attempts else {}
-        answer = job.client.get(f"/jobs/{job.id}/description", subtasks="all", **attempts)
+        try:
+            answer = job.client.get(f"/jobs/{job.id}/description", subtasks="all", **attempts)
+        except FinalOperationError:
+            if not job.has_ended:
+                raise
+            return _describe_archived(arguments, job, now_ms)
         described, now_ms = answer["job"], answer["now_ms"]
     directory = job.directory if described is None else described["directory"]
     if directory is not None and (described is None or described["status"] in ENDED):
@@ -326,6 +331,30 @@ def _describe(arguments: argparse.Namespace) -> int:
         print(ended_text(told, now_ms))
     else:
         print(job_text(described, now_ms, end=told))
+    return DONE
+
+
+def _describe_archived(arguments: argparse.Namespace, job: Job, now_ms: int) -> int:
+    """Say how a job has ended whose driver is gone, as its archive has it, which a session process shows."""
+    from flinkish.cli.described import ended_text
+
+    assert job.client is not None
+    latest = job.client.get(f"/jobs/{job.id}/checkpoints")["latest"]["savepoint"]
+    failures = job.client.get(f"/jobs/{job.id}/exceptions")["exceptionHistory"]["entries"]
+    told = {
+        "id": job.id,
+        "name": job.name,
+        "status": job.status,
+        "ended_ms": job.end_ms,
+        "how": failures[0]["stacktrace"] if job.status == "FAILED" and failures else None,
+        "savepoint": None if latest is None else latest["external_path"],
+        **dict.fromkeys(("last_epoch", "directory", "again")),
+        "driver": f"it is gone; its archive is shown at {job.client.url}",
+    }
+    if arguments.json:
+        print_json(told)
+    else:
+        print(ended_text(told, now_ms))
     return DONE
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ID = re.compile("[0-9a-f]{32}")
 #: The shortest and the longest time between two looks, in seconds.
 _LOOK_S, _LONGEST_LOOK_S = 0.02, 0.5
+#: How long a driver may be silent that was asked for an operation, in seconds.
+_SILENT_S = 60.0
 
 #: What is asked for by POST -> the path of that, that of the outcome, and Flink's names of the arguments.
 _PATHS: dict[str, tuple[str, str, dict[str, str]]] = {
@@ -93,6 +95,7 @@ class RestDriver:
         self._client = client
         self._job = job
         self._kinds: dict[str, str] = {}
+        self._heard_s = time.monotonic()
 
     def begin(self, kind: str, timeout_s: float, **details: Any) -> str:
         """Ask for an operation; see `Driver.begin`."""
@@ -111,23 +114,31 @@ class RestDriver:
 
     def look(self, operation: str) -> Outcome:
         """How an operation stands; see `Driver.look`."""
+        try:
+            outcome = self._looked(operation)
+        except ConnectionFailedError as error:
+            if isinstance(error.__cause__, ConnectionRefusedError):
+                return self._of_directory(operation)
+            if time.monotonic() - self._heard_s > _SILENT_S:
+                raise
+            return Outcome(operation, completed=False)
+        self._heard_s = time.monotonic()
+        return outcome
+
+    def _looked(self, operation: str) -> Outcome:
         kind = self._kinds.get(operation)
         if kind == "cancel":
-            return self._cancelled(operation)
-        kinds = ["savepoint", "checkpoint", "dispose"] if kind is None else [kind]
-        for one in kinds:
+            with suppress(FinalOperationError):
+                status = self._client.get(self._path("/jobs/{job}/status"))["status"]
+                return Outcome(operation, completed=status in ENDED)
+            return Outcome(operation)
+        for one in ["savepoint", "checkpoint", "dispose"] if kind is None else [kind]:
             path = _PATHS[one][1]
             if "{job}" in path and self._job is None:
                 continue
-            try:
+            with suppress(FinalOperationError):
                 answer = self._client.get(f"{self._path(path)}/{operation}")
-            except ConnectionFailedError:
-                return self._of_directory(operation)
-            except FinalOperationError:
-                if one == kinds[-1]:
-                    raise
-                continue
-            return _outcome(operation, kind or "carry it out", answer)
+                return _outcome(operation, kind or "carry it out", answer)
         raise FinalOperationError(f"there is no operation {operation}, or its result is not kept any more")
 
     def has_begun(self, operation: str) -> bool:
@@ -140,15 +151,10 @@ class RestDriver:
     def _path(self, path: str) -> str:
         return path.format(job="" if self._job is None else self._job.id)
 
-    def _cancelled(self, operation: str) -> Outcome:
-        """The driver ends with its last job, and answers no more."""
-        with suppress(ConnectionFailedError, FinalOperationError):
-            status = self._client.get(self._path("/jobs/{job}/status"))["status"]
-            return Outcome(operation, completed=status in ENDED)
-        return Outcome(operation)
-
     def _of_directory(self, operation: str) -> Outcome:
-        """The outcome that the directory tells of after the end of the driver."""
+        """The outcome that is known after the end of the driver: it ends with its last job."""
+        if self._kinds.get(operation) == "cancel":
+            return Outcome(operation)
         directory = None if self._job is None else self._job.directory
         if directory is not None:
             from flinkish.cli.ended import ended

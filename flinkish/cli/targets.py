@@ -168,9 +168,12 @@ class Finder:
             plain = RestClient(url)
         except ConfigurationError:
             return None
-        if is_loopback(plain.host) and host != socket.gethostname():
+        loopback = is_loopback(plain.host)
+        if loopback and host != socket.gethostname():
             return None
-        return RestClient(url, self._token([host], plain.port), self._certificates)
+        # the token of a machine goes to that machine alone
+        hosts = [host] if loopback or plain.host == host.lower() else []
+        return RestClient(url, self._token(hosts, plain.port), self._certificates)
 
     def _client(self, address: str) -> RestClient:
         plain = RestClient(address)

@@ -134,6 +134,9 @@ class RestClient:
                 expected="the token in the file that the driver has named in its first line",
                 hint="name that file by --token-file, or set FLINK_REST_CLIENT_HEADERS as for Flink's command line",
             )
+        if code in (502, 503, 504):
+            # who forwards requests says that the other side is away
+            return ConnectionFailedError(sentence)
         if code in (400, 403, 405, 413):
             return ConfigurationError(sentence)
         return FinalOperationError(sentence) if code == 404 else OperationError(sentence)

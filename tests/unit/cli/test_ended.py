@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
+from flinkish.errors import FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobmanager.job.description import ExceptionDescription
+from flinkish.rest.client import RestClient
 from tests.support.rest_jobs import JOB, FakeJobs, job
 from tests.support.served_jobs import Served, Told
 
@@ -106,3 +109,25 @@ def test_where_no_log_is_reached_the_command_says_where_it_is(directory: Make, f
     owner = made.read("owner.json")
     assert owner is not None and told.code == 2
     assert f"on the standard error of the process {owner['pid']} on {owner['host']}, and Spark's in" in told.err
+
+
+def test_a_job_whose_archive_is_shown_says_how_it_has_ended(
+    driver: Callable[..., Served], flinkish: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session process has Flink's views of it, and no description."""
+    failure = ExceptionDescription(2_000, 1, "UserCodeError", "the author of the job", False, "it failed")
+    driver(FakeJobs(replace(job(status="FAILED"), end_time_ms=5_000, exceptions=(failure,))))
+    get = RestClient.get
+
+    def without_descriptions(client: RestClient, path: str, /, **query: str) -> Any:
+        if path.endswith("/description"):
+            raise FinalOperationError("Not found")
+        return get(client, path, **query)
+
+    monkeypatch.setattr(RestClient, "get", without_descriptions)
+    told = flinkish("describe", "clicks")
+    assert told.code == 0, told.err
+    assert told.out.startswith(f"clicks ({JOB}): FAILED\n  ended        1970-01-01")
+    assert "how          flinkish.errors.UserCodeError: it failed" in told.out
+    assert "its archive is shown at http://127.0.0.1:" in told.out
+    assert flinkish("describe", "clicks", "--json").json()["status"] == "FAILED"

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import SavepointError
+from flinkish.errors import ConnectionFailedError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Request
 from flinkish.jobmanager.requests import RequestDesk
+from flinkish.rest.client import RestClient
 from tests.support.processes import wait_until
 from tests.support.rest_jobs import JOB, OTHER, FakeJobs, job
 from tests.support.served_jobs import Served, Told
@@ -213,6 +214,24 @@ def test_a_stop_whose_driver_ends_before_it_was_asked_again_is_told_by_the_direc
     told = flinkish("stop", made.path)
     thread.join()
     assert (told.code, told.out) == (0, f"{SAVEPOINT}\n"), told.err
+
+
+def test_a_driver_that_is_silent_for_a_moment_is_asked_again(
+    driver: Start, flinkish: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = FakeJobs()
+    driver(jobs)
+    get, silent = RestClient.get, iter([True, False, True])
+
+    def sometimes(client: RestClient, path: str, /, **query: str) -> Any:
+        if "savepoints/" in path and next(silent, False):
+            raise ConnectionFailedError("timed out")
+        if "savepoints/" in path and not jobs.outcomes[0].done():
+            jobs.outcomes[0].complete(SAVEPOINT)
+        return get(client, path, **query)
+
+    monkeypatch.setattr(RestClient, "get", sometimes)
+    assert flinkish("savepoint", "clicks").out == f"{SAVEPOINT}\n"
 
 
 def test_the_job_of_a_command_may_be_the_only_one_at_an_address(driver: Start, flinkish: Command) -> None:

@@ -59,6 +59,7 @@ REFUSED: list[tuple[bytes, type[FlinkishError], str]] = [
     (answer(400, '{"errors": ["no id"]}'), ConfigurationError, "no id"),
     (answer(403, '{"errors": ["another host"]}'), ConfigurationError, "another host"),
     (answer(401, '{"errors": ["who are you"]}'), ConfigurationError, "--token-file"),
+    (answer(503, '{"errors": ["the driver is away"]}'), ConnectionFailedError, "the driver is away"),
     (answer(404, "<html>"), ConnectionFailedError, "HTTP status 404"),
     (answer(500, '{"errors": []}'), ConnectionFailedError, "HTTP status 500"),
     (answer(502, "[" * 100_000), ConnectionFailedError, "HTTP status 502"),
