@@ -236,7 +236,8 @@ def _dispose(arguments: argparse.Namespace) -> int:
     """Have the driver delete a savepoint in whose job directory it lies, or which is named; otherwise delete it
     here."""
     finder, path = Finder(arguments), arguments.dispose
-    driver = _owner(finder, path) if arguments.jobmanager is None else next(map(RestDriver, finder.clients()))
+    client = finder.client()
+    driver = _owner(finder, path) if client is None else RestDriver(client)
     if driver is not None:
         outcome = carry_out(driver, "dispose", arguments.timeout, directory=path)
         if not outcome.completed:

@@ -118,7 +118,7 @@ def _line(job: Job, zone: tzinfo | None) -> str:
     if started_ms is not None:
         when = datetime.fromtimestamp(started_ms / 1000).astimezone(zone).strftime("%d.%m.%Y %H:%M:%S")
     line = f"{when} : {job.id or UNKNOWN} : {one_line(job.name)} ({job.status or 'not known'})"
-    return line if job.directory is None else f"{line}  {job.directory}"
+    return line if job.directory is None else f"{line}  {one_line(job.directory, 1_000)}"
 
 
 def live_table(jobs: list[Listed], now_ms: int, zone: tzinfo | None = None) -> str:

@@ -129,15 +129,9 @@ class Finder:
                 found[key] = job
         return list(found.values())
 
-    def clients(self) -> Iterator[RestClient]:
-        """Clients of all drivers that answer."""
-        if self._jobmanager is not None:
-            yield self._client(self._jobmanager)
-            return
-        for port in _announced():
-            for job in (self._jobs_of(port) or ())[:1]:
-                assert job.client is not None
-                yield job.client
+    def client(self) -> RestClient | None:
+        """A client of the address that the command line names; None: it names none."""
+        return None if self._jobmanager is None else self._client(self._jobmanager)
 
     def of_directory(self, path: str) -> Job:
         """The job of a directory: with its driver, if that answers by REST and says that it runs the job there.
@@ -147,8 +141,10 @@ class Finder:
         """
         path = absolute(path)
         owner, written = owner_of(path), _file(path, "job.json") or {}
-        unknown = Job(written.get("job_id"), written.get("name") or posixpath.basename(path), None, directory=path)
-        client = None if owner is None or owner.get("released") else self._client_of(owner)
+        is_free = owner is not None and owner.get("released")
+        status = ((owner or {}).get("ended") or {}).get("status", "SUSPENDED") if is_free else None
+        unknown = Job(written.get("job_id"), written.get("name") or posixpath.basename(path), status, directory=path)
+        client = None if owner is None or is_free else self._client_of(owner)
         if client is None:
             return unknown
         try:

@@ -105,6 +105,16 @@ def test_jobs_are_looked_for_below_a_folder(tmp_path: Path, directory: Make, fli
     assert flinkish("describe", OTHER[:6]).code == 2
 
 
+def test_a_job_at_work_comes_before_a_directory_of_its_name_that_was_given_back(
+    driver: Start, directory: Make, tmp_path: Path, flinkish: Command
+) -> None:
+    driver(FakeJobs(job(JOB)))
+    old = directory(OTHER)
+    assert "names several jobs" in flinkish("describe", "clicks", "--jobs", str(tmp_path / "jobs")).err
+    old.release("FINISHED", "at its end")
+    assert described(flinkish, "clicks", "--jobs", str(tmp_path / "jobs"))["id"] == JOB
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -259,6 +259,12 @@ def test_a_savepoint_in_the_directory_of_a_job_at_work_is_disposed_of_by_its_dri
     assert jobs.asked == [Request(Kind.DISPOSE, None, path)]
 
 
+def test_a_savepoint_is_disposed_of_by_the_driver_at_an_address(driver: Start, flinkish: Command) -> None:
+    jobs = ByHand(None)
+    assert flinkish("savepoint", "dispose", "/sp", "-m", driver(jobs).url).out == "Savepoint '/sp' disposed.\n"
+    assert jobs.asked == [Request(Kind.DISPOSE, None, "/sp")]
+
+
 def test_a_savepoint_from_which_a_job_at_work_was_started_is_kept(
     driver: Start, flinkish: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
