@@ -79,7 +79,7 @@ def _add_operations(commands: Any) -> None:
     savepoint = _add_for_job(
         commands,
         "savepoint",
-        "write a savepoint of a running job; prints its path. Also: savepoint status, savepoint dispose",
+        "write a savepoint of a running job; prints its path. Also: savepoint status, dispose, diff",
         _savepoint,
         "flinkish savepoint /data/jobs/clicks /data/savepoints",
         "flinkish savepoint status 5b0e8c2b4c1d4e6f8a9b0c1d2e3f4a5b",

@@ -70,7 +70,10 @@ def test_no_command_is_refused_with_the_help(capsys: pytest.CaptureFixture[str])
 COMPLETIONS = [
     (["flinkish", "sa"], {"savepoint"}),
     (["flinkish", "savepoint", "st"], {"status"}),
+    (["flinkish", "savepoint", "di"], {"dispose", "diff"}),
     (["flinkish", "savepoint", "status", "--js"], {"--json"}),
+    (["flinkish", "state", "qu"], {"query"}),
+    (["flinkish", "state", "query", "--u"], {"--uid"}),
     (["flinkish", "savepoint", "--det"], {"--detached"}),
     (["flinkish", "stop", "clicks", "--dr"], {"--drain"}),
     (["flinkish", "run", "--from"], {"--fromSavepoint", "--from-savepoint"}),
