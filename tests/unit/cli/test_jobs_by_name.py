@@ -59,6 +59,21 @@ def test_a_copy_of_a_directory_is_not_taken_for_the_job(driver: Start, directory
     assert "has not answered within 0.1 s" in told.err
 
 
+def test_the_address_of_a_driver_on_another_machine_is_not_looked_for_on_this_one(
+    driver: Start, directory: Make, flinkish: Command
+) -> None:
+    """Its loopback address is that of another driver here, which must not get the token of the first one."""
+    jobs = FakeJobs()
+    made = directory(JOB, driver(jobs))
+    jobs.jobs[JOB] = replace(job(JOB), directory=made.path)
+    assert described(flinkish, made.path)["id"] == JOB
+    before = jobs.described
+    made.write("owner.json", {**(made.read("owner.json") or {}), "host": "elsewhere"})
+    told = flinkish("describe", made.path, "--timeout", "0.1")
+    assert told.code == 2 and "has not answered within 0.1 s" in told.err
+    assert jobs.described == before
+
+
 def test_one_driver_is_asked_by_its_address(driver: Start, flinkish: Command) -> None:
     driver(FakeJobs(job(JOB)))
     other = driver(FakeJobs(job(OTHER)))
