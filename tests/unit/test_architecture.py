@@ -158,7 +158,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "testing": (5, 1_681),
     "examples": (7, 734),
     "doctor": (5, 856),
-    "cli": (17, 2_768),
+    "cli": (17, 2_769),
 }
 
 #: Modules that one module of another room alone imports, and why they do not stand there. The list only shrinks.
