@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from flinkish.cli.parsers import add_command, add_json, print_json
 from flinkish.errors import ConfigurationError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
@@ -30,12 +31,20 @@ _FULL_TRACEBACK = "FLINKISH_FULL_TRACEBACK"
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands."""
-    prepare = commands.add_parser("prepare", help="make what jobs on this machine start faster with, once")
-    prepare.set_defaults(carry_out=_prepare)
-    examples = commands.add_parser("examples", help="copy the example programs into a directory; prints their paths")
+    text = "make what jobs on this machine start faster with, once"
+    add_json(add_command(commands, "prepare", text, _prepare, "flinkish prepare"))
+    text = "copy the example programs into a directory; prints their paths"
+    examples = add_command(commands, "examples", text, _examples, "flinkish examples my-examples")
     examples.add_argument("directory", nargs="?", default="flinkish-examples", metavar="DIRECTORY", help="%(default)s")
-    examples.set_defaults(carry_out=_examples)
-    run = commands.add_parser("run", help="run a program as a Spark driver")
+    add_json(examples)
+    run = add_command(
+        commands,
+        "run",
+        "run a program as a Spark driver",
+        _run,
+        "flinkish run -D flinkish.job.dir=/data/jobs/clicks clicks.py --input /data -- --master 'local[4]'",
+        "flinkish run -s /data/savepoints/savepoint-1 -p 8 -D flinkish.job.dir=/data/jobs/clicks-2 clicks.py",
+    )
     _add_savepoint_options(run)
     add_settings(run)
     run.add_argument("--traceback", action="store_true", help="show all frames of an error, and what led to it")
@@ -45,17 +54,27 @@ def add_commands(commands: Any) -> None:
         metavar="PROGRAM.py ...",
         help="program, its options, `--`, Spark's options",
     )
-    run.set_defaults(carry_out=_run, starts_spark=True)
+    run.set_defaults(starts_spark=True)
     _add_replay(commands)
-    sql = commands.add_parser("sql", help="Spark SQL with the tables of a job as views: state, savepoints, history")
+    sql = add_command(
+        commands,
+        "sql",
+        "Spark SQL with the tables of a job as views: state, savepoints, history",
+        _sql,
+        "flinkish sql /data/jobs/clicks -e 'SELECT epoch, status, path FROM checkpoints'",
+    )
     sql.add_argument("-e", dest="queries", metavar="QUERY", action="append", default=[], help="run this, and end")
     sql.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="a job's directory, a checkpoint or a savepoint")
     add_settings(sql)
-    sql.set_defaults(carry_out=_sql, starts_spark=True)
+    sql.set_defaults(starts_spark=True)
 
 
-def _prepare(_: argparse.Namespace) -> None:
-    print(class_archive.make(Home(os.environ).cache, os.environ))
+def _prepare(arguments: argparse.Namespace) -> None:
+    archive = class_archive.make(Home(os.environ).cache, os.environ)
+    if arguments.json:
+        print_json({"archive": str(archive)})
+    else:
+        print(archive)
 
 
 def _examples(arguments: argparse.Namespace) -> None:
@@ -76,11 +95,14 @@ def _examples(arguments: argparse.Namespace) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         for path, contents in sorted(examples.items()):
             path.write_bytes(contents)
-            print(path)
+            if not arguments.json:
+                print(path)
     except OSError as error:
         raise ConfigurationError(
             f"the examples cannot be written to {directory}: {error.strerror}", expected="a directory that is writable"
         ) from error
+    if arguments.json:
+        print_json({"files": [str(path) for path in sorted(examples)]})
 
 
 def add_settings(command: argparse.ArgumentParser) -> None:
@@ -92,11 +114,14 @@ def add_settings(command: argparse.ArgumentParser) -> None:
 
 
 def _add_replay(commands: Any) -> None:
-    replay = commands.add_parser(
+    replay = add_command(
+        commands,
         "replay",
-        help="run an epoch of a job again in one process, and show what each operator received and emitted",
-        usage="flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options] [-- Spark's options]",
+        "run an epoch of a job again in one process, and show what each operator received and emitted",
+        _replay,
+        "flinkish replay /data/jobs/clicks --epoch 17 clicks.py --input /data",
     )
+    replay.usage = "flinkish replay JOB_DIR --epoch N [options] PROGRAM.py [its options] [-- Spark's options]"
     replay.add_argument("job_dir", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
     replay.add_argument("--epoch", type=int, required=True, metavar="N", help="the epoch, committed or failed")
     replay.add_argument(
@@ -106,9 +131,9 @@ def _add_replay(commands: Any) -> None:
     replay.add_argument(
         "--limit", type=_natural, default=DEFAULT_LIMIT, metavar="N", help="records shown of each output"
     )
-    replay.add_argument("--json", action="store_true", help="print JSON")
+    add_json(replay)
     add_settings(replay)
-    replay.set_defaults(carry_out=_replay, program=[], starts_spark=True)
+    replay.set_defaults(program=[], starts_spark=True)
 
 
 def _natural(text: str) -> int:

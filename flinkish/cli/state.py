@@ -29,14 +29,12 @@ def add_commands(commands: Any) -> None:
         "--limit", type=int, default=20, metavar="N", help="entries that are shown; default: %(default)s"
     )
     query.set_defaults(carry_out=_query)
-    add_diff(of_state)
+    _add_diff(of_state, "diff")
+    _add_diff(commands, "savepoint diff")
 
 
-def add_diff(commands: Any) -> None:
-    """Add the parser of ``diff``, to ``state`` or ``savepoint``."""
-    diff = _command(
-        commands, "diff", "how the states of two savepoints differ", "savepoint-1f savepoint-2e --uid counts"
-    )
+def _add_diff(commands: Any, name: str) -> None:
+    diff = _command(commands, name, "how the states of two savepoints differ", "savepoint-1f savepoint-2e --uid counts")
     diff.add_argument("before", metavar="BEFORE", help=_PLACE)
     diff.add_argument("after", metavar="AFTER", help=_PLACE)
     diff.add_argument("--uid", metavar="UID", help="only the states of this operator")

@@ -24,6 +24,7 @@ import contextlib
 import logging
 import posixpath
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -293,14 +294,20 @@ class JobDirectory:
             if not self.released.is_set():
                 self.write_owner()
 
-    def release(self) -> None:
-        """Give the directory back. If that cannot be written, at least this process remembers it."""
+    def release(self, status: str = "", cause: str = "") -> None:
+        """Give the directory back. If that cannot be written, at least this process remembers it.
+
+        Args:
+            status: the status with which the job has ended; "": it is not known.
+            cause: the reason, in words.
+        """
         self.released.set()
         given_back(self._token)
         with self._owning, contextlib.suppress(OperationError):
             owner = self.read("owner.json")
             if owner is not None and owner["token"] == self._token:
-                self.write("owner.json", {**owner, "released": True})
+                ended = {"status": status, "cause": cause, "time_ms": int(time.time() * 1000)} if status else None
+                self.write("owner.json", {**owner, "released": True, "ended": ended})
 
     # ------------------------------------------------------------------ the program that wrote it
 

@@ -43,6 +43,13 @@ _ABSOLUTE = NameForm(r"(/|[A-Za-z][A-Za-z0-9+.-]*://)(?!.*/\.\.(/|$))[^\x00-\x1f
 
 
 @dataclass(frozen=True)
+class _End:
+    status: str
+    cause: str
+    time_ms: int
+
+
+@dataclass(frozen=True)
 class _Owner:
     token: str
     host: str
@@ -55,6 +62,7 @@ class _Owner:
     renewed_s: float = 0.0
     rest: str | None = None
     released: bool = False
+    ended: _End | None = None
 
 
 @dataclass(frozen=True)

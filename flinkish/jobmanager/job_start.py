@@ -274,7 +274,7 @@ class JobStart(JobRun):
 
     def _give_back(self) -> None:
         if self._directory is not None:
-            self._directory.release()
+            self._directory.release(self.status.name, self.life.story.events[-1].cause)
             atexit.unregister(self._directory.release)
             if self._temporary:
                 shutil.rmtree(self._directory.path, ignore_errors=True)

@@ -183,7 +183,7 @@ class KeptRun(JobRun):
 
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
-        self.directory.release()
+        self.directory.release(self.status.name, self.life.story.events[-1].cause)
         atexit.unregister(self.directory.release)
         if self._temporary:
             shutil.rmtree(self.directory.path, ignore_errors=True)

@@ -22,7 +22,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.common.arguments import abbreviated
@@ -68,9 +68,11 @@ Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
 #: The arguments that a request may have, each with its types and what to call them.
 _ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
     "attempts": ((bool,), "true or false"),
+    "cancel_job": ((bool,), "true or false"),
     "directory": ((str, type(None)), "a text or null"),
     "drain": ((bool,), "true or false"),
     "full": ((bool,), "true or false"),
+    "operation": ((str,), "an id"),
 }
 #: Fields that the form of the files adds.
 _FORM = {"version", "action", "expires_ms"}
@@ -82,6 +84,7 @@ def _operate(client: RunClient, request: dict[str, Any]) -> CompletableFuture[An
         client.run.job_id.to_hex_string(),
         request.get("directory"),
         drain=request.get("drain", False),
+        cancel_job=request.get("cancel_job", False),
         full=request.get("full", False),
     )
     operation = client.operations.trigger(asked, request.get("id"))
@@ -97,8 +100,28 @@ def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[A
     return CompletableFuture.completed(asdict(described if request.get("attempts") else described.without_earlier()))
 
 
+def _look(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+    """An operation that was asked for before, as of now; None: there is none, or its result is not kept any more."""
+    found = client.operations.get(request.get("operation", ""))
+    if found is None:
+        return CompletableFuture.completed(None)
+    return CompletableFuture.completed(
+        {
+            "kind": found.request.kind.value,
+            "completed": found.completed,
+            "location": found.location,
+            "checkpoint_id": found.checkpoint_id,
+            "failure": None if found.failure is None else _text(found.failure),
+        }
+    )
+
+
 #: Name of an action that can be requested -> the function that begins it.
-ACTIONS: dict[str, Action] = {**dict.fromkeys((kind.value for kind in Kind), _operate), "describe": _describe}
+ACTIONS: dict[str, Action] = {
+    **dict.fromkeys((kind.value for kind in Kind), _operate),
+    "describe": _describe,
+    "operation": _look,
+}
 
 
 class RequestDesk(JobObserver):
@@ -250,29 +273,87 @@ def _text(error: Exception) -> str:
     return str(error) if isinstance(error, FlinkishError) else f"{type(error).__name__}: {message_of(error)}"
 
 
-def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
-    """Send a request to the driver that runs a job; returns its answer.
+@dataclass(frozen=True)
+class Sent:
+    """A request that was sent to a driver. Its id is that of the operation that it asks for."""
 
-    Args:
-        job_dir: the job's directory (``flinkish.job.dir``).
-        action: ``savepoint``, ``stop``, ``cancel``, ``checkpoint``, ``dispose`` or ``describe``.
-        timeout_s: how long to wait for the answer, in seconds.
-        details: arguments of the action: ``directory`` for ``savepoint`` and ``dispose``; ``directory`` and ``drain``
-            for ``stop``; ``full`` for ``checkpoint``.
+    directory: JobDirectory
+    #: the token of the driver
+    run: str
+    id: str
+    action: str
 
-    Returns:
-        The path of the savepoint for ``savepoint`` and ``stop``, the number of the checkpoint for ``checkpoint``, None
-        for ``cancel`` and ``dispose``, and the job's description as a dict for ``describe``.
+    @property
+    def _name(self) -> str:
+        return f"{self.run}-{self.id}{_SUFFIX}"
+
+    @property
+    def _where(self) -> str:
+        return f"job directory {self.directory.path}"
+
+    @property
+    def poll_s(self) -> float:
+        """How long to wait between two looks for the answer, in seconds."""
+        return (POLL_S if self.directory.is_local else REMOTE_POLL_S / 5) / 2
+
+    def is_taken(self) -> bool:
+        """Whether the driver has begun to carry it out."""
+        return self.directory.read(_REQUEST + self._name, file=FileKind.REQUEST) is None
+
+    def answer(self) -> dict[str, Any] | None:
+        """The answer, whose ``value`` is that of `ask`; None: there is none yet.
+
+        Raises:
+            OperationError: the driver could not carry out the request, or has ended without an answer.
+        """
+        answer = self.directory.read(_ANSWER + self._name)
+        if answer is None:
+            owner = self.directory.read("owner.json")
+            if owner is not None and owner["token"] == self.run and life_of(owner) is not Life.GONE:
+                return None
+            # a driver answers before it gives its directory back
+            answer = self.directory.read(_ANSWER + self._name)
+            if answer is None:
+                raise self._without_answer(owner)
+        if "error" in answer:
+            raise OperationError(f"the driver could not {self.action}: {answer['error']}", where=self._where)
+        return answer
+
+    def _without_answer(self, owner: dict[str, Any] | None) -> OperationError:
+        end = self.directory.end()
+        ours = end is not None and end.run == self.run
+        told = f": the job was {end.told()}" if end is not None and ours else _whole_stop(self.directory)
+        return OperationError(
+            f"the driver has ended without an answer{told}",
+            where=self._where,
+            hint="look at the driver's output and, if the job is to go on, start it again"
+            if owner is None or owner["token"] == self.run
+            else "another driver runs the job by now: ask again",
+        )
+
+    def withdraw(self) -> None:
+        """Delete the request, if the driver has not taken it, and the answer."""
+        self.directory.delete(_REQUEST + self._name)
+        self.directory.delete(_ANSWER + self._name)
+
+    def late(self, timeout_s: float) -> OperationError:
+        """The error that says that there was no answer in time."""
+        return OperationError(
+            f"the driver has not answered within {timeout_s:g} s",
+            where=self._where,
+            hint="look at the driver's output; the request has been withdrawn unless it was being carried out",
+        )
+
+
+def send(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Sent:
+    """Send a request to the driver that runs a job, without waiting for its answer. Arguments are those of `ask`.
 
     Raises:
         ConfigurationError: there is no such action.
-        OperationError: no driver runs the job, it did not answer in time, or it could not carry out the request.
-
-    Example: ``ask("/data/jobs/clicks", "stop", drain=True)`` -> the savepoint's path.
+        OperationError: no driver runs the job.
     """
     if action not in ACTIONS:
         raise ConfigurationError(f"unknown request {action!r}", expected=f"one of {', '.join(ACTIONS)}")
-    where = f"job directory {absolute(job_dir)}"
     # a JobDirectory makes its directory
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
     owner = None if directory is None else directory.read("owner.json")
@@ -280,20 +361,56 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
         end = None if directory is None else directory.end()
         raise OperationError(
             "no driver runs a job in this directory" + ("" if end is None else f": it was {end.told()}"),
-            where=where,
+            where=f"job directory {absolute(job_dir)}",
             expected="the flinkish.job.dir of a running job",
             hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
         )
-    run = owner["token"]
-    name = f"{run}-{uuid.uuid4().hex}{_SUFFIX}"
-    directory.write(_REQUEST + name, {"action": action, **details, "expires_ms": int((time.time() + timeout_s) * 1000)})
+    sent = Sent(directory, owner["token"], uuid.uuid4().hex, action)
+    expires_ms = int((time.time() + timeout_s) * 1000)
+    directory.write(_REQUEST + sent._name, {"action": action, **details, "expires_ms": expires_ms})
+    return sent
+
+
+def sent_before(job_dir: str, operation: str) -> Sent | None:
+    """The request with this id, if its answer is still there; None: it is not, or there is no such directory."""
+    directory = JobDirectory(job_dir) if is_directory(job_dir) else None
+    names = [] if directory is None else directory.names(_ANSWER, f"-{operation}{_SUFFIX}")
+    if directory is None or not names:
+        return None
+    return Sent(directory, names[0][len(_ANSWER) : -len(f"-{operation}{_SUFFIX}")], operation, "carry it out")
+
+
+def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
+    """Send a request to the driver that runs a job; returns its answer.
+
+    Args:
+        job_dir: the job's directory (``flinkish.job.dir``).
+        action: ``savepoint``, ``stop``, ``cancel``, ``checkpoint``, ``dispose``, ``describe`` or ``operation``.
+        timeout_s: how long to wait for the answer, in seconds.
+        details: arguments of the action: ``directory`` and ``cancel_job`` for ``savepoint``; ``directory`` for
+            ``dispose``; ``directory`` and ``drain`` for ``stop``; ``full`` for ``checkpoint``; ``attempts`` for
+            ``describe``; the id ``operation`` for ``operation``.
+
+    Returns:
+        The path of the savepoint for ``savepoint`` and ``stop``, the number of the checkpoint for ``checkpoint``, None
+        for ``cancel`` and ``dispose``; as dicts the job's description for ``describe``, and for ``operation`` what
+        became of it (None: there is no such operation).
+
+    Raises:
+        ConfigurationError: there is no such action.
+        OperationError: no driver runs the job, it did not answer in time, or it could not carry out the request.
+
+    Example: ``ask("/data/jobs/clicks", "stop", drain=True)`` -> the savepoint's path.
+    """
+    sent = send(job_dir, action, timeout_s, **details)
+    deadline = time.monotonic() + timeout_s
     try:
-        answer = _wait_for_answer(directory, run, _ANSWER + name, timeout_s, where)
+        while (answer := sent.answer()) is None:
+            if time.monotonic() > deadline:
+                raise sent.late(timeout_s)
+            time.sleep(sent.poll_s)
     finally:
-        directory.delete(_REQUEST + name)
-        directory.delete(_ANSWER + name)
-    if "error" in answer:
-        raise OperationError(f"the driver could not {action}: {answer['error']}", where=where)
+        sent.withdraw()
     return answer["value"]
 
 
@@ -304,31 +421,3 @@ def _whole_stop(directory: JobDirectory) -> str:
         if note.get("of_stop") and "manifest.json" in child_names(str(note.get("path"))):
             return f", but the savepoint of its stop is whole: {note['path']}"
     return ""
-
-
-def _wait_for_answer(directory: JobDirectory, run: str, name: str, timeout_s: float, where: str) -> dict[str, Any]:
-    deadline = time.monotonic() + timeout_s
-    while (answer := directory.read(name)) is None:
-        owner = directory.read("owner.json")
-        if owner is None or owner["token"] != run or life_of(owner) is Life.GONE:
-            # a driver answers before it gives its directory back
-            answer = directory.read(name)
-            if answer is not None:
-                return answer
-            end = directory.end()
-            told = f": the job was {end.told()}" if end is not None and end.run == run else _whole_stop(directory)
-            raise OperationError(
-                f"the driver has ended without an answer{told}",
-                where=where,
-                hint="look at the driver's output and, if the job is to go on, start it again"
-                if owner is None or owner["token"] == run
-                else "another driver runs the job by now: ask again",
-            )
-        if time.monotonic() > deadline:
-            raise OperationError(
-                f"the driver has not answered within {timeout_s:g} s",
-                where=where,
-                hint="look at the driver's output; the request has been withdrawn unless it was being carried out",
-            )
-        time.sleep((POLL_S if directory.is_local else REMOTE_POLL_S / 5) / 2)
-    return answer

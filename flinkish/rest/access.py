@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import parse_qs, urlsplit
 
-from flinkish.common.options import rest
 from flinkish.errors import ConfigurationError
 
 #: The least characters of a token that somebody has put into the file.
@@ -105,6 +104,9 @@ class Access:
         """
         host = headers.get("host", "")
         if not self._is_known(host):
+            # imported where it is used: who asks a driver imports this module in milliseconds
+            from flinkish.common.options import rest
+
             return Refused(
                 403,
                 f"This driver is not known as the host {_shown(host)}: use the address that it has printed, or set "
@@ -250,6 +252,8 @@ def given_token(file: Path) -> str:
 
 
 def _bad(file: Path, why: str, hint: str = "delete it, and a driver makes it") -> NoReturn:
+    from flinkish.common.options import rest
+
     raise ConfigurationError(
         f"the file of the token cannot be used: {why}",
         where=f"{rest.TOKEN_FILE.key}, {file}",

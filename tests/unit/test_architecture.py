@@ -92,7 +92,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": (_API | {"table"}) - {"spark", "launch", "delta"},
     "examples": _API,
     "doctor": _DRIVER | {"error_display", "jobdir", "rest"},
-    "cli": {"doctor", "graph", "jobdir", "jobmanager", "launch", "session", "state", "storage"},
+    "cli": {"doctor", "graph", "jobdir", "jobmanager", "launch", "rest", "session", "state", "storage"},
 }
 
 #: Folders that import each other: the layout is PyFlink's, or one is a kind of the other.
@@ -141,13 +141,13 @@ SIZES: dict[str, tuple[int, int]] = {
     "graph": (6, 1_387),
     "minicluster": (3, 633),
     "spark": (18, 5_039),
-    "jobdir": (8, 2_320),
+    "jobdir": (8, 2_335),
     "jobmanager/job": (5, 1_306),
     "checkpoint": (12, 3_681),
-    "rest": (15, 2_140),
-    "rest/views": (12, 2_162),
+    "rest": (16, 2_308),
+    "rest/views": (12, 2_168),
     "session": (11, 2_151),
-    "jobmanager": (32, 8_795),
+    "jobmanager": (32, 8_884),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),
@@ -158,7 +158,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "testing": (5, 1_681),
     "examples": (7, 734),
     "doctor": (5, 856),
-    "cli": (8, 722),
+    "cli": (17, 2_769),
 }
 
 #: Modules that one module of another room alone imports, and why they do not stand there. The list only shrinks.
@@ -385,6 +385,7 @@ URLS = {
     "launch/spark_command.py",
     "launch/home.py",
     "rest/access.py",
+    "rest/client.py",
     "spark/dependencies.py",
     "spark/driver_jvm.py",
     "spark/failures.py",

@@ -1,4 +1,4 @@
-"""The description of a job as it is, for the page of our own: what Flink's views have no place for."""
+"""The description of a job as it is, for our own page and command line: what Flink's views have no place for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from heapq import nlargest
 
 from flinkish.jobmanager.job.description import SubtaskDescription, VertexDescription
-from flinkish.rest.route import Asked, Route
+from flinkish.rest.route import Asked, BadRequestError, Route
 from flinkish.rest.views.shapes import Json, finite, job_of
 
 #: The subtasks of a vertex that are told of each matter: those that are furthest behind, busiest, largest.
@@ -14,10 +14,16 @@ MOST_SUBTASKS = 16
 
 
 def description(asked: Asked) -> Json:
-    """``/jobs/:id/description``: the job, with those of its subtasks that stand out."""
-    job = job_of(asked)
-    vertices = tuple(replace(vertex, subtasks=tuple(_outstanding(vertex))) for vertex in job.vertices)
-    shown = replace(job, vertices=vertices, plan={}, configuration={}).without_earlier()
+    """``/jobs/:id/description``: the job, with those of its subtasks that stand out. ``?subtasks=none``: without any;
+    ``?subtasks=all``: all that is known, except the earlier attempts of subtasks, which ``&attempts=true`` adds."""
+    job, subtasks = job_of(asked), asked.query.get("subtasks", "")
+    if subtasks not in ("", "none", "all"):
+        raise BadRequestError("The parameter 'subtasks' is neither 'all' nor 'none'.")
+    if subtasks != "all":
+        chosen = _outstanding if not subtasks else lambda vertex: []
+        vertices = tuple(replace(vertex, subtasks=tuple(chosen(vertex))) for vertex in job.vertices)
+        job = replace(job, vertices=vertices, plan={}, configuration={})
+    shown = job if asked.query.get("attempts") == "true" else job.without_earlier()
     return {"now_ms": asked.now_ms, "job": finite(asdict(shown))}
 
 

@@ -54,7 +54,7 @@ def test_a_job_is_described_saved_and_stopped_from_another_process(spark: SparkS
     job_dir = str(tmp_path / "job")
     with collecting() as collected:
         client = start(tmp_path, collected)
-        described = flinkish("describe", job_dir)
+        described = flinkish("describe", job_dir, "--json")
         assert json.loads(described.stdout)["name"] == "asked", described.stderr
         saved = flinkish("savepoint", job_dir, str(tmp_path / "saved"))
         assert client.get_job_status().result() is JobStatus.RUNNING

@@ -151,12 +151,6 @@ def test_a_command_runs_by_the_name_of_its_module(tmp_path: Path) -> None:
     assert "no driver runs a job in this directory" in result.stderr
 
 
-def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        main(["--version"])
-    assert capsys.readouterr().out == f"flinkish {flinkish.__version__}\n"
-
-
 def test_a_program_runs_with_its_options_and_its_exit_code(program: Path) -> None:
     result = run(program.parent, "run", str(program), "-x", "--y", "z", "--", "--master", "local[1]")
     assert result.returncode == 11, result.stderr

@@ -46,11 +46,11 @@ class Directory(JobDirectory):
         self.watched = future
         self.watching.set()
 
-    def release(self) -> None:
+    def release(self, status: str = "", cause: str = "") -> None:
         assert self.watching.wait(TIMEOUT_S)
         assert self.watched is not None
         self.done_at_release = self.watched.done()
-        super().release()
+        super().release(status, cause)
 
 
 class Run(SparkRun):
@@ -283,6 +283,8 @@ def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> No
         run.stop_from_outside("SIGTERM") if failure is None else run.request_stop()
         run.wait(TIMEOUT_S)
         assert (run.status, run.directory.end()) == (status, None)
+        ended = (run.directory.read("owner.json") or {})["ended"]
+        assert (ended["status"], ended["cause"] != "") == (status.name, True), "who looks later is told of it"
 
 
 def test_a_job_that_is_stopped_with_a_savepoint_is_over_although_a_signal_comes_as_well(

@@ -22,7 +22,7 @@ from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
-from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask
+from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask, send, sent_before
 from tests.support.processes import wait_until
 
 TIMEOUT_S, JOB = 20, "ab" * 16
@@ -207,8 +207,7 @@ def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: 
 
     def replaced() -> None:
         wait_until(lambda: bool(hung.names("request-", ".json")), TIMEOUT_S, "the request")
-        hung.release()
-        claimed(tmp_path)
+        JobDirectory(str(tmp_path)).write_owner()
 
     thread = threading.Thread(target=replaced)
     thread.start()
@@ -279,3 +278,25 @@ def test_an_answer_that_nobody_fetches_is_deleted_after_a_while(
     with served(directory):
         wait_until(lambda: not directory.names("request-", ".json"), TIMEOUT_S, "the answer")
         wait_until(lambda: not directory.names("answer-", ".json"), TIMEOUT_S, "its deletion")
+
+
+def test_an_operation_is_found_again_by_the_id_of_its_request(tmp_path: Path) -> None:
+    outcome: CompletableFuture[str] = CompletableFuture()
+    operations = Operations(lambda request: outcome)
+    run = SimpleNamespace(job_id=JobID.from_hex_string(JOB))
+    with served(claimed(tmp_path), SimpleNamespace(operations=operations, run=run)):
+        sent = send(str(tmp_path), "savepoint", TIMEOUT_S)
+        wait_until(sent.is_taken, TIMEOUT_S, "the request")
+        assert (sent.answer(), sent_before(str(tmp_path), sent.id)) == (None, None)
+        found = ask(str(tmp_path), "operation", TIMEOUT_S, operation=sent.id)
+        assert (found["kind"], found["completed"], found["failure"]) == ("savepoint", False, None)
+        outcome.complete("/sp")
+        found = ask(str(tmp_path), "operation", TIMEOUT_S, operation=sent.id)
+        assert (found["completed"], found["location"]) == (True, "/sp")
+        assert ask(str(tmp_path), "operation", TIMEOUT_S, operation="f" * 32) is None
+    again = sent_before(str(tmp_path), sent.id)
+    assert again is not None and again.answer() == sent.answer()
+    assert (sent.answer() or {})["value"] == "/sp"
+    sent.withdraw()
+    assert sent_before(str(tmp_path), sent.id) is None
+    assert sent_before(str(tmp_path / "typo"), sent.id) is None

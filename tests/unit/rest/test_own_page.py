@@ -25,6 +25,7 @@ from flinkish.rest.own_page import OwnPage
 from flinkish.rest.routes import ROUTES
 from flinkish.rest.views.description import MOST_SUBTASKS
 from flinkish.runtime.task.progress import SlowCall
+from tests.support.described_jobs import wide_job
 from tests.support.rest_jobs import HOST, JOB, TOKEN, UNKNOWN, FakeJobs, api_of, ask, job
 
 PAGE = resources.files("flinkish.rest").joinpath("page")
@@ -131,6 +132,26 @@ def test_a_job_is_told_with_its_checkpoints_and_exceptions() -> None:
     assert found["exceptions"][0]["error_class"] == "UserCodeError"
     assert found["vertices"][0]["subtasks"][0]["current"]["watermark_ms"] == 5
     assert ask(api_with(), "GET", f"/jobs/{UNKNOWN}/description").status == 404
+
+
+def test_the_whole_description_is_given_to_who_asks_for_all_subtasks() -> None:
+    described = replace(wide_job(400), id=JOB, configuration={"a": "b"}, plan={"nodes": []})
+    api = api_of(FakeJobs(described), ROUTES)
+
+    def asked(query: str) -> Any:
+        answer = ask(api, "GET", f"/jobs/{JOB}/description", query=query)
+        return json.loads(answer.body)["job"] if answer.status == 200 else answer.status
+
+    counts = {query: len(asked(query)["vertices"][0]["subtasks"]) for query in ("", "subtasks=none", "subtasks=all")}
+    assert (counts["subtasks=none"], counts["subtasks=all"]) == (0, 100)
+    assert 0 < counts[""] < 100
+    whole = asked("subtasks=all")
+    assert (whole["configuration"], whole["plan"]) == ({"a": "b"}, {"nodes": []})
+    assert whole["vertices"][0]["subtasks"][0]["earlier"] == []
+    assert len(asked("subtasks=all&attempts=true")["vertices"][0]["subtasks"][0]["earlier"]) == len(
+        described.vertices[0].subtasks[0].earlier
+    )
+    assert asked("subtasks=some") == 400
 
 
 def test_of_many_subtasks_those_are_told_that_stand_out() -> None:

@@ -17,6 +17,7 @@ from flinkish.errors import ConfigurationError, OperationError
 from flinkish.rest import server as module
 from flinkish.rest.route import Asked, Route, Text
 from flinkish.rest.server import THREADS, RestServer, Tls, listening
+from tests.support.certificates import certificate
 from tests.support.processes import wait_until
 from tests.support.rest_jobs import TOKEN, FakeJobs, api_of
 
@@ -358,35 +359,6 @@ def test_the_first_free_port_is_taken() -> None:
 def test_an_address_of_nobody_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nobody knows the address"):
         listening("no such host.invalid", [0])
-
-
-def certificate(folder: Path, password: str | None = None) -> Path:
-    """A PEM file with a key and a certificate for this machine."""
-    from datetime import datetime, timedelta, timezone
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import NameOID
-
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    hidden = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    file = folder / "rest.pem"
-    file.write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, hidden) + made.public_bytes(pem))
-    return file
 
 
 @pytest.mark.parametrize("password", [None, "a password"])
