@@ -10,14 +10,11 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib import resources
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from flinkish import __version__
 from flinkish.common.config_file import load_yaml
@@ -35,7 +32,7 @@ from flinkish.doctor.findings import (
     of_versions,
     ok,
 )
-from flinkish.errors import FlinkishError, is_secret
+from flinkish.errors import ConnectionFailedError, FlinkishError, is_secret
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
 from flinkish.launch.__main__ import Launch
@@ -44,6 +41,7 @@ from flinkish.launch.options import CommandLine, read_properties
 from flinkish.launch.spark_command import ROOT
 from flinkish.launch.spark_version import pyspark_version
 from flinkish.rest.access import default_token_file
+from flinkish.rest.client import RestClient, token_in
 from flinkish.spark.session import installed_java
 from flinkish.storage.files import is_directory
 from flinkish.storage.paths import check_private, is_local, local_path
@@ -243,26 +241,16 @@ def _driver(job_dir: str) -> Iterator[Finding]:
 def _rest(url: str, here: bool) -> Finding:
     name = "REST API"
     try:
-        there = urlsplit(url)
-        if there.scheme not in ("http", "https"):
-            raise ValueError(f"not a URL of HTTP: {url}")
-        request = urllib.request.Request(f"{url.rstrip('/')}/config")
-        with suppress(OSError):
-            token = default_token_file(there.port or 0).read_text().strip()
-            request.add_header("Authorization", f"Bearer {token}")
-        with urllib.request.urlopen(request, timeout=_REST_TIMEOUT_S) as answer:
-            json.load(answer)
+        client = RestClient(url, timeout_s=_REST_TIMEOUT_S)
+        RestClient(url, token_in(default_token_file(client.port)), timeout_s=_REST_TIMEOUT_S).get("/config")
         return ok(name, f"{url} answers")
-    except urllib.error.HTTPError as error:
-        hint = "the token is in a file below the home of the driver's user, or in flinkish.rest.token-file"
-        return Finding(name, Level.WARN, f"{url} answers {error.code}", hint if error.code == 401 else "")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
+    except ConnectionFailedError as error:
         hint = (
             "the driver hangs or is ending" if here else "it listens to its own machine alone, unless rest.bind-address"
         )
-        level = Level.FAIL if here else Level.WARN
-        return Finding(name, level, f"{url} does not answer: {reason}", hint)
+        return Finding(name, Level.FAIL if here else Level.WARN, error.what, hint)
+    except FlinkishError as error:
+        return Finding(name, Level.WARN, error.what, error.hint)
 
 
 # ------------------------------------------------------------------------------------------------ Spark

@@ -157,7 +157,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "state": (6, 1_231),
     "testing": (5, 1_681),
     "examples": (7, 734),
-    "doctor": (5, 856),
+    "doctor": (5, 844),
     "cli": (17, 2_769),
 }
 

@@ -109,7 +109,7 @@ def answering() -> Iterator[tuple[str, list[int]]]:
         def do_GET(self) -> None:
             self.send_response(codes[0])
             self.end_headers()
-            self.wfile.write(b"{}")
+            self.wfile.write(b'{"errors": ["it says no"]}')
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing."""
@@ -138,7 +138,10 @@ def test_the_rest_api_of_a_running_job_is_asked(
         directory.write_owner()
         assert doctor(tmp_path / "job")["REST API"][:2] == ("OK", f"{url} answers")
         codes[0] = 401
-        assert doctor(tmp_path / "job")["REST API"][:2] == ("WARN", f"{url} answers 401")
+        assert doctor(tmp_path / "job")["REST API"][:2] == (
+            "WARN",
+            f"the driver's token is missing or wrong at {url}",
+        )
         announce_rest("http://127.0.0.1:1")
         directory.write_owner()
         assert doctor(tmp_path / "job")["REST API"][0] == "FAIL" and doctor.code == 1
