@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from flinkish.cli import main
+from flinkish.jobmanager import signals as live_jobs
 
 PROGRAM = """
 import sys
@@ -40,6 +41,8 @@ def program(tmp_path: Path) -> Path:
 @pytest.fixture
 def info(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Runs the command in this process; gives its exit code and what it wrote to both outputs."""
+    # the code of a program tells of jobs that somebody has stopped, such as those of other tests
+    live_jobs.forget_stops()
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     for name in ("argv", "path"):
         monkeypatch.setattr(sys, name, list(getattr(sys, name)))
