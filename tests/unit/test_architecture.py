@@ -145,7 +145,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "jobmanager/job": (5, 1_306),
     "checkpoint": (12, 3_681),
     "rest": (16, 2_308),
-    "rest/views": (12, 2_168),
+    "rest/views": (12, 2_182),
     "session": (11, 2_151),
     "jobmanager": (32, 8_884),
     "jobmanager/replay": (3, 529),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from heapq import nlargest
 
 from flinkish.jobmanager.job.description import SubtaskDescription, VertexDescription
@@ -24,7 +24,7 @@ def description(asked: Asked) -> Json:
         vertices = tuple(replace(vertex, subtasks=tuple(chosen(vertex))) for vertex in job.vertices)
         job = replace(job, vertices=vertices, plan={}, configuration={})
     shown = job if asked.query.get("attempts") == "true" else job.without_earlier()
-    return {"now_ms": asked.now_ms, "job": finite(asdict(shown))}
+    return {"now_ms": asked.now_ms, "job": finite(shown)}
 
 
 def _outstanding(vertex: VertexDescription) -> list[SubtaskDescription]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
@@ -277,12 +279,24 @@ def text_of(value: Any) -> str:
 
 
 def finite(value: Any) -> Any:
-    """A value with numbers that JSON does not have as texts, as Flink writes them."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return text_of(value)
+    """A value as JSON can have it: dataclasses as objects, and numbers that it does not have as texts, as Flink writes
+    them."""
+    if isinstance(value, str | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else text_of(value)
     if isinstance(value, Mapping):
         return {key: finite(one) for key, one in value.items()}
-    return [finite(one) for one in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [finite(one) for one in value]
+    names = _fields_of(value.__class__)
+    return value if names is None else {name: finite(getattr(value, name)) for name in names}
+
+
+@cache
+def _fields_of(kind: type) -> tuple[str, ...] | None:
+    """The names of the fields of a dataclass; None: it is none."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else None
 
 
 def pairs(configuration: Mapping[str, str]) -> list[Json]:
