@@ -30,7 +30,7 @@ from urllib.parse import urlsplit
 from benchmarks import contract, runner
 
 #: Seconds until the job has loaded its keys and the JVM has compiled what it needs.
-SETTLE_S = 40.0
+SETTLE_S = 120.0
 KEYS = 100_000
 
 
