@@ -141,7 +141,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "graph": (6, 1_387),
     "minicluster": (3, 633),
     "spark": (18, 5_039),
-    "jobdir": (8, 2_335),
+    "jobdir": (8, 2_340),
     "jobmanager/job": (5, 1_306),
     "checkpoint": (12, 3_691),
     "rest": (16, 2_308),
