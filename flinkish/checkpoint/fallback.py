@@ -51,15 +51,22 @@ class Decision:
     refusal: str = ""
 
 
-def decide(mode: Fallback, traces: Traces, candidate: Candidate | None) -> Decision:
-    """Decide what to do about a damaged query. ``candidate``: the newest usable checkpoint; None: there is none.
+def decide(mode: Fallback, traces: Traces, candidate: Candidate | None, idempotent: bool = False) -> Decision:
+    """Decide what to do about a damaged query.
 
-    Rule: nothing but the names of files and the configuration decides. Epochs are numbered without gaps, and sinks hear
-    of an epoch only when it is prepared; its file is deleted when Spark has committed later epochs. So the last epoch
-    that any sink can have heard of is known from names alone, also when the files themselves are damaged: the highest
-    of ``prepared`` and ``commits``, or the one before the last that was planned or has state (Spark plans an epoch when
-    the one before it is committed). With a checkpoint at the end of that very epoch nothing is repeated (*exact*).
-    Otherwise epochs after it have been delivered to sinks already and would be delivered again (*replay*).
+    Args:
+        mode: the configuration.
+        traces: those of the query.
+        candidate: the newest usable checkpoint; None: there is none.
+        idempotent: whether all sinks are (`Sink.is_idempotent`).
+
+    Rule: nothing but the names of files, the sinks and the configuration decides. Epochs are numbered without gaps, and
+    sinks hear of an epoch only when it is prepared; its file is deleted when Spark has committed later epochs. So the
+    last epoch that any sink can have heard of is known from names alone, also when the files themselves are damaged:
+    the highest of ``prepared`` and ``commits``, or the one before the last that was planned or has state (Spark plans
+    an epoch when the one before it is committed). With a checkpoint at the end of that very epoch nothing is repeated
+    (*exact*). Otherwise epochs after it have been delivered to sinks already and would be delivered again (*replay*),
+    which makes no difference to idempotent ones.
     """
     if candidate is None:
         return Decision(None, range(0), 0, "there is no completed checkpoint")
@@ -71,7 +78,7 @@ def decide(mode: Fallback, traces: Traces, candidate: Candidate | None) -> Decis
     exact = not repeated and candidate.epoch in traces.planned
     if mode is Fallback.NEVER:
         return Decision(None, repeated, first_epoch, "flinkish.recovery.fallback is 'never'")
-    if mode is Fallback.EXACT and not exact:
+    if mode is Fallback.EXACT and not (exact or idempotent):
         return Decision(None, repeated, first_epoch, _why_not(candidate, repeated))
     return Decision(candidate, repeated, first_epoch)
 
@@ -105,8 +112,9 @@ class QueryFallback:
         traces = self._traces()
         self._check_not_in_vain(program, error, traces)
         problems: list[str] = []
+        idempotent = all(sink.sink.is_idempotent for sink in program.job.sinks)
         for candidate in self._candidates(problems):
-            decision = decide(self.settings.fallback, traces, candidate)
+            decision = decide(self.settings.fallback, traces, candidate, idempotent)
             if decision.checkpoint is None:
                 raise self._refused(error, decision, candidate, problems)
             try:
@@ -114,7 +122,7 @@ class QueryFallback:
             except (SavepointError, CorruptStateError) as unusable:
                 problems.append(f"{candidate.path}: {unusable.what}")
                 continue
-            return self._told(error, decision, problems)
+            return self._told(error, decision, idempotent, problems)
         raise self._refused(error, decide(self.settings.fallback, traces, None), None, problems)
 
     # ------------------------------------------------------------------ whether it is possible
@@ -190,15 +198,17 @@ class QueryFallback:
 
     # ------------------------------------------------------------------ messages
 
-    def _told(self, error: CorruptStateError, decision: Decision, problems: list[str]) -> str:
+    def _told(self, error: CorruptStateError, decision: Decision, idempotent: bool, problems: list[str]) -> str:
         assert decision.checkpoint is not None
         text = f"{error.what}: the job goes on from the checkpoint {decision.checkpoint.path} of epoch "
         text += f"{decision.checkpoint.epoch}"
         if decision.repeated:
-            text += (
-                f"; epochs {decision.repeated[0]} to {decision.repeated[-1]} are repeated "
-                "(flinkish.recovery.fallback: replay): sinks that are not idempotent get their records again"
+            why = (
+                ": all sinks are idempotent"
+                if idempotent
+                else " (flinkish.recovery.fallback: replay): sinks that are not idempotent get their records again"
             )
+            text += f"; epochs {decision.repeated[0]} to {decision.repeated[-1]} are repeated{why}"
         else:
             text += "; nothing is repeated"
         return text + "".join(f"; not usable: {problem}" for problem in problems)

@@ -244,6 +244,11 @@ class DeltaMergeSink(DataFrameSink):
         return "DeltaSink"
 
     @property
+    def is_idempotent(self) -> bool:
+        """True: there is one row per key."""
+        return True
+
+    @property
     def _destination(self) -> str:
         return f"Delta table {self._table}"
 

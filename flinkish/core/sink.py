@@ -156,6 +156,13 @@ class Sink(ABC):
         return type(self).__name__
 
     @property
+    def is_idempotent(self) -> bool:
+        """Whether it makes no difference if records are written again, in other epochs and in their order: those of a
+        key take each other's place. A job all of whose sinks are may go back to a checkpoint by itself. False unless a
+        sink says otherwise."""
+        return False
+
+    @property
     def _destination(self) -> str:
         """Where the sink writes to, as messages name it, without secrets. It tells apart sinks to which the program has
         given no uid."""

@@ -199,7 +199,12 @@ class JobDirectory:
         data = sealed({"version": FORMAT_VERSION, **value})
         with storage_errors("write", self._file(name)):
             self.fence.check()
-            self.storage.replace(self._file(name), data)
+            try:
+                self.storage.replace(self._file(name), data)
+            except FileNotFoundError:
+                # a newer driver deletes what others have not finished
+                self.fence.check()
+                raise
 
     def delete(self, name: str) -> None:
         """Delete a file if it is there. Raises FencedError when the directory is no longer this driver's."""

@@ -247,7 +247,8 @@ RECOVERY_FALLBACK: ConfigOption[str] = (
     .default_value("exact")
     .with_description(
         "What to do when Spark's own checkpoint of the query is damaged. exact: go back to the last completed "
-        "checkpoint if no epoch has begun behind it, else refuse. replay: go back in any case; sinks that are not "
+        "checkpoint if no epoch has begun behind it, or if all sinks are idempotent (upserts, Delta merges), else "
+        "refuse. replay: go back in any case; sinks that are not "
         "idempotent see the records of the repeated epochs again. never: refuse."
     )
     .with_choices("exact", "replay", "never")

@@ -106,6 +106,11 @@ class JdbcSink(WriterSink):
     def default_name(self) -> str:
         return "JdbcSink"
 
+    @property
+    def is_idempotent(self) -> bool:
+        """True for `upsert`, with which there is one row per key. What a statement of the program does is not known."""
+        return self._statement.is_upsert
+
     def create_writer(self) -> SinkWriter:
         writer = UpsertWriter if self._statement.is_upsert else RowWriter
         return writer(self._statement, self._names, RowCheck(self._committer(), self._statement))

@@ -84,7 +84,7 @@ FREQUENT_EPOCHS_MS = 5_000
 class Fallback(Enum):
     """The values of ``flinkish.recovery.fallback``: when a job may go back to a checkpoint."""
 
-    #: only if nothing is delivered to sinks again
+    #: only if nothing is delivered to sinks again, or all sinks are idempotent
     EXACT = "exact"
     #: also if epochs are repeated: correct with idempotent sinks, others get their records again
     REPLAY = "replay"

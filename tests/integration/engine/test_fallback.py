@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from flinkish.common import JobStatus, Time
+from flinkish.common import JobStatus, Row, Time, Types, WatermarkStrategy
 from flinkish.common.accumulators import LongCounter
 from flinkish.connectors.generated import DataGeneratorSource
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
 from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FinalOperationError
@@ -133,3 +137,38 @@ def test_epochs_behind_the_last_checkpoint_are_repeated_only_if_that_is_configur
         assert min(report.epoch for report in reports_of(client.run)) > last
         # the repeated epochs count once
         assert client.get_accumulators().result(TIMEOUT_S) == {"records": count}
+
+
+@pytest.mark.nightly
+def test_with_idempotent_sinks_epochs_are_repeated_by_themselves(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = tmp_path / "sums.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE sums (id BIGINT PRIMARY KEY, n BIGINT)")
+    options = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url(f"sqlite:///{database}").build()
+    row = Types.ROW_NAMED(["id", "n"], [Types.LONG(), Types.LONG()])
+
+    def run(count: int | None = None, **more: Any) -> Any:
+        env = environment(tmp_path / "job", **more)
+        source = DataGeneratorSource(lambda i: Row(i % KEYS, 1), count, records_per_epoch=PER_EPOCH, splits=2)
+        ones = env.from_source(source, WatermarkStrategy.no_watermarks(), "ones", row).uid("ones")
+        sums = ones.key_by(lambda one: one[0], Types.LONG()).reduce(lambda a, b: Row(a[0], a[1] + b[1])).uid("sums")
+        sums.sink_to(JdbcSink.upsert("sums", ["id"], row, options)).uid("database")
+        return execute_observed(env, "sums")
+
+    def ended(client: Any) -> int:
+        wait_until(lambda: len(reports_of(client.run)) >= 2 or client.run.result.done(), TIMEOUT_S, "epochs")
+        client.run.request_stop(JobStatus.SUSPENDED, "a signal")
+        client.get_job_execution_result().result(TIMEOUT_S)
+        return int(client.run.last_epoch)
+
+    safe = ended(run(**CHECKPOINTS))
+    last = ended(run())
+    lose_state(tmp_path)
+    count = (last + 2) * PER_EPOCH
+    run(count).get_job_execution_result().result(TIMEOUT_S)
+    assert f"epochs {safe + 1} to {last} are repeated: all sinks are idempotent" in capsys.readouterr().err
+    with closing(sqlite3.connect(database)) as connection:
+        found = dict(connection.execute("SELECT id, n FROM sums"))
+    assert found == Counter(index % KEYS for index in range(count))

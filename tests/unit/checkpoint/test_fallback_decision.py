@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flinkish.checkpoint.fallback import Candidate, decide
+from flinkish.common import Types
+from flinkish.connectors.frame_sinks import DeltaSink
+from flinkish.connectors.jdbc.options import JdbcConnectionOptions
+from flinkish.connectors.jdbc.sink import JdbcSink
+from flinkish.connectors.results import PrintSink
+from flinkish.core.sink import Sink
 from flinkish.errors import CorruptStateError
 from flinkish.jobdir.directory import QueryLocation
 from flinkish.jobdir.query import Traces, check_query, read_traces
 from flinkish.jobmanager.job.settings import Fallback
+from flinkish.testing import TestingSink
 
 CHECKPOINT = Candidate("/job/checkpoints/chk-3", 7)
 
@@ -52,6 +60,32 @@ def test_epochs_that_may_have_reached_sinks_are_repeated_only_if_that_is_allowed
     # without the offsets of the checkpoint's epoch it is not known what came after
     unknown = decide(Fallback.EXACT, Traces((4, 5), (4, 5, 6, 7)), CHECKPOINT)
     assert unknown.checkpoint is None and "the offsets of epoch 7 are gone" in unknown.refusal
+
+
+def test_epochs_are_repeated_by_themselves_if_all_sinks_are_idempotent() -> None:
+    decision = decide(Fallback.EXACT, traces(10, 9), CHECKPOINT, idempotent=True)
+    assert (decision.checkpoint, list(decision.repeated), decision.first_epoch) == (CHECKPOINT, [8, 9], 11)
+    assert decide(Fallback.NEVER, traces(8, 8), CHECKPOINT, idempotent=True).checkpoint is None
+    assert decide(Fallback.EXACT, traces(8, 8), None, idempotent=True).checkpoint is None
+
+
+ROW = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
+DATABASE = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_url("sqlite:////nowhere/x.db").build()
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [
+        (lambda: JdbcSink.upsert("counts", ["id"], ROW, DATABASE), True),
+        (lambda: JdbcSink.sink("INSERT INTO counts VALUES (?, ?)", ROW, DATABASE), False),
+        (lambda: DeltaSink.merge("/nowhere/counts", ["id"]), True),
+        (lambda: DeltaSink("/nowhere/counts"), False),
+        (TestingSink, False),
+        (PrintSink, False),
+    ],
+)
+def test_sinks_that_keep_one_row_per_key_are_idempotent(sink: Callable[[], Sink], expected: bool) -> None:
+    assert sink().is_idempotent is expected
 
 
 def test_never_means_never_and_no_checkpoint_is_none() -> None:

@@ -93,6 +93,24 @@ def test_the_query_of_a_driver_that_died_is_taken_away_if_it_runs_in_a_server(tm
     takes_the_query_away(tmp_path)
 
 
+def test_a_driver_whose_unfinished_file_a_newer_one_has_swept_is_fenced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = JobDirectory(str(tmp_path)), JobDirectory(str(tmp_path))
+    take_ownership(None, older, "shop", NEWEST)
+    move = LocalStorage.move
+
+    def overtaken(storage: LocalStorage, path: str, target: str) -> None:
+        monkeypatch.setattr(LocalStorage, "move", move)
+        take_ownership(None, newer, "shop", NEWEST)
+        move(storage, path, target)
+
+    monkeypatch.setattr(LocalStorage, "move", overtaken)
+    with pytest.raises(FencedError):
+        older.write("job.json", {"name": "shop"})
+    newer.release()
+
+
 def test_of_many_that_come_at_once_one_is_left(tmp_path: Path) -> None:
     left: list[JobDirectory] = []
     fenced: list[FencedError] = []
