@@ -198,7 +198,7 @@ def take_in_savepoint(
     edited = is_edited(manifest, savepoint)
     counted = manifest.contents is not None and not edited
     found = FoundRows()
-    with _reading(where):
+    with reading_files(where):
         rows = rows_of_savepoint(manifest, savepoint, read)
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             rows = _without_doubles(rows, where)
@@ -266,7 +266,7 @@ def _counted(rows: _Hashed, found: FoundRows) -> Iterator[SavepointColumns]:
 
 
 @contextmanager
-def _reading(where: str) -> Iterator[None]:
+def reading_files(where: str) -> Iterator[None]:
     """Within the block, read a savepoint's table: what a damaged file causes is raised as a SavepointError."""
     try:
         yield

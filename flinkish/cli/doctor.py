@@ -4,10 +4,10 @@ out."""
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from typing import Any
 
+from flinkish.cli.parsers import add_json, print_json
 from flinkish.cli.programs import settings_of
 from flinkish.storage.paths import absolute
 
@@ -27,7 +27,7 @@ def add_commands(commands: Any) -> None:
     )
     doctor.add_argument("job_dir", nargs="?", metavar="JOB_DIR", help="the job's directory (flinkish.job.dir)")
     doctor.add_argument("--no-spark", action="store_true", help="start no Spark, and look at the rest")
-    doctor.add_argument("--json", action="store_true", help="print JSON")
+    add_json(doctor)
     doctor.add_argument(
         "-D", dest="properties", metavar="KEY=VALUE", action="append", default=[], help="a setting of the configuration"
     )
@@ -46,7 +46,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(shown(one), flush=True)
     if arguments.json:
-        print(json.dumps({"findings": [one.to_json() for one in found], "exit_code": exit_code(found)}, indent=1))
+        print_json({"findings": [one.to_json() for one in found], "exit_code": exit_code(found)})
     else:
         print(summed_up(found))
     return exit_code(found)

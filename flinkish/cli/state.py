@@ -3,58 +3,67 @@
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import islice
 from typing import Any
 
+from flinkish.cli.parsers import add_command, add_json, print_json
+from flinkish.errors import ConfigurationError
 from flinkish.storage.paths import absolute
 
-_PLACE = "a job's directory (its latest checkpoint), a checkpoint or a savepoint"
+_SNAPSHOT = "a job's directory (its latest checkpoint), a checkpoint or a savepoint"
 
 
 def add_commands(commands: Any) -> None:
     """Add the parsers of these commands."""
-    state = commands.add_parser("state", help="show, search and compare the state in savepoints and checkpoints")
-    of_state = state.add_subparsers(dest="state_command", required=True, metavar="COMMAND")
-    listed = _command(of_state, "list", "all states, with their types, rows, keys and bytes", "/data/jobs/clicks")
-    listed.add_argument("path", metavar="PATH", help=_PLACE)
-    listed.set_defaults(carry_out=_list)
-    example = "/data/jobs/clicks --uid counts --state n --key ann"
-    query = _command(of_state, "query", "the entries of a state", example)
-    query.add_argument("path", metavar="PATH", help=_PLACE)
+    whole = "show, search and compare the state in savepoints and checkpoints: state list, query, diff"
+    add_command(commands, "state", whole, _without_word, "flinkish state list /data/jobs/clicks")
+    text = "list all states of a savepoint or checkpoint, with their types, rows, keys and bytes"
+    listed = add_command(commands, "state list", text, _list, "flinkish state list /data/jobs/clicks")
+    listed.add_argument("path", metavar="PATH", help=_SNAPSHOT)
+    add_json(listed)
+    query = add_command(
+        commands,
+        "state query",
+        "show the entries of a state",
+        _query,
+        "flinkish state query /data/jobs/clicks --uid counts --state n --key ann",
+    )
+    query.add_argument("path", metavar="PATH", help=_SNAPSHOT)
     query.add_argument("--uid", required=True, metavar="UID", help="of the operator")
     query.add_argument("--state", required=True, metavar="NAME", help="of the state's descriptor")
     query.add_argument("--key", metavar="KEY", help="only this key: text, number, or a JSON list for a tuple")
     query.add_argument(
         "--limit", type=int, default=20, metavar="N", help="entries that are shown; default: %(default)s"
     )
-    query.set_defaults(carry_out=_query)
-    _add_diff(of_state, "diff")
-    _add_diff(commands, "savepoint diff")
+    add_json(query)
+    for name in ("state diff", "savepoint diff"):
+        _add_diff(commands, name)
 
 
 def _add_diff(commands: Any, name: str) -> None:
-    diff = _command(commands, name, "how the states of two savepoints differ", "savepoint-1f savepoint-2e --uid counts")
-    diff.add_argument("before", metavar="BEFORE", help=_PLACE)
-    diff.add_argument("after", metavar="AFTER", help=_PLACE)
+    text = "show how the states of two savepoints differ"
+    diff = add_command(commands, name, text, _diff, f"flinkish {name} savepoint-1f savepoint-2e --uid counts")
+    diff.add_argument("before", metavar="BEFORE", help=_SNAPSHOT)
+    diff.add_argument("after", metavar="AFTER", help=_SNAPSHOT)
     diff.add_argument("--uid", metavar="UID", help="only the states of this operator")
     diff.add_argument(
         "--limit", type=int, default=10, metavar="N", help="changes shown of a state; default: %(default)s"
     )
-    diff.set_defaults(carry_out=_diff)
+    add_json(diff)
 
 
-def _command(commands: Any, name: str, text: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, epilog=f"example: ... {name} {example}")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
+def _without_word(arguments: argparse.Namespace) -> None:
+    raise ConfigurationError("state alone", expected="flinkish state list, query or diff")
 
 
 def _list(arguments: argparse.Namespace) -> None:
     from flinkish.state.contents import as_json, describe_savepoint
 
     found = describe_savepoint(absolute(arguments.path))
-    print(json.dumps(as_json(found), indent=1) if arguments.json else found)
+    if arguments.json:
+        print_json(as_json(found))
+    else:
+        print(found)
 
 
 def _query(arguments: argparse.Namespace) -> None:
@@ -64,7 +73,7 @@ def _query(arguments: argparse.Namespace) -> None:
     found = list(islice(every, max(0, arguments.limit) + 1))
     more, found = len(found) > arguments.limit, found[: arguments.limit]
     if arguments.json:
-        print(json.dumps({"entries": [entry_json(*one) for one in found], "more": more}, indent=1))
+        print_json({"entries": [entry_json(*one) for one in found], "more": more})
         return
     lines = ((shown(e.key), shown(e.namespace), shown(e.map_key), shown(value)) for e, value in found)
     print(as_lines(("key", "namespace", "map key", "value"), lines))
@@ -77,7 +86,7 @@ def _diff(arguments: argparse.Namespace) -> None:
 
     found = difference(absolute(arguments.before), absolute(arguments.after), arguments.uid, max(0, arguments.limit))
     if arguments.json:
-        print(json.dumps({"states": as_json(found), "equal": all(one.is_equal for one in found)}, indent=1))
+        print_json({"states": as_json(found), "equal": all(one.is_equal for one in found)})
         return
     counts = ((d.uid, d.state, *(f"{n:,}" for n in (d.added, d.removed, d.changed, d.same))) for d in found)
     print(as_lines(("uid", "state", "added", "removed", "changed", "same"), counts))

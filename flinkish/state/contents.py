@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from flinkish.checkpoint.manifest import Manifest, read_manifest
-from flinkish.checkpoint.plain_tables import rows_of_savepoint
-from flinkish.checkpoint.rows import is_edited, open_table, reading, unreadable
+from flinkish.checkpoint.plain_tables import reading_files, rows_of_savepoint
+from flinkish.checkpoint.rows import is_edited, open_table, reading
 from flinkish.common.arguments import abbreviated
 from flinkish.common.html_text import facts, table
 from flinkish.delta.table_log import needs_delta
@@ -208,7 +205,7 @@ def _columns(manifest: Manifest, directory: str) -> Iterator[SavepointColumns]:
             while some := list(islice(rows, _ROWS_AT_ONCE)):
                 yield from _by_state(some)
         return
-    with _reading(where):
+    with reading_files(where):
         for saved, _ in rows_of_savepoint(manifest, directory):
             yield saved
 
@@ -227,16 +224,6 @@ def _by_state(rows: list[Any]) -> Iterator[SavepointColumns]:
         states[row["uid"], row["state"], row["kind"]].append(row)
     for state, some in states.items():
         yield SavepointColumns(*state, *([row[name] for row in some] for name in ("key", "namespace", "value")))
-
-
-@contextmanager
-def _reading(where: str) -> Iterator[None]:
-    try:
-        yield
-    except FlinkishError:
-        raise
-    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
-        raise unreadable(str(error), where) from error
 
 
 # ------------------------------------------------------------------------------------------------ entries
