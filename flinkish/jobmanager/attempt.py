@@ -66,7 +66,7 @@ _log = logging.getLogger("flinkish.JobMaster")
 
 #: Seconds between two looks at what is about to happen: a commit, or the end of a query that is to end.
 _POLL_S = 0.02
-#: The same at commits in another storage than a local one, and under Spark Connect, where another process reports
+#: The same at commits in another storage than a local one; and under Spark Connect, where another process reports
 #: epochs.
 _REMOTE_POLL_S = 0.1
 #: Seconds between two looks at the clock and at the executors.
@@ -400,11 +400,13 @@ class QueryAttempt:
         """How long to wait until the next look, in seconds, if nothing happens."""
         if self._ends or self._ends_idle or self._is_over():
             return _POLL_S
+        local = is_local(self.location.path)
         if self._inbox is not None:
-            return _REMOTE_POLL_S
+            # each look lists the commits, which elsewhere is a request
+            return _REMOTE_POLL_S if local else LOOK_S
         if self._reported <= self._committed:
             return LOOK_S
-        return _POLL_S if is_local(self.location.path) else _REMOTE_POLL_S
+        return _POLL_S if local else _REMOTE_POLL_S
 
     @property
     def _ends(self) -> bool:
