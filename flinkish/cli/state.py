@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from flinkish.cli.parsers import add_command, add_json, print_json
+from flinkish.common.text_table import aligned
 from flinkish.errors import ConfigurationError
 from flinkish.storage.paths import absolute
 
@@ -67,7 +68,7 @@ def _list(arguments: argparse.Namespace) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> None:
-    from flinkish.state.contents import as_lines, entries, entry_json, shown
+    from flinkish.state.contents import entries, entry_json, shown
 
     every = entries(absolute(arguments.path), arguments.uid, arguments.state, arguments.key)
     found = list(islice(every, max(0, arguments.limit) + 1))
@@ -76,20 +77,20 @@ def _query(arguments: argparse.Namespace) -> None:
         print_json({"entries": [entry_json(*one) for one in found], "more": more})
         return
     lines = ((shown(e.key), shown(e.namespace), shown(e.map_key), shown(value)) for e, value in found)
-    print(as_lines(("key", "namespace", "map key", "value"), lines))
+    print(aligned([("key", "namespace", "map key", "value"), *lines]))
     if more:
         print(f"the first {arguments.limit} entries; --limit shows more, --key those of one key")
 
 
 def _diff(arguments: argparse.Namespace) -> None:
-    from flinkish.state.contents import as_json, as_lines, difference, shown
+    from flinkish.state.contents import as_json, difference, shown
 
     found = difference(absolute(arguments.before), absolute(arguments.after), arguments.uid, max(0, arguments.limit))
     if arguments.json:
         print_json({"states": as_json(found), "equal": all(one.is_equal for one in found)})
         return
     counts = ((d.uid, d.state, *(f"{n:,}" for n in (d.added, d.removed, d.changed, d.same))) for d in found)
-    print(as_lines(("uid", "state", "added", "removed", "changed", "same"), counts))
+    print(aligned([("uid", "state", "added", "removed", "changed", "same"), *counts]))
     for one in found:
         for change in one.changes:
             entry = ", ".join(filter(None, map(shown, change.entry)))

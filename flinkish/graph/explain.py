@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from flinkish.common.text_table import aligned
 from flinkish.errors import escaped, redact
 from flinkish.graph.job_graph import JobGraphGenerator, partitioner_of, stateful_without_uid
 from flinkish.graph.stream_graph import StreamEdge, StreamGraph, StreamNode
@@ -33,7 +34,7 @@ def explain(graph: StreamGraph, chaining: bool = True) -> str:
     job = JobGraphGenerator(graph, JobSettings(), chaining).generate("explain", "explain")
     names = subtask_names(job)
     lines = [line for vertex in job.vertices for line in _vertex_lines(vertex, job, names[vertex.id])]
-    return "\n".join([_table([_HEADER, *lines]), *_descriptions(graph), *_slot_sharing_groups(graph)])
+    return "\n".join([aligned([_HEADER, *lines], ruled=True), *_descriptions(graph), *_slot_sharing_groups(graph)])
 
 
 def state_of_plan(graph: StreamGraph, chaining: bool = True) -> str:
@@ -126,14 +127,6 @@ def _shortened(names: Sequence[str]) -> str:
     if len(names) <= _MAX_SUBTASKS:
         return ", ".join(names)
     return f"{names[0]}, {names[1]}, ..., {names[-1]}"
-
-
-def _table(lines: Sequence[tuple[str, ...]]) -> str:
-    lines = [tuple(map(escaped, line)) for line in lines]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    rows = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    rows.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(rows)
 
 
 #: PyFlink's operators that make Row(key, value) of the records of a keyed stream, and values again.

@@ -20,8 +20,9 @@ from flinkish.checkpoint.plain_tables import reading_files, rows_of_savepoint
 from flinkish.checkpoint.rows import is_edited, open_table, reading
 from flinkish.common.arguments import abbreviated
 from flinkish.common.html_text import facts, table
+from flinkish.common.text_table import aligned
 from flinkish.delta.table_log import needs_delta
-from flinkish.errors import FlinkishError, SavepointError, escaped
+from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
 from flinkish.runtime.stored.texts import from_text
@@ -97,7 +98,7 @@ class SavepointContent:
 
     def __str__(self) -> str:
         lines = [f"{name}: {value}" for name, value in self._facts().items()]
-        return "\n".join([*lines, "", as_lines(_HEADER, map(_cells, self.states))])
+        return "\n".join([*lines, "", aligned([_HEADER, *map(_cells, self.states)])])
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
@@ -123,13 +124,6 @@ _HEADER = ("uid", "state", "kind", "key", "value", "rows", "keys", "bytes")
 def _cells(state: StateContent) -> tuple[str, ...]:
     counts = (f"{count:,}" if count is not None else "-" for count in (state.rows, state.keys, state.bytes))
     return state.uid, state.state, state.kind, state.key_type or "?", state.type, *counts
-
-
-def as_lines(header: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """A table as lines of text. What a cell holds stays within it."""
-    lines = [header, *(tuple(map(escaped, row)) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
 
 
 def describe_savepoint(path: str) -> SavepointContent:
