@@ -22,7 +22,7 @@ if [ "${1:-}" = --unit ]; then
     shift
 elif [ "${1:-}" = --nightly ]; then
     # Hypothesis' plugin marks properties; a property of many examples may take longer than a test that hangs does
-    tests=(-m "(nightly or hypothesis) and not slow and not platforms" -o timeout=7200)
+    tests=(-m "(nightly or hypothesis) and not slow and not platforms" -o timeout=7200 -o faulthandler_timeout=7320)
     export HYPOTHESIS_PROFILE=nightly
     shift
 elif [ "${1:-}" = --slow ]; then
@@ -86,8 +86,9 @@ echo "== pytest"
 code=0
 # two processes, because tests spend much time waiting for a driver, a server or a worker. They are distributed by file,
 # because the tests of some files share a port or a fixture, and tests/conftest.py puts the longest files first. The
-# slowest tests are listed, to show when the suite grows
-"$python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
+# slowest tests are listed, to show when the suite grows. A test that takes its process with it is not run again: it would
+# take the next one, too
+"$python" -m pytest -n 2 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder --durations=10 ${tests[@]+"${tests[@]}"} "$@" || code=$?
 if [ -n "${checking:-}" ]; then
     if ! wait "$checking"; then
         cat "$told"

@@ -312,7 +312,8 @@ def _spark_run(
     session: Any,
 ) -> KeptRun:
     """Claim the job's directory, and make its first plan there; returns the run."""
-    from flinkish.jobmanager.spark_run import Preparation, SparkRun, prepare_directory
+    from flinkish.jobmanager.preparation import Preparation, prepare_directory
+    from flinkish.jobmanager.spark_run import SparkRun
     from flinkish.spark.dependencies import ship
     from flinkish.spark.executors import check_executors
     from flinkish.spark.place import partitions_of

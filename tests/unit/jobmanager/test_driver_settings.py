@@ -18,8 +18,8 @@ from flinkish.errors import ConfigurationError, EnvironmentVersionError, FinalOp
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import JobManager
 from flinkish.jobmanager.job.settings import driver_settings, without_delta
+from flinkish.jobmanager.preparation import prepare_directory
 from flinkish.jobmanager.query_inputs import QueryRun, check_end
-from flinkish.jobmanager.spark_run import prepare_directory
 from flinkish.spark import session
 from flinkish.spark.failures import translate
 from flinkish.spark.plan import PlanOptions
