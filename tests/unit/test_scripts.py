@@ -396,7 +396,10 @@ def test_all_checks_run_and_any_failure_is_the_commands(
     [
         ("--unit", "tests/unit -x"),
         ("--slow", "-m slow -x"),
-        ("--nightly", "-m (nightly or hypothesis) and not slow and not platforms -o timeout=7200 -x"),
+        (
+            "--nightly",
+            "-m (nightly or hypothesis) and not slow and not platforms -o timeout=7200 -o faulthandler_timeout=7320 -x",
+        ),
         ("--platforms", "tests/platforms -m platforms -n 0 -x"),
     ],
 )
