@@ -24,7 +24,7 @@ from flinkish.checkpoint.table import CheckpointTable, Written
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.session import is_remote, slots_of
-from flinkish.spark.settings import described_jobs, tagged
+from flinkish.spark.settings import copy_of, described_jobs, tagged
 from flinkish.storage.files import read_bytes, write_bytes
 from flinkish.storage.paths import FileKind
 from flinkish.storage.sealed import json_as
@@ -192,10 +192,10 @@ _TASKS = (
 
 
 def own_session(spark: Any) -> Any:
-    """A session with settings of its own on the same cluster; under Spark Connect the given session."""
+    """A copy of the session with settings of its own; under Spark Connect the given session."""
     if is_remote(spark):
         return spark
-    session = spark.newSession()
+    session = copy_of(spark)
     # MERGE and OPTIMIZE check what they rewrite: damaged data must not get a checksum that fits
     session.conf.set(*VERIFY_PAGES)
     # changes are in a table before they are merged; Delta would materialize them once more

@@ -123,15 +123,15 @@ def take_over(
     where = f"job '{job.name}', savepoint {absolute(savepoint)}"
     deployment = deploy(job, partitions_of(job))
     states = with_changes(find_program_states(spark, deployment, where), manifest.states)
-    with reading(spark, where, deployment.secret):
+    with reading(spark, where, deployment.secret) as session:
         edited = is_edited(manifest, savepoint)
-        table = open_table(spark, manifest, savepoint)
+        table = open_table(session, manifest, savepoint)
         counted = manifest.contents is not None and not edited
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             check_unique(table, where)
         as_written = manifest.epoch is not None and not edited
         convert = RowsToBuffers(deployment, states, program.migrations, not as_written, target is not None)
-        found = looked_at(table, convert) if target is None else written_to(target, spark, table, convert)
+        found = looked_at(table, convert) if target is None else written_to(target, session, table, convert)
         if counted:
             check_contents(manifest, savepoint, found.state_contents())
         watermarks = found.lowest_watermarks()

@@ -33,7 +33,7 @@ from flinkish.spark.changelog import with_changes
 from flinkish.spark.data_files import ROW_SCHEMA, VERIFY_PAGES, DataFile, append_of, to_arrow
 from flinkish.spark.failures import tells_of_bad_table, translate
 from flinkish.spark.session import slots_of
-from flinkish.spark.settings import settings_in_force
+from flinkish.spark.settings import session_with
 from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import Deployment, failures_marked
 from flinkish.storage.files import child_names
@@ -57,12 +57,13 @@ _VERSION_FILE = re.compile(r"(\d{20})\.json")
 
 
 @contextmanager
-def reading(spark: Any, where: str, secret: bytes | None = None) -> Iterator[None]:
-    """Within the block, read a savepoint's table: checksums of its files are verified, and what a damaged table causes
-    is raised as a SavepointError. ``secret``: of the workers that convert its rows, if any do."""
+def reading(spark: Any, where: str, secret: bytes | None = None) -> Iterator[Any]:
+    """Within the block, read a savepoint's table: in the session that is yielded checksums of its files are verified,
+    and what a damaged table causes is raised as a SavepointError. ``secret``: of the workers that convert its rows, if
+    any do."""
     try:
-        with settings_in_force(spark, dict([VERIFY_PAGES])):
-            yield
+        with session_with(spark, dict([VERIFY_PAGES])) as session:
+            yield session
     except FlinkishError:
         raise
     except Exception as error:

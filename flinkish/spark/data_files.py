@@ -18,7 +18,7 @@ import pyarrow as pa
 from flinkish.delta.log import added_file, append_info
 from flinkish.runtime.job.report import Row
 from flinkish.spark.place import AddressBook
-from flinkish.spark.settings import settings_in_force
+from flinkish.spark.settings import session_with
 from flinkish.spark.worker import failures_marked
 from flinkish.storage.paths import for_spark
 from flinkish.storage.sealed import checksum_path, write_checksums
@@ -194,5 +194,5 @@ def vacuum(spark: Any, table: str, retain_hours: int | None = None) -> None:
     if retain_hours is not None:
         statement += f" RETAIN {retain_hours} HOURS"
         settings["spark.databricks.delta.retentionDurationCheck.enabled"] = "false"
-    with settings_in_force(spark, settings):
-        spark.sql(statement).collect()
+    with session_with(spark, settings) as session:
+        session.sql(statement).collect()

@@ -187,17 +187,42 @@ _starting = threading.RLock()
 
 
 @contextmanager
-def settings_in_force(spark: Any, settings: dict[str, str]) -> Iterator[None]:
+def settings_in_force(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
     """Inside this context the session has these settings; afterwards it has its former ones again.
 
-    For starting a query or running a statement: Spark copies the session's settings at that moment. Only one thread at
-    a time is inside, since another one would start its query with these settings and restore them later.
+    For the start of a query, which is to be one of the program's session: Spark copies the session's settings at that
+    moment. Only one thread at a time is inside, since another one would start its query with these settings and restore
+    them later; so nothing that takes long belongs inside (`session_with`).
     """
     with _starting:
         yield from _set_for_a_while(spark, settings)
 
 
-def _set_for_a_while(spark: Any, settings: dict[str, str]) -> Iterator[None]:
+def copy_of(spark: Any) -> Any:
+    """A session on the same Spark that has the settings, the temporary views and the functions that this one has now,
+    and in which nothing of what is changed in the one is seen in the other. Not under Spark Connect."""
+    return type(spark)(spark.sparkContext, spark._jsparkSession.cloneSession())
+
+
+@contextmanager
+def session_with(spark: Any, settings: Mapping[str, str]) -> Iterator[Any]:
+    """A session that has these settings besides those of the given one, for what may take long and starts no query.
+
+    It is a copy, so nobody waits for anybody, and the settings get into no query that starts meanwhile. Under Spark
+    Connect it is the session itself, in `settings_in_force`: a copy of it, where there is one at all, lacks the files
+    that were shipped. There starts and restores of jobs in one session take turns.
+    """
+    if is_remote(spark):
+        with settings_in_force(spark, settings):
+            yield spark
+        return
+    session = copy_of(spark)
+    for key, value in settings.items():
+        session.conf.set(key, value)
+    yield session
+
+
+def _set_for_a_while(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
     before = {key: spark.conf.get(key, None) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -193,8 +193,7 @@ def _columns(manifest: Manifest, directory: str) -> Iterator[SavepointColumns]:
     """The rows of a savepoint, by batch and state. Spark reads a table that only Delta can."""
     where = f"savepoint {directory}"
     if _needs_delta(manifest, directory):
-        session = session_of(None)
-        with reading(session, where):
+        with reading(session_of(None), where) as session:
             rows = open_table(session, manifest, directory).toLocalIterator()
             while some := list(islice(rows, _ROWS_AT_ONCE)):
                 yield from _by_state(some)

@@ -182,8 +182,7 @@ def list_states(path: str, spark: Any = None) -> list[StateDescription]:
     if manifest.contents is not None and not is_edited(manifest, directory):
         counted = manifest.contents.states
     else:
-        session = session_of(spark)
-        with reading(session, f"savepoint {directory}"):
+        with reading(session_of(spark), f"savepoint {directory}") as session:
             counted = count_states(open_table(session, manifest, directory))
     declared = {(known.uid, known.name): known for known in manifest.states}
     found = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -300,6 +302,61 @@ def test_a_value_of_another_type_is_restored_through_a_migration_only(
         env.execute("second")
         last = {key: n for key, n, _ in sorted(collected.rows["out"])}
     assert last == {f"{key} old": n for key, n in plain().items()}
+
+
+class Waiting:
+    """A migration that says that it has begun, and waits in one of its tasks until it may go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.begun, self.may_go_on = folder / "begun", folder / "go-on"
+
+    def __call__(self, n: int) -> int:
+        with suppress(FileExistsError):
+            self.begun.touch(exist_ok=False)
+            wait_until(self.may_go_on.exists, TIMEOUT_S, "the end of the other jobs")
+        return n
+
+
+class FailsOnce(Counter):
+    """Fails with the first record, if no attempt before has."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if not self._file.exists():
+            self._file.touch()
+            raise ConnectionError("the first attempt fails")
+        yield from super().process_element(value, ctx)
+
+
+def test_jobs_start_restore_and_restart_beside_one_that_restores_for_long(
+    spark: SparkSession, savepoint: str, tmp_path: Path
+) -> None:
+    slow = Waiting(tmp_path)
+
+    def run(name: str, function: Counter, migration: Any = None, **more: Any) -> int:
+        with collecting() as collected:
+            env = environment(tmp_path / name, **more)
+            if migration is not None:
+                env.register_state_migration("counter", "n", migration)
+            build(env, collected, function)
+            env.execute(name)
+            return len(collected.rows["out"])
+
+    restored = {"execution__state_recovery__path": savepoint}
+    restarted = {"restart_strategy__type": "fixed-delay", "restart_strategy__fixed_delay__delay": "10 ms"}
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            slowly = pool.submit(run, "slow", Counter(), slow, **restored)
+            wait_until(slow.begun.exists, TIMEOUT_S, "the long restore")
+            # with as many partitions as the other one, and with others
+            left = run("restored", Counter(), parallelism__default=3, **restored)
+            assert run("restarted", FailsOnce(tmp_path / "failed"), **restarted) == RECORDS
+            assert not slowly.done() and 0 < left < RECORDS
+        finally:
+            slow.may_go_on.touch()
+        assert slowly.result(TIMEOUT_S) == left
 
 
 class Refusing(Counter):
