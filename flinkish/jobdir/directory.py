@@ -1,15 +1,10 @@
 """The files that a job keeps in its directory, besides the Spark query's own checkpoint: which driver owns the
 directory and which program wrote it.
 
+    <job dir>/*.json            small files, of which layout.py has the list
     <job dir>/spark/            checkpoint of the streaming query, and in prepared/ what its epochs give to sinks
-    <job dir>/query-location.json  where that checkpoint is instead, once the query has been replaced or moved
     <job dir>/minicluster/      in its place: the state of a job in the minicluster (minicluster/stored_epochs.py)
-    <job dir>/job.json          the stateful structure of the program that wrote the directory
-    <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
-    <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
-    <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
-    <job dir>/saving-<id>.json  a savepoint is being written, or a stop has written it and the job has not ended
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
@@ -27,30 +22,30 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from flinkish.common.options.flinkish import SPARK_PARTITIONS
-from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
-from flinkish.graph.job_graph import chained_operators, lost_operators
-from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
-from flinkish.jobdir.layout import JobEnd, content_of, damaged_file
-from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.jobdir.fencing import SILENCE_S, Life, given_back, is_earlier_attempt, life_of, this_process, watch
+from flinkish.jobdir.layout import (
+    QUERY_NAME,
+    Attempts,
+    Finished,
+    Job,
+    JobEnd,
+    Owner,
+    OwnersEnd,
+    QueryFile,
+    States,
+    Structure,
+)
+from flinkish.jobdir.structure import describe_program, describe_structure, differences, lost_operators
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import STATE_FORMAT_VERSION
-from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private
-from flinkish.storage.sealed import sealed, typed
-from flinkish.storage.stores import job_directory_error, storage_error, storage_errors, storage_of
-
-#: Name of the file that says where the query's checkpoint is; ownership.py adds the entry ``moved_from`` to it.
-QUERY_FILE = "query-location.json"
-
-#: Says that the job has ended for good (`JobEnd`). Earlier versions wrote the second one, at the end of the input only.
-ENDED_FILE, _FINISHED_FILE = "ended.json", "finished.json"
-
-#: The states that tasks have reported (checkpoint/compatibility.py).
-STATES_FILE = "states.json"
+from flinkish.storage.paths import NameForm, absolute, check_private, is_local, make_private
+from flinkish.storage.stored_file import StoredFile
+from flinkish.storage.stores import job_directory_error, storage_of
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
@@ -59,23 +54,7 @@ _GIVE_UP = (
     "execution.state-recovery.ignore-unclaimed-state: true)"
 )
 
-#: Version of the files in the directory. Since version 2 they carry a digest.
-FORMAT_VERSION = 2
-
-
-#: The names of the directories of queries, and of what the minicluster has in their place.
-QUERY_NAME = NameForm(r"(minicluster|spark(-drain|-[0-9]+)?)(-owner-[0-9]+)?")
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class QueryFile:
-    """The content of `QUERY_FILE`. ``moved_from``: the move of the query from there has begun."""
-
-    name: Annotated[str, QUERY_NAME]
-    first_epoch: int
-    moved_from: Annotated[str | None, QUERY_NAME] = None
+F = TypeVar("F", bound=StoredFile)
 
 
 @dataclass(frozen=True)
@@ -119,15 +98,11 @@ class JobDirectory:
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
-        kept = self.query_file() or QueryFile("spark", 0)
-        return QueryLocation(self.path_of(QUERY_NAME, kept.name, QUERY_FILE), kept.first_epoch)
+        kept = self.read(QueryFile) or QueryFile("spark", 0)
+        return QueryLocation(self.path_of(QUERY_NAME, kept.name, QueryFile), kept.first_epoch)
 
-    def query_file(self) -> QueryFile | None:
-        """The content of the file that says where the query is; None: it is where it began. Raises as `read` does."""
-        return self.read(QUERY_FILE, QueryFile)
-
-    def path_of(self, form: NameForm, name: object, file: str) -> str:
-        """The path of a directory that a file of the job directory (``file``) names.
+    def path_of(self, form: NameForm, name: object, kind: type[StoredFile]) -> str:
+        """The path of a directory that a file of the job directory, of this kind, names.
 
         Raises:
             FinalOperationError: the name is none that flinkish gives; the error names the file.
@@ -135,7 +110,7 @@ class JobDirectory:
         try:
             return form.path(self.path, name)
         except ValueError as error:
-            raise damaged_file(self.path, file, error) from error
+            raise kind.damaged(kind.path_in(self.path), error) from error
 
     def check_private(self) -> None:
         """Check that nobody but this user can write to the directory, if it is on a local file system: whoever can is
@@ -149,7 +124,7 @@ class JobDirectory:
 
     def move_query(self, name: str, first_epoch: int) -> None:
         """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on."""
-        self.write(QUERY_FILE, {"name": name, "first_epoch": first_epoch})
+        self.write(QueryFile(name, first_epoch))
 
     @property
     def keyed_state(self) -> str:
@@ -168,53 +143,41 @@ class JobDirectory:
 
     # ------------------------------------------------------------------ files
 
-    def _file(self, name: str) -> str:
-        return posixpath.join(self.path, name)
-
-    @overload
-    def read(self, name: str, *, file: FileKind = FileKind.JOB_FILE) -> dict[str, Any] | None: ...
-
-    @overload
-    def read(self, name: str, kind: type[T], *, file: FileKind = FileKind.JOB_FILE) -> T | None: ...
-
-    def read(self, name: str, kind: Any = dict[str, Any], *, file: FileKind = FileKind.JOB_FILE) -> Any:
-        """The content of a JSON file as an instance of the dataclass ``kind``, which declares its fields, or as a dict;
-        None when there is no such file.
+    def read(self, kind: type[F], *parts: object) -> F | None:
+        """The content of the file of this kind; None when there is no such file. ``parts``: what stands in its name, of
+        a kind of which there are several.
 
         Raises:
-            FinalOperationError: the file is damaged, none of the kind ``file``, or its fields are not those of the
-                class; the error names it.
+            FinalOperationError: the file is damaged, of another kind, or of a newer release; the error names it.
         """
-        try:
-            return typed(kind, content_of(name, self.storage.read(self._file(name), file)))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise storage_error(error, "read", self._file(name)) from error
-        except ValueError as error:
-            raise damaged_file(self.path, name, error) from error
+        return kind.read(self.path, *parts)
 
-    def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
-        data = sealed({"version": FORMAT_VERSION, **value})
-        with storage_errors("write", self._file(name)):
-            self.fence.check()
-            try:
-                self.storage.replace(self._file(name), data)
-            except FileNotFoundError:
+    def write(self, value: StoredFile, *parts: object) -> None:
+        """Write a file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
+        self.fence.check()
+        try:
+            value.write(self.path, *parts, durable=False)
+        except OperationError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
                 # a newer driver deletes what others have not finished
                 self.fence.check()
-                raise
+            raise
 
-    def delete(self, name: str) -> None:
+    def delete(self, kind: type[StoredFile], *parts: object) -> None:
         """Delete a file if it is there. Raises FencedError when the directory is no longer this driver's."""
         self.fence.check()
-        self.storage.delete(self._file(name))
+        self.storage.delete(kind.path_in(self.path, *parts))
 
-    def names(self, prefix: str, suffix: str) -> list[str]:
-        """The names of the files with this prefix and suffix, sorted. Directories, pipes and the like are left out."""
-        found = (entry.name for entry in self.storage.list(self.path) if entry.is_file)
-        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
+    def kept(self, kind: type[StoredFile]) -> list[tuple[str, ...]]:
+        """What stands in the names of the files of this kind, sorted. Directories, pipes and the like are left out."""
+        found = (kind.parts_of(entry.name) for entry in self.storage.list(self.path) if entry.is_file)
+        return sorted(parts for parts in found if parts is not None)
+
+    def count_start(self) -> int:
+        """Count a start of the job; returns how many there were before."""
+        attempts = (self.read(Attempts) or Attempts(0)).attempts
+        self.write(Attempts(attempts + 1))
+        return attempts
 
     # ------------------------------------------------------------------ ownership
 
@@ -235,14 +198,15 @@ class JobDirectory:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
         is watched until it has been silent for ``silence_s`` seconds, or ``waiting`` raises; an earlier attempt of this
         application of YARN is not."""
-        owner = self.read("owner.json")
+        owner = self.read(Owner)
         life = life_of(owner)
         if life is Life.SILENT and not is_earlier_attempt(owner):
-            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s(), waiting)
+            life = watch(lambda: self.read(Owner), silence_s - self._silent_for_s(), waiting)
         if life is Life.ALIVE:
-            owner = self.read("owner.json") or {}
+            owner = self.read(Owner) or owner
+            process = "" if owner is None else f" (process {owner.pid} on {owner.host})"
             raise FencedError(
-                f"another driver (process {owner.get('pid')} on {owner.get('host')}) runs a job in this directory",
+                f"another driver{process} runs a job in this directory",
                 where=f"job '{job_name}', directory {self.path}",
                 expected="one driver per job directory",
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
@@ -254,17 +218,17 @@ class JobDirectory:
         if self.is_local:
             # a network file system may take such times from the machines' own clocks
             return 0.0
-        written = posixpath.join(self.path, f".owner.json.{uuid.uuid4().hex}")
+        written = posixpath.join(self.path, f".{Owner.NAME}.{uuid.uuid4().hex}")
         try:
             self.storage.write(written, b"{}")
-            now_s, then_s = self.storage.modified_s(written), self.storage.modified_s(self._file("owner.json"))
+            now_s, then_s = self.storage.modified_s(written), self.storage.modified_s(Owner.path_in(self.path))
         finally:
             self.storage.delete(written)
         return 0.0 if now_s is None or then_s is None else max(0.0, now_s - then_s)
 
     def owner_life(self) -> Life:
         """What can be known, without waiting, of whether the driver that owns the directory is alive."""
-        return life_of(self.read("owner.json"))
+        return life_of(self.read(Owner))
 
     def has_living_owner(self) -> bool:
         """Whether a driver runs a job here, as far as this machine can tell: an owner on another machine
@@ -274,17 +238,17 @@ class JobDirectory:
     def write_owner(self) -> None:
         """Write down that this driver owns the directory and is alive."""
         self._renewals += 1
-        self.write("owner.json", entry(self._token, self.fence.token, self._renewals, self.remote))
+        self.write(this_process(self._token, self.fence.token, self._renewals, self.remote))
 
     def check_owner(self, job_name: str) -> None:
         """Raise FencedError when another driver has claimed the directory since. Called before each commit."""
         if not isinstance(self.fence, NoFence):
             self.fence.check()
             return
-        owner = self.read("owner.json")
-        if owner is not None and owner["token"] != self._token:
+        owner = self.read(Owner)
+        if owner is not None and owner.token != self._token:
             raise FencedError(
-                f"the driver {owner['pid']} on {owner['host']} has taken over this job directory",
+                f"the driver {owner.pid} on {owner.host} has taken over this job directory",
                 where=f"job '{job_name}', directory {self.path}",
                 hint="nothing to do if that was intended; this driver stops",
             )
@@ -309,10 +273,10 @@ class JobDirectory:
         self.released.set()
         given_back(self._token)
         with self._owning, contextlib.suppress(OperationError):
-            owner = self.read("owner.json")
-            if owner is not None and owner["token"] == self._token:
-                ended = {"status": status, "cause": cause, "time_ms": int(time.time() * 1000)} if status else None
-                self.write("owner.json", {**owner, "released": True, "ended": ended})
+            owner = self.read(Owner)
+            if owner is not None and owner.token == self._token:
+                ended = OwnersEnd(status, cause, int(time.time() * 1000)) if status else None
+                self.write(replace(owner, released=True, ended=ended))
 
     # ------------------------------------------------------------------ the program that wrote it
 
@@ -324,10 +288,10 @@ class JobDirectory:
             IncompatibleJobError: it says what differs.
         """
         now = describe_structure(job, partitions)
-        before = self.read("job.json")
+        before = self.read(Job)
         if before is None:
             return True
-        state_format = before.get("state_format", 1)
+        state_format = before.state_format
         if state_format != STATE_FORMAT_VERSION:
             raise IncompatibleJobError(
                 f"the state in this job directory has format version {state_format}"
@@ -336,18 +300,18 @@ class JobDirectory:
                 expected=f"format version {STATE_FORMAT_VERSION}",
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
-        self._check_engine(job, before["structure"]["partitions"], partitions)
-        differences = _differences(before["structure"], now)
-        lost, taken = self._lost(before["structure"], now)
+        self._check_engine(job, before.structure.partitions, partitions)
+        found = differences(before.structure, now)
+        lost, taken = self._lost(before.structure, now)
         texts = list(lost.values())
-        if job.settings.ignore_unclaimed_state and not differences and not taken:
+        if job.settings.ignore_unclaimed_state and not found and not taken:
             if lost:
                 _LOG.warning("job '%s': state is given up: %s", job.name, "; ".join(texts))
             return False
-        differences += [*texts, *taken]
-        if differences:
+        found += [*texts, *taken]
+        if found:
             raise IncompatibleJobError(
-                "the program differs from the one that wrote this job directory: " + "; ".join(differences),
+                "the program differs from the one that wrote this job directory: " + "; ".join(found),
                 where=f"job '{job.name}', directory {self.path}",
                 expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
                 hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
@@ -369,19 +333,20 @@ class JobDirectory:
                 f"this one: -s {self.path}/checkpoints/chk-<number>",
             )
 
-    def _lost(self, before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    def _lost(self, before: Structure, now: Structure) -> tuple[dict[str, str], list[str]]:
         """What `lost_operators` returns, given what tasks have reported."""
-        states = (self.read(STATES_FILE) or {"states": []})["states"]
-        return lost_operators(before["vertices"], now["vertices"], {str(state["uid"]) for state in states})
+        reported = {state.uid for state in (self.read(States) or States([])).states}
+        old, new = ({vertex.uid: vertex.operators for vertex in one.vertices} for one in (before, now))
+        return lost_operators(old, new, reported)
 
     def given_up(self) -> tuple[str, ...]:
         """The uids of the operators whose state was given up."""
-        job = self.read("job.json")
-        return () if job is None else tuple(job.get("given_up", ()))
+        job = self.read(Job)
+        return () if job is None else tuple(job.given_up)
 
     def end(self) -> JobEnd | None:
         """How the job has ended for good; None: it has not."""
-        return self.read(ENDED_FILE, JobEnd) or self.read(_FINISHED_FILE, JobEnd)
+        return self.read(JobEnd) or self.read(Finished)
 
     def check_finished_by(self, job: JobDescriptor) -> None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
@@ -394,10 +359,10 @@ class JobDirectory:
         if end is None or not end.done:
             return
         now = describe_program(job)
-        name = (self.read("job.json") or now)["name"] if end.program is None else end.program.name
-        found = [] if name == now["name"] else [f"its job was '{name}' and is '{now['name']}'"]
+        name = (end.program or self.read(Job) or now).name
+        found = [] if name == now.name else [f"its job was '{name}' and is '{now.name}'"]
         if end.program is not None and end.program.operators:
-            old, new = dict(end.program.operators), dict(now["operators"])
+            old, new = dict(end.program.operators), dict(now.operators)
             found.extend(f"operator '{uid}' ({old[uid]}) is gone" for uid in old if old[uid] != new.get(uid))
             found.extend(f"operator '{uid}' ({new[uid]}) is new" for uid in new if old.get(uid) != new[uid])
         if found:
@@ -413,88 +378,14 @@ class JobDirectory:
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
         """Remember the program's structure: from now on only programs with the same one, or with more sinks, may run
         here."""
-        before, structure = self.read("job.json"), describe_structure(job, partitions)
-        if before is None or before["structure"] != structure:
-            gone = {} if before is None else self._lost(before["structure"], structure)[0]
+        before, structure = self.read(Job), describe_structure(job, partitions)
+        if before is None or before.structure != structure:
+            gone = {} if before is None else self._lost(before.structure, structure)[0]
             present = {operator.uid for vertex in job.vertices for operator in vertex.operators}
-            self.write(
-                "job.json",
-                {
-                    "job_id": job.job_id,
-                    "name": job.name,
-                    "state_format": STATE_FORMAT_VERSION,
-                    "structure": structure,
-                    "given_up": sorted({*self.given_up(), *gone} - present),
-                },
-            )
+            given_up = sorted({*self.given_up(), *gone} - present)
+            self.write(Job(job.job_id, job.name, STATE_FORMAT_VERSION, structure=structure, given_up=given_up))
 
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory; None when none has yet."""
-        job = self.read("job.json")
-        return None if job is None else str(job["job_id"])
-
-
-def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
-    """The properties of a program that must stay the same for Spark's state, and what sinks know of the job, to be
-    found again. ``partitions``: of Spark; 0 in the minicluster."""
-    return {
-        "sinks": sorted(sink.uid for sink in job.sinks if sink.uid_given),
-        "partitions": partitions,
-        "sources": [_source_of(vertex) for vertex in job.vertices if vertex.level == 0],
-        "vertices": [
-            {
-                "id": vertex.id,
-                "uid": vertex.head.uid,
-                "level": vertex.level,
-                "parallelism": vertex.parallelism,
-                "max_parallelism": vertex.max_parallelism,
-                "keyed": vertex.keyed,
-                "operators": chained_operators(vertex),
-            }
-            for vertex in job.vertices
-            if vertex.level > 0
-        ],
-    }
-
-
-def describe_program(job: JobDescriptor) -> dict[str, Any]:
-    """The properties by which a program is recognized once its job has finished: names and uids."""
-    return {
-        "name": job.name,
-        "operators": sorted({op.uid: op.name for v in job.vertices for op in v.operators}.items()),
-    }
-
-
-def _source_of(vertex: VertexDescriptor) -> str:
-    """A source as text, with what the assignment of its splits to subtasks depends on: its parallelism and, for a
-    generated source, the number of splits."""
-    splits = f", {vertex.source.splits} splits" if isinstance(vertex.source, NumberedSplitSource) else ""
-    return f"{vertex.head.uid} (parallelism {vertex.parallelism}{splits})"
-
-
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    found: list[str] = []
-    old = {vertex["uid"]: vertex for vertex in before["vertices"]}
-    new = {vertex["uid"]: vertex for vertex in now["vertices"]}
-    found.extend(f"operator '{uid}' is gone" for uid in old if uid not in new)
-    found.extend(f"operator '{uid}' is new" for uid in new if uid not in old)
-    for uid in old:
-        if uid in new:
-            found.extend(
-                f"{key} of '{uid}' was {old[uid][key]} and is {new[uid][key]}"
-                for key in old[uid]
-                if key != "operators" and old[uid][key] != new[uid][key]
-            )
-    # directories of earlier versions do not say which sinks there were
-    gone = [uid for uid in before.get("sinks", ()) if uid not in now["sinks"]]
-    found.extend(f"sink '{uid}' is gone" for uid in gone)
-    found.extend(f"sink '{uid}' is new" for uid in now["sinks"] if gone and uid not in before["sinks"])
-    if before["sources"] != now["sources"]:
-        found.append(f"the sources were {before['sources']} and are {now['sources']}")
-    if not found and before["partitions"] != now["partitions"]:
-        # there are as many subtasks as before, so it is the setting that differs
-        found.append(
-            f"the number of Spark partitions ({SPARK_PARTITIONS.key}) was {before['partitions']} and is "
-            f"{now['partitions']}"
-        )
-    return found
+        job = self.read(Job)
+        return None if job is None else job.job_id

@@ -20,9 +20,10 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobdir.directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
-from flinkish.jobdir.layout import damaged_file
+from flinkish.jobdir.formats import check_release
+from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
 from flinkish.spark.session import is_remote
 from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory
@@ -51,12 +52,12 @@ def move_query_away(directory: JobDirectory) -> None:
     written before that epoch was allowed to begin.
     """
     for _ in range(_TRIES):
-        kept = directory.query_file() or QueryFile("spark", 0)
+        kept = directory.read(QueryFile) or QueryFile("spark", 0)
         old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
-        directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch, "moved_from": old})
+        directory.write(QueryFile(new, kept.first_epoch, moved_from=old))
         finish_move(directory)
-        again = directory.query_file()
+        again = directory.read(QueryFile)
         if again is not None and again.name == new:
             return
     raise OperationError(
@@ -69,21 +70,21 @@ def move_query_away(directory: JobDirectory) -> None:
 
 def finish_move(directory: JobDirectory) -> None:
     """Finish a move that has begun, if there is one."""
-    kept = directory.query_file()
+    kept = directory.read(QueryFile)
     if kept is None or kept.moved_from is None:
         return
     old, new = kept.moved_from, kept.name
     if old == new:
-        raise damaged_file(directory.path, QUERY_FILE, f"the query was moved from {old} to the same place")
+        raise kept.damaged(kept.path_in(directory.path), f"the query was moved from {old} to the same place")
     for name in (old, new):
-        directory.path_of(QUERY_NAME, name, QUERY_FILE)
+        directory.path_of(QUERY_NAME, name, QueryFile)
     source, target = posixpath.join(directory.path, old), posixpath.join(directory.path, new)
     directory.fence.check()
     if directory.storage.renames_directories:
         _rename(directory.storage, source, target, new)
     else:
         _copy(directory.storage, source, target)
-    directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch})
+    directory.write(QueryFile(new, kept.first_epoch))
 
 
 def _rename(storage: Storage, source: str, target: str, new: str) -> None:
@@ -166,12 +167,14 @@ def take_ownership(
 
     Raises:
         FencedError: another driver owns the directory, or has claimed it in the same moment and later.
+        FinalOperationError: a newer release has written the directory.
     """
+    check_release(directory.path)
     if takeover == REFUSE:
         life = directory.refuse_if_owned(job_name, silence_s, waiting)
     else:
         life = directory.owner_life()
-    whole = life is Life.GONE and leaves_nothing_behind(directory.read("owner.json"))
+    whole = life is Life.GONE and leaves_nothing_behind(directory.read(Owner))
     directory.remote = is_remote(spark)
     directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
     try:
@@ -224,10 +227,9 @@ class Renewal:
 
 #: Requests of the command line and answers to them, and files that were being written, under the names that
 #: `JobDirectory.write`, `files.write_bytes` and `stores` give them.
-_MESSAGE = re.compile(r"\.?(request|answer)-.*")
+_MESSAGE = re.compile("|".join(rf"\.?{kind.NAME.partition('{')[0]}.*" for kind in (StoredRequest, Answer)))
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
-_RESTORED_FILE = re.compile(r"restored(-[0-9]+)?\.json")
 _ROWS = re.compile(r"restore(-[0-9]+)?")
 _FALLBACK_ROWS = re.compile(r"restore-epoch-([0-9]+)")
 _OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
@@ -267,15 +269,17 @@ def _left_directories(directory: JobDirectory) -> list[str]:
     """The names of the directories to delete. In doubt one stays: where a file is missing that says what is needed, the
     start is about to be refused, and whoever puts the file back needs what it names."""
     top, location = child_names(directory.path), directory.query_location()
-    restored = [directory.read(name) or {} for name in top if _RESTORED_FILE.fullmatch(name)]
-    needed = {str(one.get("rows", "restore")) for one in restored}
+    restored = [
+        directory.read(kind, *parts) for kind in (Restored, RestoredByFallback) for parts in directory.kept(kind)
+    ]
+    needed = {one.rows for one in restored if one is not None}
     begun = bool(child_names(posixpath.join(location.path, "offsets")))
     found = []
     for name in top:
         fallback = _FALLBACK_ROWS.fullmatch(name)
         if _DELETED.fullmatch(name) or is_abandoned(name):
             found.append(name)
-        elif _ROWS.fullmatch(name) and name not in needed and ("restored.json" in top or not begun):
+        elif _ROWS.fullmatch(name) and name not in needed and (Restored.NAME in top or not begun):
             found.append(name)
         elif fallback and name not in needed and int(fallback[1]) != location.first_epoch:
             found.append(name)

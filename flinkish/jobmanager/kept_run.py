@@ -10,7 +10,6 @@ import shutil
 import threading
 import time
 from abc import abstractmethod
-from typing import Any
 
 from flinkish.checkpoint.coordinator import SavepointLog
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
@@ -24,9 +23,10 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
+from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
@@ -195,7 +195,7 @@ class KeptRun(JobRun):
         if end is None or end.done:
             return end
         if self.settings.restart or (was_here(end.run) and not end.from_outside):
-            self.directory.delete(ENDED_FILE)
+            self.directory.delete(JobEnd)
             return None
         return end
 
@@ -305,7 +305,7 @@ class KeptRun(JobRun):
             )
 
     def _remember_end(self) -> None:
-        """Write `ENDED_FILE` if the job is over: at the end of its input, stopped with a savepoint, or cancelled. A job
+        """Write `JobEnd` if the job is over: at the end of its input, stopped with a savepoint, or cancelled. A job
         that was suspended, or has read all that was available, goes on later."""
         path = None if self._stopping is None else self._stopping.path
         done = self._is_bounded() and (self._input_has_ended() or not self._stop.is_set())
@@ -314,17 +314,17 @@ class KeptRun(JobRun):
 
     def _write_end(self, savepoint: str | None, done: bool) -> None:
         canceled = self._stop.is_set() and self._end_as is JobStatus.CANCELED
-        end: dict[str, Any] = {
-            "job_id": self.job_id.to_hex_string(),
-            "status": (JobStatus.CANCELED if canceled else JobStatus.FINISHED).name,
-            "run": self.directory.token,
-            "done": done,
-            "from_outside": live_jobs.is_asked_from_outside(self),
-            "program": describe_program(self.job),
-            "last_epoch": self.last_epoch,
-            "savepoint": savepoint,
-        }
-        self.directory.write(ENDED_FILE, end)
+        end = JobEnd(
+            self.job_id.to_hex_string(),
+            (JobStatus.CANCELED if canceled else JobStatus.FINISHED).name,
+            self.directory.token,
+            done,
+            live_jobs.is_asked_from_outside(self),
+            describe_program(self.job),
+            self.last_epoch,
+            savepoint,
+        )
+        self.directory.write(end)
         self.saving.end_stop()
 
     def abandon(self) -> bool:

@@ -19,7 +19,7 @@ from flinkish.errors import (
 )
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import check_nothing_missing
+from flinkish.jobdir.formats import check_nothing_missing
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import probe
 from flinkish.jobmanager.attempt import AttemptPlan
@@ -52,7 +52,7 @@ class Preparation:
         self._job_id = directory.job_id() or (job_id or JobID()).to_hex_string()
 
     def next_plan(self) -> AttemptPlan:
-        """Make the plan of the next attempt, which is counted in ``attempts.json``.
+        """Make the plan of the next attempt, which is counted.
 
         Raises:
             FinalOperationError: a file of the job directory is missing, the program does not fit the directory, or the
@@ -63,9 +63,7 @@ class Preparation:
         job = self._generator.generate(self._job_id, self._name)
         directory.check_finished_by(job)
         first_run = directory.check_compatible(job, partitions_of(job))
-        attempts = directory.read("attempts.json") or {"attempts": 0}
-        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
-        job = replace(job, attempt=attempts["attempts"])
+        job = replace(job, attempt=directory.count_start())
         program = self._program(job, sources)
         base = prepare_restore(self._spark, program, self._settings, directory, first_run)
         # only now, so that a start which fails during its restore is a first run again when it is repeated

@@ -19,14 +19,14 @@ from flinkish.errors import (
     redact,
 )
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.waiting_epoch import DrainMarker
+from flinkish.jobdir.far_side import EpochsWait
+from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.remote import WAIT_FILE
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
 from flinkish.launch.driver import replay_command
@@ -75,7 +75,7 @@ class SparkRun(KeptRun):
 
     def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
-        marker = DrainMarker.read(self.directory)
+        marker = self.directory.read(DrainMarker)
         if marker is not None:
             return DrainAttempt(self.spark, plan, self.settings, self.directory, self, marker)
         return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self._stop)
@@ -117,9 +117,9 @@ class SparkRun(KeptRun):
         if not is_remote(self.spark):
             return
         if wait is None:
-            self.directory.delete(WAIT_FILE)
+            self.directory.delete(EpochsWait)
         else:
-            self.directory.write(WAIT_FILE, {"token": self.directory.token, "last_epoch": int(self.readers.last_epoch)})
+            self.directory.write(EpochsWait(self.directory.token, int(self.readers.last_epoch)))
 
     # ------------------------------------------------------------------ the thread
 
@@ -183,7 +183,7 @@ class SparkRun(KeptRun):
         return isinstance(self.attempt, DrainAttempt)
 
     def _drain_has_begun(self) -> bool:
-        return not self._is_draining() and DrainMarker.read(self.directory) is not None
+        return not self._is_draining() and self.directory.read(DrainMarker) is not None
 
     def _begin_to_drain(self) -> None:
         self.attempt = self._make_attempt(self._plan)

@@ -28,6 +28,7 @@ from flinkish.runtime.sources.progress import (
     shown_position,
 )
 from flinkish.runtime.sources.split_list import MAX_TAIL, SegmentsInMemory, SplitList
+from tests.support.job_files import put
 
 
 class Files:
@@ -154,6 +155,6 @@ def test_files_go_with_the_last_checkpoint_that_was_claimed(files: Files, tmp_pa
     files.find(200)
     checkpoint = files.checkpoint(1)
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("restored.json", {"path": str(checkpoint), "claim_mode": "CLAIM"})
+    put(directory, "restored.json", {"path": str(checkpoint), "claim_mode": "CLAIM"})
     assert subsume_claimed(directory, completed=1, retained=1) == str(checkpoint)
     assert not Path(files.directory.ended).exists()
