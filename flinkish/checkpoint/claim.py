@@ -15,7 +15,7 @@ import re
 from dataclasses import replace
 
 from flinkish.checkpoint.compatibility import read_states, write_states
-from flinkish.checkpoint.manifest import ENDED, MANIFEST, CheckpointDirectory, Manifest, read_manifest
+from flinkish.checkpoint.manifest import ENDED, CheckpointDirectory, Manifest, read_manifest
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import Restored, RestoredByFallback
@@ -144,12 +144,12 @@ def delete_checkpoints(checkpoints: CheckpointDirectory, directory: JobDirectory
 def delete_savepoint(path: str) -> None:
     """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What is
     no savepoint stays as it is, and so does what else lies beside one."""
-    if MANIFEST not in child_names(path):
+    if Manifest.NAME not in child_names(path):
         return
     manifest = read_manifest(path, whole=False)
     table = manifest.table_path(path)
     # only what flinkish has written there: whatever else somebody keeps in the directory stays
-    delete_file(posixpath.join(path, MANIFEST))
+    delete_file(posixpath.join(path, Manifest.NAME))
     own = posixpath.dirname(table) == path
     if own:
         delete_directory(table)
@@ -159,7 +159,7 @@ def delete_savepoint(path: str) -> None:
         return
     parent = posixpath.dirname(path)
     others = [name for name in child_names(parent) if _CHECKPOINT.fullmatch(name)]
-    if not any(MANIFEST in child_names(posixpath.join(parent, name)) for name in others):
+    if not any(Manifest.NAME in child_names(posixpath.join(parent, name)) for name in others):
         delete_directory(table)
         for beside in ("changes", ENDED):
             delete_directory(joined(parent, beside))

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkish.checkpoint.manifest import MANIFEST
+from flinkish.checkpoint.manifest import Manifest
 from flinkish.common.arguments import abbreviated
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
@@ -378,6 +378,6 @@ def _whole_stop(directory: JobDirectory) -> str:
     """What to tell of the savepoint of a stop that a driver has written before it died; "": there is none."""
     for name in directory.kept(SavingNote):
         note = directory.read(SavingNote, *name)
-        if note is not None and note.of_stop and MANIFEST in child_names(note.path):
+        if note is not None and note.of_stop and Manifest.NAME in child_names(note.path):
             return f", but the savepoint of its stop is whole: {note.path}"
     return ""

@@ -20,7 +20,6 @@ from flinkish.checkpoint.claim import delete_savepoint
 from flinkish.checkpoint.compatibility import read_states
 from flinkish.checkpoint.maintenance import gentle_tasks
 from flinkish.checkpoint.manifest import (
-    MANIFEST,
     Manifest,
     TableContents,
     manifest_of,
@@ -161,7 +160,7 @@ def sweep_savepoints(directory: JobDirectory) -> list[str]:
             note, end = directory.read(SavingNote, name), directory.end()
             if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:
                 continue
-            if MANIFEST not in child_names(note.path):
+            if Manifest.NAME not in child_names(note.path):
                 delete_directory(state_table(note.path))
                 if not child_names(note.path):
                     delete_directory(note.path)
@@ -372,7 +371,7 @@ def check_target(directory: str, where: str) -> None:
         raise SavepointError(
             f"cannot write a savepoint to {parent}: {typed.what}", where=where, hint=typed.hint or hint
         ) from error
-    if MANIFEST in names:
+    if Manifest.NAME in names:
         raise SavepointError(
             f"cannot write a savepoint to {parent}: it is itself a savepoint or checkpoint",
             where=where,

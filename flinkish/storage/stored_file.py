@@ -13,6 +13,7 @@ import json
 import posixpath
 import re
 from dataclasses import fields, is_dataclass
+from string import Formatter
 from typing import Any, ClassVar, TypeVar
 
 from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError
@@ -29,6 +30,11 @@ F = TypeVar("F", bound="StoredFile")
 
 class NewerReleaseError(ValueError):
     """A newer release has written the file."""
+
+
+def newer_release(version: int, known: int) -> NewerReleaseError:
+    """The error for a version that this release does not know."""
+    return NewerReleaseError(f"it has version {version}, and this release reads {known} at most")
 
 
 class StoredFile:
@@ -52,6 +58,8 @@ class StoredFile:
     LENIENT: ClassVar[bool] = False
     #: whether fields that the class does not have are refused
     STRICT: ClassVar[bool] = False
+    #: whether only its owner may read it
+    PRIVATE: ClassVar[bool] = True
     #: what it holds, when it is there, who reads it
     HOLDS: ClassVar[str]
     WHEN: ClassVar[str] = "always"
@@ -75,8 +83,8 @@ class StoredFile:
     @classmethod
     def parts_of(cls, name: str) -> tuple[str, ...] | None:
         """What stands for {} in the name of a file; None: it is no file of this kind."""
-        pattern = f"({cls.PART})".join(map(re.escape, re.split(r"\{.*?\}", cls.NAME)))
-        found = re.fullmatch(pattern, name)
+        pieces = ((text, "" if field is None else f"({cls.PART})") for text, field, _, _ in Formatter().parse(cls.NAME))
+        found = re.fullmatch("".join(re.escape(text) + part for text, part in pieces), name)
         return None if found is None else found.groups()
 
     def content(self) -> dict[str, Any]:
@@ -105,7 +113,7 @@ class StoredFile:
         if type(version) is not int or version < min(cls.OLDEST, cls.VERSION):
             raise ValueError(f"it is of version {version!r:.100}, expected {cls.OLDEST} to {cls.VERSION}")
         if version > cls.VERSION:
-            raise NewerReleaseError(f"it has version {version}, and this release reads {cls.VERSION} at most")
+            raise newer_release(version, cls.VERSION)
         unknown = sorted(content.keys() - set(cls._names())) if cls.STRICT else []
         if unknown:
             raise ValueError(f"it has an unknown field {unknown[0]!r:.100}")
@@ -134,6 +142,8 @@ class StoredFile:
         except IsADirectoryError as error:
             raise cls.damaged(path, "it is a directory") from error
         except ValueError as error:
+            if cls.LENIENT:
+                return None
             raise cls.damaged(path, error) from error
         except OSError as error:
             if isinstance(error, FlinkishError):
@@ -149,10 +159,10 @@ class StoredFile:
             raise cls.damaged(path, error) from error
 
     def write(self, directory: str, *parts: object, durable: bool = True) -> None:
-        """Write the file, whole or not at all; nobody but its owner may read it."""
+        """Write the file, whole or not at all."""
         path = self.path_in(directory, *parts)
         with storage_errors("write", path):
-            storage_of(path).replace(path, self.encoded(), durable=durable, private=True)
+            storage_of(path).replace(path, self.encoded(), durable=durable, private=self.PRIVATE)
 
     @classmethod
     def delete(cls, directory: str, *parts: object) -> None:
@@ -166,7 +176,8 @@ class StoredFile:
         """The error for a file that is there and cannot be used. ``why``: what is wrong with it."""
         name = "/".join(path.rsplit("/", 2 if cls.FOLDER else 1)[1:])
         if isinstance(why, NewerReleaseError):
-            return FinalOperationError(
+            final = cls.ERROR if issubclass(cls.ERROR, FinalOperationError) else FinalOperationError
+            return final(
                 f"the file {name} was written by a newer release of flinkish: {why}",
                 where=path,
                 hint="use the release that has written it, or start the job in a new directory from a savepoint",

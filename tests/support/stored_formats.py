@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from flinkish.checkpoint.manifest import CHECKPOINT_LAYOUT
 from flinkish.jobdir.formats import LAYOUT
 from flinkish.storage.stored_file import RESTORE, StoredFile
 from tests.support.documented import DOCS
@@ -15,7 +16,10 @@ from tests.support.documented import DOCS
 COMMAND = "python -m tests.support.stored_formats"
 PAGE = DOCS / "formats.md"
 _BEGIN, _END = "<!-- made by `" + COMMAND + "` -->", "<!-- end -->"
-_HEAD = "| file | holds | there | version | reads | read by | a damaged one |\n| --- | --- | --- | ---: | ---: | --- | --- |\n"
+_HEAD = """\
+| file | holds | there | version | reads | read by | a damaged one |
+| --- | --- | --- | ---: | ---: | --- | --- |
+"""
 
 
 def _row(kind: type[StoredFile]) -> str:
@@ -29,10 +33,9 @@ def _row(kind: type[StoredFile]) -> str:
 
 def page(now: str) -> str:
     """The page with its table as the list says."""
-    table = _HEAD + "".join(map(_row, LAYOUT))
-    return re.sub(
-        f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}", lambda _: f"{_BEGIN}\n{table}{_END}", now, flags=re.DOTALL
-    )
+    tables = (_HEAD + "".join(map(_row, layout)) for layout in (LAYOUT, CHECKPOINT_LAYOUT))
+    made = f"{re.escape(_BEGIN)}\n.*?{re.escape(_END)}"
+    return re.sub(made, lambda _: f"{_BEGIN}\n{next(tables)}{_END}", now, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

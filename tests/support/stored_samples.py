@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from flinkish.checkpoint.manifest import (
+    CheckpointCounter,
+    EndedSplits,
+    MaintenanceCounts,
+    Manifest,
+    StateContents,
+    TableContents,
+    TableVersion,
+)
 from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, ForDriver, StopRequest
 from flinkish.jobdir.layout import (
     Answer,
@@ -50,7 +61,7 @@ _STRUCTURE = Structure(
 )
 _PROGRAM = Program("clicks", [("events", "Source"), ("sums", "Sum")])
 _OFFSET = {"epoch": 4, "sources": {}}
-_BACK = {"savepoint": "sp", "path": "/data/sp", "sources": {"events": "{}"}, "watermarks": {"sums": 7}}
+_BACK: dict[str, Any] = {"savepoint": "sp", "path": "/data/sp", "sources": {"events": "{}"}, "watermarks": {"sums": 7}}
 
 #: A content and what stands in the name of its file, of each kind.
 SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
@@ -111,10 +122,31 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (StoredTimers({"1/0": 5}), ()),
     (StoredReached([(2, Reached()), (3, Reached({"a": {"b": 1}}, {}))]), ()),
     (WorkerProgress(1, 3, 500, ()), (HEX,)),
+    (
+        Manifest(
+            RUN,
+            "größte Aufgabe",
+            17,
+            1_700_000_000_000,
+            ("events", "sums"),
+            {"events": "{}"},
+            {"sums": 7},
+            (DeclaredState("sums", "sum", "value", "LONG", None, "STRING"),),
+            TableVersion("../state", 42),
+            TableVersion("../changes", 3),
+            TableContents(42, (StateContents("sums", "sum", "value", 2, "5"),)),
+            "dG90YWxz",
+            3,
+        ),
+        (),
+    ),
+    (EndedSplits(["a", "b"]), (f"{HEX}-{HEX[:8]}",)),
+    (CheckpointCounter(7), ()),
+    (MaintenanceCounts({"merges": 1}), ()),
 )
 
 
 def path_of(sample: StoredFile, parts: tuple[object, ...]) -> str:
     """The path of its file in a job directory."""
-    folder = sample.FOLDER.replace("<query>", "spark").replace("<n>", "3")
+    folder = sample.FOLDER.replace("<query>", "spark").replace("<n>", "3").replace("<savepoint>", "chk-17")
     return f"{folder}/{sample.file_name(*parts)}".lstrip("/")

@@ -103,7 +103,7 @@ def test_a_manifest_that_names_another_table_is_refused_and_claiming_deletes_not
     changes: dict[str, Any] = {field: TableVersion(table)}
     write_manifest(str(savepoint), replace(manifest, **changes, savepoint_version=3 if field == "changes" else 2))
     (savepoint / "link").symlink_to(place)
-    with pytest.raises(SavepointError, match=r"was not written by flinkish: it names the table .*manifest.json"):
+    with pytest.raises(SavepointError, match=r"manifest.json is damaged: it names the table "):
         read_manifest(str(savepoint))
     with pytest.raises(SavepointError):
         subsume_claimed(claim_of(tmp_path, savepoint), 1, 1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import pytest
 
+from flinkish.checkpoint.manifest import CHECKPOINT_LAYOUT, Manifest
 from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError, InternalError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.formats import LAYOUT, OF_DIRECTORY
@@ -31,13 +33,14 @@ from tests.support.sources import MODULES, name_of, nodes_of
 from tests.support.stored_samples import SAMPLES, path_of
 
 GOLDEN: dict[str, str] = json.loads((FOLDER / "job_files.json").read_text())
+ALL = (*LAYOUT, *CHECKPOINT_LAYOUT)
 IDS = [type(sample).__name__ for sample, _ in SAMPLES]
 #: What is asked of a sample and of what stands in the name of its file.
 each_kind = pytest.mark.parametrize(("sample", "parts"), SAMPLES, ids=IDS)
 
 
 def test_each_kind_has_a_sample_with_all_of_its_fields() -> None:
-    assert [type(sample) for sample, _ in SAMPLES] == list(LAYOUT)
+    assert [type(sample) for sample, _ in SAMPLES] == list(ALL)
 
 
 def test_the_list_has_every_kind_that_is_declared() -> None:
@@ -45,7 +48,7 @@ def test_the_list_has_every_kind_that_is_declared() -> None:
         return {kind, *(one for child in kind.__subclasses__() for one in below(child))}
 
     here = {kind for kind in below(StoredFile) if "NAME" in vars(kind) and kind.__module__.startswith("flinkish.")}
-    assert here == set(LAYOUT)
+    assert here == set(ALL)
 
 
 @each_kind
@@ -65,7 +68,8 @@ def test_what_a_process_writes_is_read_by_the_next_one_and_by_nobody_else(
     assert kind.read(str(tmp_path), *parts) is None
     sample.write(str(tmp_path), *parts)
     (path,) = tmp_path.iterdir()
-    assert (path.stat().st_mode & 0o777, path.name) == (0o600, kind.file_name(*parts))
+    assert path.name == kind.file_name(*parts)
+    assert (path.stat().st_mode & 0o777 == 0o600) == kind.PRIVATE
     assert kind.parts_of(path.name) is not None
     assert kind.read(str(tmp_path), *parts) == sample
     kind.delete(str(tmp_path), *parts)
@@ -80,7 +84,16 @@ def changed(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads(path.read_text())
     content.pop("digest", None)
     change(content)
-    path.write_bytes(sealed(content))
+    if path.name != Manifest.NAME:
+        path.write_bytes(sealed(content))
+        return
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    path.write_text(json.dumps({"digest": digest, **content}, sort_keys=True, indent=1))
+
+
+def of_newer_release(kind: type[StoredFile]) -> Callable[[dict[str, Any]], None]:
+    version = "savepoint_version" if kind is Manifest else "version"
+    return lambda content: content.update({version: kind.VERSION + 1, "new": 1})
 
 
 def flip(path: Path) -> None:
@@ -197,7 +210,7 @@ def test_a_file_of_a_newer_release_is_refused_and_is_never_a_reason_to_go_back_t
     if not (kind.SEALED and kind.VERSION):
         return  # no later driver reads it
     sample.write(str(tmp_path), *parts)
-    changed(tmp_path / kind.file_name(*parts), lambda content: content.update(version=kind.VERSION + 1, new=1))
+    changed(tmp_path / kind.file_name(*parts), of_newer_release(kind))
     with pytest.raises(FinalOperationError) as caught:
         kind.read(str(tmp_path), *parts)
     said = said_of(kind, tmp_path, parts)
@@ -229,7 +242,7 @@ def test_a_directory_of_a_newer_release_is_refused_before_anything_in_it_has_cha
     job, kind = tmp_path / "job", type(sample)
     job.chmod(0o700)
     sample.write(str(job), *parts)
-    changed(job / kind.file_name(*parts), lambda content: content.update(version=kind.VERSION + 1, new=1))
+    changed(job / kind.file_name(*parts), of_newer_release(kind))
     before, directory = content_below(job), JobDirectory(str(job))
     if kind in (StoredRequest, Answer):
         # whoever wrote it does not keep a job from being started
@@ -245,9 +258,9 @@ def test_a_directory_of_a_newer_release_is_refused_before_anything_in_it_has_cha
 
 
 def test_no_name_of_a_file_stands_anywhere_but_where_it_is_declared() -> None:
-    whole = {kind.NAME for kind in LAYOUT if "{" not in kind.NAME}
-    beginnings = {begin for kind in LAYOUT if (begin := kind.NAME.partition("{")[0]) and begin not in whole}
-    own = {kind.__module__.removeprefix("flinkish.").replace(".", "/") + ".py": set[int]() for kind in LAYOUT}
+    whole = {kind.NAME for kind in ALL if "{" not in kind.NAME}
+    beginnings = {begin for kind in ALL if (begin := kind.NAME.partition("{")[0]) and begin not in whole}
+    own = {kind.__module__.removeprefix("flinkish.").replace(".", "/") + ".py": set[int]() for kind in ALL}
     for path in MODULES:
         if name_of(path) in own:
             own[name_of(path)] = {
