@@ -11,11 +11,12 @@ import posixpath
 import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from flinkish.errors import FlinkishError
 from flinkish.jobdir import layout
 from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, StopRequest
-from flinkish.jobdir.layout import Job, Query, QueryFile, RestoredByFallback
+from flinkish.jobdir.layout import Job, Query, QueryFile, RestoredByFallback, TotalsDescription
 from flinkish.minicluster.stored_epochs import Committed, StoredEpoch
 from flinkish.runtime.epoch.changelog_files import ChangelogParts
 from flinkish.runtime.epoch.files import PreparedEpoch
@@ -31,7 +32,7 @@ from flinkish.storage.stored_file import NewerReleaseError, StoredFile
 OF_DIRECTORY: tuple[type[StoredFile], ...] = (
     *(Job, layout.Owner, QueryFile, Query, layout.Attempts, layout.States, layout.Sources, layout.Restored),
     *(RestoredByFallback, layout.DrainMarker, layout.JobEnd, layout.Finished, layout.EndOfInput, layout.Changelog),
-    *(layout.TotalsDescription, layout.SavingNote, layout.StoredRequest, layout.Answer),
+    *(TotalsDescription, layout.SavingNote, layout.StoredRequest, layout.Answer),
     *(StopRequest, EpochsWait, FarEnd, FarReport),
 )
 
@@ -93,6 +94,14 @@ def check_nothing_missing(directory: str) -> None:
     for kind, parts in needed:
         if kind.file_name(*parts) not in names:
             raise kind.missing(directory, *parts)
+    kept = QueryFile.read(directory) if TotalsDescription.NAME in names else None
+    if kept is not None and kept.name.startswith("minicluster"):
+        query, totals = posixpath.join(directory, kept.name), None
+        with suppress(FlinkishError):
+            # damaged ones begin anew
+            totals = TotalsDescription.read(directory)
+        if totals is not None and totals.records_in and Committed.NAME not in child_names(query):
+            raise Committed.missing(query)
 
 
 def _is_query(name: str) -> bool:

@@ -172,9 +172,14 @@ class StoredFile:
             storage_of(path).delete(path)
 
     @classmethod
+    def _shown(cls, path: str) -> str:
+        """The name of a file, with that of the folder if it lies in one."""
+        return "/".join(path.rsplit("/", 2 if cls.FOLDER else 1)[1:])
+
+    @classmethod
     def damaged(cls, path: str, why: object) -> FlinkishError:
         """The error for a file that is there and cannot be used. ``why``: what is wrong with it."""
-        name = "/".join(path.rsplit("/", 2 if cls.FOLDER else 1)[1:])
+        name = cls._shown(path)
         if isinstance(why, NewerReleaseError):
             final = cls.ERROR if issubclass(cls.ERROR, FinalOperationError) else FinalOperationError
             return final(
@@ -191,9 +196,10 @@ class StoredFile:
     @classmethod
     def missing(cls, directory: str, *parts: object) -> FlinkishError:
         """The error for a file that is missing, although other files show that it was there."""
+        path = cls.path_in(directory, *parts)
         return FinalOperationError(
-            f"the file {cls.file_name(*parts)} is missing",
-            where=cls.path_in(directory, *parts),
+            f"the file {cls._shown(path)} is missing",
+            where=path,
             expected="a job directory with all its files, since epochs have been run in it",
             hint=cls.REMEDY,
         )
