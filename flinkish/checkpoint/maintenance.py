@@ -64,7 +64,7 @@ class Maintenance:
     def _save(self) -> None:
         # a driver that was paused while it wrote the table must not replace the counts of the one that took over
         self._table.check()
-        MaintenanceCounts(self._counts).write(self._directory.path, durable=False)
+        MaintenanceCounts(self._counts).write(self._directory.path)
 
     def overwritten(self, written: Written) -> None:
         """Count a full checkpoint, which has replaced all files."""

@@ -65,7 +65,6 @@ class EndedSplits(StoredFile):
     PART = _ENDED.pattern
     FOLDER = "ended"
     PRIVATE = False
-    HOLDS = "ids of splits that were read to their ends"
     WHEN = "of checkpoints of sources with many splits"
     READER = "any release since 0.1"
     REMEDY = _OF_SAVEPOINT
@@ -83,7 +82,6 @@ class CheckpointCounter(StoredFile):
     FOLDER = "checkpoints"
     PRIVATE = SEALED = False
     LENIENT = True
-    HOLDS = "the last number of a checkpoint or savepoint: numbers only have to rise"
     WHEN = "with checkpoints or savepoints"
     KIND = FileKind.COUNTER
 
@@ -98,7 +96,6 @@ class MaintenanceCounts(StoredFile):
     FOLDER = "checkpoints"
     PRIVATE = SEALED = False
     LENIENT = BARE = True
-    HOLDS = "what checkpoints have written since their tables were cleaned up: without it that comes later"
     WHEN = "with checkpoints on Spark"
     READER = "the thread that takes checkpoints"
     KIND = FileKind.COUNTER
@@ -152,7 +149,6 @@ class Manifest(StoredFile):
     FOLDER = "<savepoint>"
     VERSION, OLDEST = VERSION_WITH_FILES, SAVEPOINT_VERSION
     PRIVATE = False
-    HOLDS = "positions of sources, declared states, digests, and the versions of the tables with the rows of state"
     WHEN = "once the savepoint or checkpoint is complete"
     READER = "any release since 0.1"
     REMEDY = _OF_SAVEPOINT + "; only the rows of the state table may be edited"
@@ -242,7 +238,7 @@ def _table(directory: str, table: str, known: tuple[str, ...]) -> str:
 
 def write_manifest(directory: str, manifest: Manifest) -> str:
     """Write the manifest of a savepoint or checkpoint into its directory; returns the path of the file."""
-    manifest.write(absolute(directory), durable=False)
+    manifest.write(absolute(directory))
     return Manifest.path_in(absolute(directory))
 
 
@@ -288,7 +284,7 @@ def read_manifest(directory: str, whole: bool = True) -> Manifest:
 
 def write_ids(ended: str, name: str, ids: list[str]) -> None:
     """Write a file with ids of splits."""
-    EndedSplits(ids).write(ended, _ENDED.checked(name), durable=False)
+    EndedSplits(ids).write(ended, _ENDED.checked(name))
 
 
 def _ids_in(ended: str, name: str) -> list[str]:
@@ -409,7 +405,7 @@ class CheckpointDirectory:
     def _next_id(self) -> int:
         counted = (CheckpointCounter.read(self.path) or CheckpointCounter(0)).last
         number = max([counted, *self._ids()]) + 1
-        CheckpointCounter(number).write(self.path, durable=False)
+        CheckpointCounter(number).write(self.path)
         return number
 
     def _ids(self) -> list[int]:

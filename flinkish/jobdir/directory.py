@@ -156,7 +156,7 @@ class JobDirectory:
         """Write a file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
         self.fence.check()
         try:
-            value.write(self.path, *parts, durable=False)
+            value.write(self.path, *parts)
         except OperationError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 # a newer driver deletes what others have not finished

@@ -14,7 +14,6 @@ class StopRequest(StoredFile):
     """Asks the query in a Spark server to end before its next epoch; with ``now``: to give up the running one, too."""
 
     NAME = "stop.json"
-    HOLDS = "under Spark Connect, that the query is to end"
     WHEN = "while the query is to end"
     READER = "the Spark Connect server"
 
@@ -28,7 +27,6 @@ class EpochsWait(StoredFile):
     ``last_epoch``: the last one that may begin."""
 
     NAME = "wait.json"
-    HOLDS = "under Spark Connect, the last epoch that may begin"
     WHEN = "while a savepoint is read"
     READER = "the Spark Connect server"
 
@@ -42,7 +40,6 @@ class FarEnd(StoredFile):
     be relied upon. ``error``: None if on purpose."""
 
     NAME = "far-end.json"
-    HOLDS = "under Spark Connect, why the query has ended"
     WHEN = "from the end of the query on"
 
     token: str
@@ -65,7 +62,6 @@ class FarReport(StoredFile):
     """The report of an epoch that has run in a Spark server, with what belongs to sinks that commit in the driver."""
 
     NAME = "report-{:0>10}.json"
-    HOLDS = "under Spark Connect, the report of an epoch, and what the driver commits of it"
     WHEN = "until the driver has committed its part"
 
     report: ReportedFigures

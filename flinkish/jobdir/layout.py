@@ -38,7 +38,6 @@ class Owner(StoredFile):
     """The driver that owns the directory, or has owned it last, and a sign that it is alive."""
 
     NAME = "owner.json"
-    HOLDS = "the driver that owns the directory, a sign that it is alive, and where it is reached"
     READER = "drivers; commands"
     REMEDY = "if no driver runs this job, delete the file and start the job again"
 
@@ -110,7 +109,6 @@ class Job(StoredFile):
     """The program that has written the directory."""
 
     NAME = "job.json"
-    HOLDS = "id and name of the job, the stateful structure of its program, and `state_format`"
     WHEN = "from the first epoch on"
     READER = "the driver; commands"
 
@@ -127,7 +125,6 @@ class QueryFile(StoredFile):
     """Where the checkpoint of the job's query is. ``moved_from``: the move of the query from there has begun."""
 
     NAME = "query-location.json"
-    HOLDS = "where the query's checkpoint is, and the number of its first epoch"
     WHEN = "once the query was moved or replaced"
 
     name: Annotated[str, QUERY_NAME]
@@ -140,7 +137,6 @@ class Query(StoredFile):
     """How the job's first query began."""
 
     NAME = "query.json"
-    HOLDS = "whether the first query took in a savepoint, and how Spark packs the files of its sources"
     WHEN = "from the first epoch on, on Spark"
 
     packing: dict[str, str]
@@ -152,7 +148,6 @@ class Attempts(StoredFile):
     """How often the job was started in the directory."""
 
     NAME = "attempts.json"
-    HOLDS = "how often the job was started"
     REMEDY = _COUNTS_ONLY
 
     attempts: int
@@ -163,7 +158,6 @@ class States(StoredFile):
     """The states that tasks have reported."""
 
     NAME = "states.json"
-    HOLDS = "names, kinds and types of the states that tasks have declared"
     WHEN = "once a task has declared one"
     REMEDY = "delete the file and start the job again: the job's tasks write it anew"
 
@@ -175,7 +169,6 @@ class Sources(StoredFile):
     """What the sources read when the job was last started."""
 
     NAME = "sources.json"
-    HOLDS = "ids of what sources read (topic and its id), which tell it from others of the same name"
     WHEN = "if a source has such ids"
 
     #: source uid -> name -> id
@@ -187,7 +180,6 @@ class Restored(StoredFile):
     """The savepoint that the job has begun with."""
 
     NAME = "restored.json"
-    HOLDS = "the savepoint that the job has begun with: positions, watermarks, and whether it is claimed"
     WHEN = "of a job that began with a savepoint"
 
     savepoint: str | None = None
@@ -212,7 +204,6 @@ class RestoredByFallback(Restored):
     its own, so that the query and its file are exchanged in one step: when the new query becomes the job's query."""
 
     NAME = "restored-{}.json"
-    HOLDS = "the checkpoint to which the job went back when its query was damaged"
     WHEN = "of a job that went back to a checkpoint"
 
 
@@ -225,7 +216,6 @@ class DrainMarker(StoredFile):
     """
 
     NAME = "drain.json"
-    HOLDS = "the drain that has begun: its epoch, positions, and where its savepoint goes"
     WHEN = "from the beginning of a drain on"
 
     #: the last ordinary epoch
@@ -257,7 +247,6 @@ class JobEnd(StoredFile):
     """How a job has ended for good: it has finished, was stopped with a savepoint, or was cancelled."""
 
     NAME = "ended.json"
-    HOLDS = "how the job has ended for good, at whose request, and which program it was"
     WHEN = "once the job has ended for good"
     READER = "the driver; commands"
 
@@ -288,7 +277,6 @@ class Finished(JobEnd):
     """The same of a job that an earlier version has brought to the end of its input."""
 
     NAME = "finished.json"
-    HOLDS = "the same, as it was written before 0.1"
     WHEN = "never written any more"
 
 
@@ -297,7 +285,6 @@ class EndOfInput(StoredFile):
     """The query whose run that announces the end of the sources has begun: its first epoch."""
 
     NAME = "end-of-input.json"
-    HOLDS = "the query whose run that announces the sources' end has begun"
     WHEN = "during the last epochs of a bounded job with sources that Spark reads"
 
     announced: bool = True
@@ -309,7 +296,6 @@ class Changelog(StoredFile):
     """Which epochs the changelog covers without a gap, and why checkpoints may not use it."""
 
     NAME = "changelog.json"
-    HOLDS = "which epochs the changelog covers, and why checkpoints may not use it"
     WHEN = "with incremental checkpoints"
     READER = "the thread that takes checkpoints"
 
@@ -324,7 +310,6 @@ class TotalsDescription(StoredFile):
     """What a job has done since it began, over all drivers."""
 
     NAME = "totals.json"
-    HOLDS = "what the job has done since it began; a damaged one begins anew"
     WHEN = "ten seconds after the start at the latest"
     REMEDY = "nothing need be done: they begin anew"
 
@@ -352,7 +337,6 @@ class SavingNote(StoredFile):
 
     NAME = "saving-{}.json"
     PART = ".+"
-    HOLDS = "which savepoint is being written"
     WHEN = "while one is written"
     REMEDY = "delete the file, and what is there of a savepoint without a manifest"
 
@@ -369,7 +353,6 @@ class StoredRequest(StoredFile):
 
     NAME = "request-{}-{}.json"
     PART = ".+?"
-    HOLDS = "what a command asks of the driver, and until when"
     WHEN = "while a command waits"
     STRICT = True
     REMEDY = "ask again"
@@ -392,7 +375,6 @@ class Answer(StoredFile):
 
     NAME = "answer-{}-{}.json"
     PART = ".+?"
-    HOLDS = "what the driver has answered"
     WHEN = "until the command has read it, for five minutes at most"
     READER = "the command"
     REMEDY = "ask again"

@@ -38,10 +38,10 @@ class StoredEpoch(StoredFile):
 
     NAME = "{}.json"
     FOLDER = "minicluster"
-    HOLDS = "the end of an epoch in the minicluster: positions and stored tasks"
     WHEN = "in the minicluster"
     READER = "the minicluster"
     REMEDY = _REMEDY
+    DURABLE = True
     ERROR = CorruptStateError
 
     offset: dict[str, Any]
@@ -59,10 +59,10 @@ class Committed(StoredFile):
 
     NAME = "committed.json"
     FOLDER = "minicluster"
-    HOLDS = "the last committed epoch in the minicluster, and totals of the accumulators"
     WHEN = "in the minicluster"
     READER = "the minicluster"
     REMEDY = _REMEDY
+    DURABLE = True
     ERROR = CorruptStateError
 
     epoch: int

@@ -38,8 +38,8 @@ def newer_release(version: int, known: int) -> NewerReleaseError:
 
 
 class StoredFile:
-    """Base of the contents of stored files. Fields with a default are missing in some files, or in those of earlier
-    releases."""
+    """Base of the contents of stored files. The first sentence about a kind says what it holds. Fields with a default
+    are missing in some files, or in those of earlier releases."""
 
     #: the name of the file; of a kind of which there are several, with {} for what tells them apart
     NAME: ClassVar[str]
@@ -58,10 +58,10 @@ class StoredFile:
     LENIENT: ClassVar[bool] = False
     #: whether fields that the class does not have are refused
     STRICT: ClassVar[bool] = False
-    #: whether only its owner may read it
+    #: whether only its owner may read it, and whether it survives a power cut once it is written
     PRIVATE: ClassVar[bool] = True
-    #: what it holds, when it is there, who reads it
-    HOLDS: ClassVar[str]
+    DURABLE: ClassVar[bool] = False
+    #: when it is there, and who reads it
     WHEN: ClassVar[str] = "always"
     READER: ClassVar[str] = "the driver"
     #: what to do about one that is damaged, and the error that says so
@@ -158,11 +158,11 @@ class StoredFile:
                 return None
             raise cls.damaged(path, error) from error
 
-    def write(self, directory: str, *parts: object, durable: bool = True) -> None:
+    def write(self, directory: str, *parts: object) -> None:
         """Write the file, whole or not at all."""
         path = self.path_in(directory, *parts)
         with storage_errors("write", path):
-            storage_of(path).replace(path, self.encoded(), durable=durable, private=self.PRIVATE)
+            storage_of(path).replace(path, self.encoded(), self.DURABLE, self.PRIVATE)
 
     @classmethod
     def delete(cls, directory: str, *parts: object) -> None:

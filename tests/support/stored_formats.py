@@ -22,12 +22,26 @@ _HEAD = """\
 """
 
 
+def _holds(kind: type[StoredFile]) -> str:
+    """The first sentence about a kind."""
+    text = " ".join((kind.__doc__ or "").split()).partition(". ")[0].removesuffix(".").replace("``", "`")
+    return text[0].lower() + text[1:]
+
+
 def _row(kind: type[StoredFile]) -> str:
     name = re.sub(r"\{.*?\}", "*", kind.NAME)
     version = str(kind.VERSION) if kind.VERSION and kind.SEALED else "–"
     oldest = "–" if version == "–" else version if kind.OLDEST == kind.VERSION else f"{kind.OLDEST} to {version}"
     damaged = "counts as missing" if kind.LENIENT else "–" if kind.REMEDY is RESTORE else kind.REMEDY
-    cells = (f"`{kind.FOLDER}/{name}`".replace("`/", "`"), kind.HOLDS, kind.WHEN, version, oldest, kind.READER, damaged)
+    cells = (
+        f"`{kind.FOLDER}/{name}`".replace("`/", "`"),
+        _holds(kind),
+        kind.WHEN,
+        version,
+        oldest,
+        kind.READER,
+        damaged,
+    )
     return f"| {' | '.join(cells)} |\n"
 
 

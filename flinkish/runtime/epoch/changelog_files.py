@@ -43,7 +43,6 @@ class ChangelogParts(StoredFile):
     NAME = "_parts.json"
     FOLDER = "changelog/epoch=<n>"
     VERSION = 3
-    HOLDS = "changes of state for the next incremental checkpoint: the names of their files, or the changes"
     WHEN = "with incremental checkpoints"
     READER = "the thread that takes checkpoints"
     REMEDY = "nothing need be done: the next checkpoint is a full one"
@@ -114,7 +113,7 @@ def _digest(data: pa.Buffer) -> str:
 def write_parts(changelog: str, epoch: int, names: list[str], changes: Sequence[bytes] = ()) -> None:
     """Write the list of an epoch's valid parts, with changes that are in no part, in place of any list that an earlier
     run has written."""
-    ChangelogParts(tuple(sorted(names)), tuple(changes)).write(epoch_directory(changelog, epoch), durable=False)
+    ChangelogParts(tuple(sorted(names)), tuple(changes)).write(epoch_directory(changelog, epoch))
 
 
 def has_list(changelog: str, epoch: int) -> bool:

@@ -258,7 +258,6 @@ class PreparedEpoch(StoredFile):
     NAME = "{}.json"
     FOLDER = "<query>/prepared"
     VERSION = OLDEST = 3
-    HOLDS = "what an epoch gives to its sinks, and the reports of its tasks"
     WHEN = "from the barrier of an epoch with output until the commit of the next one"
     REMEDY = CHECKPOINT
     ERROR = CorruptStateError

@@ -16,7 +16,6 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -56,7 +55,6 @@ class EpochRequested(_ForPlanner):
 
     NAME = "epoch-requested"
     BARE = True
-    HOLDS = "the last epoch in which user code has called `request_commit`"
     WHEN = "once it has"
 
     epoch: int
@@ -69,7 +67,6 @@ class StoredReached(_ForPlanner):
 
     NAME = "reached-watermarks"
     BARE = True
-    HOLDS = "what the sources had reached after the last two epochs"
     WHEN = "of a job with aligned sources, or sources that learn from their tasks"
 
     epochs: list[tuple[int, Reached]]
@@ -81,7 +78,6 @@ class StoredTimers(_ForPlanner):
 
     NAME = "pending-timers"
     BARE = True
-    HOLDS = "the first processing-time timer of each subtask"
     WHEN = "of a job with such timers"
 
     timers: dict[str, int]
@@ -89,11 +85,11 @@ class StoredTimers(_ForPlanner):
 
 @dataclass(frozen=True)
 class StoredEpochTimes(_ForPlanner):
-    """How long the last epoch has taken."""
+    """How long the last epoch has taken, by which the next one is sized. There is no file if that is not known: there
+    was no epoch, an earlier run has prepared it, the driver has died while it was committed, or the query was moved."""
 
     NAME = "epoch-times"
     BARE = True
-    HOLDS = "how long the last epoch has taken"
     WHEN = "of a job whose epochs are sized"
 
     times: EpochTimes
@@ -101,37 +97,23 @@ class StoredEpochTimes(_ForPlanner):
 
 @dataclass(frozen=True)
 class GivenUp(StoredFile):
-    """The plan of the epoch that a query has given up last: the offset at its end, and its number in the query."""
+    """The plan of the epoch that a query has given up last: the offset at its end, and its number in the query. The
+    epoch is taken out of the query's log only after the file is written, and planned anew; but what its plan had found
+    (new splits and where they start, pages of a service that may not give them again) stays found."""
 
     NAME = "given-up.json"
     FOLDER = "<query>"
-    HOLDS = "the plan of the epoch that was given up last"
     WHEN = "once an epoch was given up"
     READER = "the planner; the driver"
     REMEDY = (
         "restore the file from a copy; or delete it: splits that were found for that epoch only are looked for again, "
         "so that a service that gives a page once gives others"
     )
+    DURABLE = True
     ERROR = CorruptStateError
 
     offset: dict[str, Any]
     batch: int | None = None
-
-
-@dataclass(frozen=True)
-class EpochRequest:
-    """Requests that the next epoch of a query be planned at once."""
-
-    planner: str
-
-    def ask(self, epoch: int) -> None:
-        """Record that user code has asked for it in this epoch."""
-        EpochRequested(epoch).write(self.planner, durable=False)
-
-    def newest(self) -> int:
-        """The last epoch in which user code has asked for it; -1 if there is none."""
-        found = EpochRequested.read(self.planner)
-        return -1 if found is None else found.epoch
 
 
 @dataclass(frozen=True)
@@ -144,7 +126,7 @@ class ReachedWatermarks:
         """Add what an epoch that has run has reached. The epoch is prepared only after this."""
         before = [entry for entry in self._entries() if entry[0] < epoch][-1:]
         known = before[0][1] if before else Reached()
-        StoredReached([*before, (epoch, reached.behind(known))]).write(self.query, durable=False)
+        StoredReached([*before, (epoch, reached.behind(known))]).write(self.query)
 
     def read(self, before: int | None = None) -> Reached:
         """What the last epoch has reached, or the last one before this epoch; nothing if there is none."""
@@ -175,60 +157,10 @@ class PendingTimers:
         both = sorted({**(before or {}), **timers}.items())
         after = {task: time_ms for task, time_ms in both if time_ms is not None}
         if after != before:
-            StoredTimers(after).write(self.planner, durable=False)
+            StoredTimers(after).write(self.planner)
             _written_timers[self.planner] = after
 
     def earliest(self) -> int | None:
         """The timestamp of the first timer of all; None if there is none."""
         found = StoredTimers.read(self.planner)
         return None if found is None else min(found.timers.values(), default=None)
-
-
-@dataclass(frozen=True)
-class LastEpochTimes:
-    """The times of the last epoch of one query, by which the next one is sized."""
-
-    planner: str
-
-    def forget(self) -> None:
-        """Delete the times, because those of the next epoch will not be known: an earlier run has prepared it."""
-        StoredEpochTimes.delete(self.planner)
-
-    def write(self, times: EpochTimes) -> None:
-        """Write the times of an epoch whose sinks have committed."""
-        StoredEpochTimes(times).write(self.planner, durable=False)
-
-    def read(self) -> EpochTimes | None:
-        """The times of the last epoch; None if they are not known: there was no epoch, the driver has died while the
-        last one was committed, or the query was moved here."""
-        found = StoredEpochTimes.read(self.planner)
-        return None if found is None else found.times
-
-
-@dataclass(frozen=True)
-class GivenUpEpoch:
-    """The plan of the epoch that one query has given up last. The epoch is planned anew, but what its plan had found
-    (new splits and where they start, pages of a service that may not give them again) stays found."""
-
-    query: str
-
-    def write(self, offset: dict[str, Any], batch: int) -> None:
-        """Write the offset at the end of the epoch, which is a batch of the query. The epoch is taken out of the
-        query's log only after this."""
-        GivenUp(offset, batch).write(self.query)
-
-    def batch(self) -> int | None:
-        """The number of the epoch in the query; None if the query has given up none, or the file does not say."""
-        with suppress(CorruptStateError):
-            found = GivenUp.read(self.query)
-            return None if found is None else found.batch
-        return None
-
-    def read(self) -> dict[str, Any]:
-        """The offset at the end of the epoch; {} if the query has given up none.
-
-        Raises:
-            CorruptStateError: the file is damaged.
-        """
-        found = GivenUp.read(self.query)
-        return {} if found is None else found.offset

@@ -232,9 +232,9 @@ class StoredTotals(StoredFile):
 
     NAME = "{}.json"
     FOLDER = "accumulators"
-    HOLDS = "totals of the job's accumulators as of the end of an epoch"
     WHEN = "of a job with accumulators"
     REMEDY = "delete the file: the job goes on without what it had accumulated"
+    DURABLE = True
     ERROR = CorruptStateError
 
     epoch: int
@@ -251,7 +251,6 @@ class TotalsBefore(StoredTotals):
     """The totals with which a query starts that has taken the place of a damaged one, and its first epoch."""
 
     NAME = "before-{}.json"
-    HOLDS = "the same as of the checkpoint to which the job went back"
     WHEN = "of a job that went back to a checkpoint"
 
 

@@ -43,10 +43,10 @@ class Segment(StoredFile):
     NAME = "{}.json"
     PART = _SEGMENT.pattern
     FOLDER = "splits"
-    HOLDS = "splits of sources with many of them"
     WHEN = "of sources with more than 64 splits"
     READER = "the planner"
     REMEDY = CHECKPOINT
+    DURABLE = True
     ERROR = CorruptStateError
 
     splits: list[list[Any]]

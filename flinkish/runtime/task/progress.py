@@ -102,7 +102,6 @@ class WorkerProgress(StoredFile):
     PART = "[0-9a-f]{32}"
     VERSION = OLDEST = 0
     FOLDER = "<query>/progress"
-    HOLDS = "how far the tasks of a worker are; a damaged one counts as missing"
     WHEN = "while an epoch runs"
     LENIENT = True
     KIND = FileKind.PROGRESS
