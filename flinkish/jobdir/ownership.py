@@ -20,9 +20,9 @@ from contextlib import suppress
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
+from flinkish.jobdir.checks import check_release
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
-from flinkish.jobdir.formats import check_release
 from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
 from flinkish.spark.session import is_remote

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
+from flinkish.jobdir.checks import with_free_space
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.far_side import FarEnd, StopRequest
-from flinkish.jobdir.formats import with_free_space
 from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources

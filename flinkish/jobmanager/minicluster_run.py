@@ -44,8 +44,8 @@ from flinkish.common.job_status import JobStatus
 from flinkish.core.source import Source
 from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.formats import check_nothing_missing
 from flinkish.jobdir.layout import Job, QueryFile, Restored
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources

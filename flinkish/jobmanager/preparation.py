@@ -18,8 +18,8 @@ from flinkish.errors import (
     CorruptStateError,
 )
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.formats import check_nothing_missing
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import probe
 from flinkish.jobmanager.attempt import AttemptPlan

@@ -141,7 +141,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "graph": (6, 1_319),
     "minicluster": (3, 613),
     "spark": (18, 5_065),
-    "jobdir": (11, 2_628),
+    "jobdir": (12, 2_634),
     "jobmanager/job": (5, 1_286),
     "checkpoint": (12, 3_648),
     "rest": (16, 2_308),

@@ -16,9 +16,9 @@ import pytest
 
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobdir import fencing
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life
-from flinkish.jobdir.formats import check_nothing_missing
 from flinkish.jobdir.layout import Attempts, SavingNote
 from tests.support.job_files import get, put
 

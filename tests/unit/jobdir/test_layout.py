@@ -20,8 +20,9 @@ import pytest
 
 from flinkish.checkpoint.manifest import CHECKPOINT_LAYOUT, Manifest
 from flinkish.errors import CorruptStateError, FinalOperationError, FlinkishError, InternalError
+from flinkish.jobdir.checks import OF_DIRECTORY
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.formats import LAYOUT, OF_DIRECTORY
+from flinkish.jobdir.formats import LAYOUT
 from flinkish.jobdir.layout import Answer, StoredRequest
 from flinkish.jobdir.ownership import NEWEST, take_ownership
 from flinkish.storage import stores
