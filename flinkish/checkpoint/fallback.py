@@ -180,14 +180,17 @@ class QueryFallback:
             raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
         before = read_restored(self.directory) or Restored()
         passed(Phase.FALLBACK_PREPARED, epoch=checkpoint.epoch)
-        began = {
-            "checkpoint": checkpoint.path,
-            "sources": manifest.sources,
-            "watermarks": {**manifest.watermarks, **watermarks},
-            "rows": posixpath.basename(target),
-            "time_ms": SystemClock().now_ms(),
-        }
-        self.directory.write(RestoredByFallback(**{**vars(before), **began}), first_epoch)
+        restored = RestoredByFallback(
+            before.savepoint,
+            before.path,
+            posixpath.basename(target),
+            before.claim_mode,
+            manifest.sources,
+            {**manifest.watermarks, **watermarks},
+            SystemClock().now_ms(),
+            checkpoint=checkpoint.path,
+        )
+        self.directory.write(restored, first_epoch)
         if manifest.accumulators is not None:
             files = AccumulatorFiles(accumulators_directory(self.directory.path))
             files.begin(first_epoch, base64.b64decode(manifest.accumulators))

@@ -8,7 +8,8 @@ directory and which program wrote it.
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
-    <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
+    <job dir>/restore-epoch-<number>/  rows of the checkpoint, or of the job's own state, that the query of the epochs
+                                from this one on began with
 
 Files are replaced as a whole, in the way of the storage (`flinkish.storage.stores`).
 """
@@ -27,8 +28,18 @@ from typing import TypeVar
 
 from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
-from flinkish.jobdir.fencing import SILENCE_S, Life, given_back, is_earlier_attempt, life_of, this_process, watch
+from flinkish.jobdir.fencing import (
+    SILENCE_S,
+    Life,
+    given_back,
+    is_earlier_attempt,
+    life_of,
+    this_process,
+    was_here,
+    watch,
+)
 from flinkish.jobdir.layout import (
+    KEYED_STATE_NAME,
     QUERY_NAME,
     Attempts,
     Finished,
@@ -39,8 +50,9 @@ from flinkish.jobdir.layout import (
     QueryFile,
     States,
     Structure,
+    UpgradedProgram,
 )
-from flinkish.jobdir.structure import describe_program, describe_structure, differences, lost_operators
+from flinkish.jobdir.structure import describe_program, describe_structure, differences_between, lost_operators
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import STATE_FORMAT_VERSION
 from flinkish.storage.paths import NameForm, absolute, check_private, is_local, make_private
@@ -122,14 +134,18 @@ class JobDirectory:
         if self.is_local:
             check_private(self.path, "the job directory")
 
-    def move_query(self, name: str, first_epoch: int) -> None:
-        """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on."""
-        self.write(QueryFile(name, first_epoch))
+    def move_query(self, name: str, first_epoch: int, keyed_state: str | None = None) -> None:
+        """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on.
+        ``keyed_state``: name of the directory of its files of keyed state; None: that of the query before."""
+        before = self.read(QueryFile)
+        kept = None if before is None else before.keyed_state
+        self.write(QueryFile(name, first_epoch, keyed_state=keyed_state or kept))
 
     @property
     def keyed_state(self) -> str:
-        """Directory of the files of keyed state, with a subdirectory per vertex and subtask."""
-        return posixpath.join(self.path, "keyed-state")
+        """Directory of the files of keyed state of the job's query, with a subdirectory per vertex and subtask."""
+        kept = self.read(QueryFile)
+        return self.path_of(KEYED_STATE_NAME, (kept and kept.keyed_state) or "keyed-state", QueryFile)
 
     @property
     def restore_rows(self) -> str:
@@ -281,16 +297,34 @@ class JobDirectory:
     # ------------------------------------------------------------------ the program that wrote it
 
     def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
-        """Compare the program's stateful structure with the remembered one; True when none is remembered yet. State of
-        operators that are gone may be given up if the job's settings say so.
+        """Compare the program's stateful structure with the remembered one; True when none is remembered yet.
 
         Raises:
-            IncompatibleJobError: it says what differs.
+            IncompatibleJobError: they differ; it says what does.
         """
-        now = describe_structure(job, partitions)
-        before = self.read(Job)
+        differences = self.differences(job, partitions)
+        if not differences:
+            return differences is None
+        before = self._program()
+        lost = {} if before is None else self._lost(before.structure, describe_structure(job, partitions))[0]
+        raise IncompatibleJobError(
+            "the program differs from the one that wrote this job directory: " + "; ".join(differences),
+            where=f"job '{job.name}', directory {self.path}",
+            expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
+            hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
+            "or undo the change" + (_GIVE_UP if lost else ""),
+        )
+
+    def differences(self, job: JobDescriptor, partitions: int) -> list[str] | None:
+        """What differs in the program's stateful structure from the remembered one, in words; None when none is
+        remembered yet. State of operators that are gone may be given up if the job's settings say so.
+
+        Raises:
+            IncompatibleJobError: the state in the directory is of another format, or of another engine.
+        """
+        now, before = describe_structure(job, partitions), self._program()
         if before is None:
-            return True
+            return None
         state_format = before.state_format
         if state_format != STATE_FORMAT_VERSION:
             raise IncompatibleJobError(
@@ -301,23 +335,28 @@ class JobDirectory:
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
         self._check_engine(job, before.structure.partitions, partitions)
-        found = differences(before.structure, now)
+        found = differences_between(before.structure, now)
         lost, taken = self._lost(before.structure, now)
         texts = list(lost.values())
         if job.settings.ignore_unclaimed_state and not found and not taken:
             if lost:
                 _LOG.warning("job '%s': state is given up: %s", job.name, "; ".join(texts))
-            return False
-        found += [*texts, *taken]
-        if found:
-            raise IncompatibleJobError(
-                "the program differs from the one that wrote this job directory: " + "; ".join(found),
-                where=f"job '{job.name}', directory {self.path}",
-                expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
-                hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
-                "or undo the change" + (_GIVE_UP if lost else ""),
-            )
-        return False
+            return []
+        return [*found, *texts, *taken]
+
+    def structure(self) -> Structure | None:
+        """The remembered structure; None when none is remembered yet."""
+        program = self._program()
+        return None if program is None else program.structure
+
+    def _program(self) -> Job | None:
+        """What is remembered of the program of the job's query."""
+        job = self.read(Job)
+        upgrade = None if job is None else job.upgrade
+        # it is that of the query that the upgrade has made, if that one has taken the place of the one before
+        if job is None or upgrade is None or upgrade.first_epoch != self.query_location().first_epoch:
+            return job
+        return replace(job, name=upgrade.name, structure=upgrade.structure, given_up=upgrade.given_up)
 
     def _check_engine(self, job: JobDescriptor, before: int, now: int) -> None:
         """Check that the job does not change between Spark and the minicluster, which has 0 partitions: neither can
@@ -341,12 +380,20 @@ class JobDirectory:
 
     def given_up(self) -> tuple[str, ...]:
         """The uids of the operators whose state was given up."""
-        job = self.read(Job)
+        job = self._program()
         return () if job is None else tuple(job.given_up)
 
     def end(self) -> JobEnd | None:
         """How the job has ended for good; None: it has not."""
         return self.read(JobEnd) or self.read(Finished)
+
+    def ends_at_once(self, restart: bool) -> bool:
+        """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
+        that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
+        end = self.end()
+        if end is None or end.done:
+            return end is not None
+        return not (restart or was_here(end.run) and not end.from_outside)
 
     def check_finished_by(self, job: JobDescriptor) -> None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
@@ -376,14 +423,21 @@ class JobDirectory:
             )
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
-        """Remember the program's structure: from now on only programs with the same one, or with more sinks, may run
-        here."""
-        before, structure = self.read(Job), describe_structure(job, partitions)
-        if before is None or before.structure != structure:
+        """Remember the program's structure: from now on only programs with the same one, or with more sinks, go on with
+        the job's query."""
+        before, structure = self._program(), describe_structure(job, partitions)
+        if before is None or before.structure != structure or before.upgrade is not None:
             gone = {} if before is None else self._lost(before.structure, structure)[0]
             present = {operator.uid for vertex in job.vertices for operator in vertex.operators}
             given_up = sorted({*self.given_up(), *gone} - present)
             self.write(Job(job.job_id, job.name, STATE_FORMAT_VERSION, structure=structure, given_up=given_up))
+
+    def remember_upgrade(self, job: JobDescriptor, partitions: int, first_epoch: int) -> None:
+        """Remember the program's structure as that of the query whose first epoch this is, which is about to take the
+        place of the one before. Until it has, the structure of that one counts."""
+        before, structure = self._program(), describe_structure(job, partitions)
+        assert before is not None, "it has differed from this one"
+        self.write(replace(before, upgrade=UpgradedProgram(first_epoch, job.name, structure)))
 
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory; None when none has yet."""

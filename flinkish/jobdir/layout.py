@@ -17,6 +17,8 @@ from flinkish.storage.stored_file import StoredFile
 #: The names of the directories of queries, and of what the minicluster has in their place; of restored rows.
 QUERY_NAME = NameForm(r"(minicluster|spark(-drain|-[0-9]+)?)(-owner-[0-9]+)?")
 ROWS_NAME = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")
+#: The names of the directories of files of keyed state: the first one, and those of queries that began by an upgrade.
+KEYED_STATE_NAME = NameForm(r"keyed-state(-[0-9]+)?")
 
 #: The path of a savepoint as `files.absolute` gives it; that of one that is being written.
 _ABSOLUTE = NameForm(r"(/|[A-Za-z][A-Za-z0-9+.-]*://)(?!.*/\.\.(/|$))[^\x00-\x1f]*")
@@ -105,6 +107,16 @@ class Structure:
 
 
 @dataclass(frozen=True)
+class UpgradedProgram:
+    """The program of the query whose first epoch this is, once that has taken the place of the one before."""
+
+    first_epoch: int
+    name: str
+    structure: Structure
+    given_up: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Job(StoredFile):
     """The program that has written the directory."""
 
@@ -118,6 +130,8 @@ class Job(StoredFile):
     structure: Structure = field(kw_only=True)
     #: the uids of the operators whose state was given up
     given_up: list[str] = field(default_factory=list)
+    #: the upgrade that has begun; None: there was none since the structure was remembered
+    upgrade: UpgradedProgram | None = optional(None)
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,8 @@ class QueryFile(StoredFile):
     name: Annotated[str, QUERY_NAME]
     first_epoch: int
     moved_from: Annotated[str | None, QUERY_NAME] = optional(None)
+    #: directory of the files of keyed state; None: the first one
+    keyed_state: Annotated[str | None, KEYED_STATE_NAME] = optional(None)
 
 
 @dataclass(frozen=True)
@@ -141,6 +157,8 @@ class Query(StoredFile):
 
     packing: dict[str, str]
     restored: bool = False
+    #: the first epoch of the query of which that is said
+    query: int = optional(0)
 
 
 @dataclass(frozen=True)
@@ -176,6 +194,17 @@ class Sources(StoredFile):
 
 
 @dataclass(frozen=True)
+class Origin:
+    """The state of a query of the job, as of the end of an epoch."""
+
+    query: Annotated[str, QUERY_NAME]
+    first_epoch: int
+    epoch: int
+    levels: int
+    keyed_state: Annotated[str, KEYED_STATE_NAME]
+
+
+@dataclass(frozen=True)
 class Restored(StoredFile):
     """The savepoint that the job has begun with."""
 
@@ -196,6 +225,11 @@ class Restored(StoredFile):
     subsumed: bool = optional(False)
     #: the checkpoint to which the job went back
     checkpoint: str = optional("")
+    #: whether an upgrade has written it, and the query whose state that has taken over; None: it was none
+    upgraded: bool = optional(False)
+    upgraded_from: Origin | None = optional(None)
+    #: whether there was state to begin with
+    state: bool = optional(True)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.checks import check_release
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
 from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
@@ -55,7 +56,7 @@ def move_query_away(directory: JobDirectory) -> None:
         kept = directory.read(QueryFile) or QueryFile("spark", 0)
         old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
-        directory.write(QueryFile(new, kept.first_epoch, moved_from=old))
+        directory.write(replace(kept, name=new, moved_from=old))
         finish_move(directory)
         again = directory.read(QueryFile)
         if again is not None and again.name == new:
@@ -84,7 +85,7 @@ def finish_move(directory: JobDirectory) -> None:
         _rename(directory.storage, source, target, new)
     else:
         _copy(directory.storage, source, target)
-    directory.write(QueryFile(new, kept.first_epoch))
+    directory.write(replace(kept, moved_from=None))
 
 
 def _rename(storage: Storage, source: str, target: str, new: str) -> None:
@@ -232,6 +233,7 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
 _ROWS = re.compile(r"restore(-[0-9]+)?")
 _FALLBACK_ROWS = re.compile(r"restore-epoch-([0-9]+)")
+_OF_QUERY = re.compile(rf"spark.*|keyed-state.*|{_ROWS.pattern}|{_FALLBACK_ROWS.pattern}")
 _OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
 
 
@@ -286,7 +288,20 @@ def _left_directories(directory: JobDirectory) -> list[str]:
         elif name.startswith(("spark", "minicluster")):
             if _is_earlier_copy(directory, name, posixpath.basename(location.path)):
                 found.append(name)
-    return found
+    return found + _superseded(directory, location, top, found)
+
+
+def _superseded(directory: JobDirectory, location: QueryLocation, top: list[str], found: list[str]) -> list[str]:
+    """The names of the directories of earlier queries, from which the job was upgraded, of their keyed state and of the
+    rows that they began with, once the query that has taken their place has committed an epoch: nothing goes back to
+    them any more."""
+    own = directory.read(RestoredByFallback, location.first_epoch)
+    if own is None or not own.upgraded or not child_names(posixpath.join(location.path, "commits")):
+        return []
+    used = {posixpath.basename(path) for path in (location.path, directory.keyed_state)} | {own.rows, *found}
+    earlier = [name for name in top if name not in used and _OF_QUERY.fullmatch(name)]
+    # where a query was moved, a file keeps earlier drivers from making the directory again
+    return [name for name in earlier if is_directory(posixpath.join(directory.path, name))]
 
 
 def _is_earlier_copy(directory: JobDirectory, name: str, query: str) -> bool:

@@ -11,6 +11,9 @@ from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.jobdir.layout import ChainedOperator, Program, StoredVertex, Structure
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
 
+#: What follows the uid in the text of a source.
+_OF_SOURCE = " (parallelism "
+
 
 def describe_structure(job: JobDescriptor, partitions: int) -> Structure:
     """The properties of a program that must stay the same. ``partitions``: of Spark; 0 in the minicluster."""
@@ -39,18 +42,28 @@ def describe_program(job: JobDescriptor) -> Program:
     return Program(job.name, sorted({op.uid: op.name for v in job.vertices for op in v.operators}.items()))
 
 
+def levels_of(structure: Structure) -> int:
+    """The number of levels behind the sources of the program with this structure."""
+    return max((vertex.level for vertex in structure.vertices), default=0)
+
+
+def source_uids(structure: Structure) -> list[str]:
+    """The uids of the sources of the program with this structure, in the order of their vertices."""
+    return [source.rpartition(_OF_SOURCE)[0] for source in structure.sources]
+
+
 def _source_of(vertex: VertexDescriptor) -> str:
     """A source as text, with what the assignment of its splits to subtasks depends on: its parallelism and, for a
     generated source, the number of splits."""
     splits = f", {vertex.source.splits} splits" if isinstance(vertex.source, NumberedSplitSource) else ""
-    return f"{vertex.head.uid} (parallelism {vertex.parallelism}{splits})"
+    return f"{vertex.head.uid}{_OF_SOURCE}{vertex.parallelism}{splits})"
 
 
 #: What must stay the same of a task behind a shuffle.
 _SAME = tuple(one.name for one in fields(StoredVertex) if one.name != "operators")
 
 
-def differences(before: Structure, now: Structure) -> list[str]:
+def differences_between(before: Structure, now: Structure) -> list[str]:
     """What must be the same in two programs and is not, in words."""
     found: list[str] = []
     old, new = ({vertex.uid: vertex for vertex in one.vertices} for one in (before, now))

@@ -15,7 +15,7 @@ from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobdir import fencing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import is_earlier_attempt
-from flinkish.jobdir.layout import Attempts, JobEnd, Owner
+from flinkish.jobdir.layout import Attempts, JobEnd, Origin, Owner, Restored, RestoredByFallback
 from flinkish.jobdir.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 from flinkish.storage.stores import LocalStorage, storage_of
 from tests.support.job_files import get, put
@@ -231,6 +231,24 @@ def test_the_next_driver_deletes_what_killed_ones_and_commands_have_left_and_not
     assert [path for path in kept if not (tmp_path / path).exists()] == []
     assert names(tmp_path) >= {f"request-{heir.token}-3.json", f".request-{heir.token}-4.json.{HEX}"}
     heir.release()
+
+
+@pytest.mark.parametrize("commits", [(), ("spark-17/commits/0",)], ids=["no epoch yet", "an epoch is committed"])
+def test_what_an_upgrade_has_left_behind_goes_once_its_query_has_committed_an_epoch(
+    tmp_path: Path, commits: tuple[str, ...]
+) -> None:
+    first = take(tmp_path)
+    first.write(Restored("/s", "/s", "restore-1"))
+    began = Origin("spark-9", 9, 16, 1, "keyed-state-9")
+    first.write(RestoredByFallback(rows="restore-epoch-17", upgraded=True, upgraded_from=began), 17)
+    first.move_query("spark-17", 17, "keyed-state-17")
+    earlier = ("spark/offsets/3", "spark-9/offsets/0", "keyed-state/1/", "keyed-state-9/1/", "restore-1/")
+    kept = ("spark-17/offsets/0", "keyed-state-17/1/", "restore-epoch-17/", "changelog/", "checkpoints/state/")
+    make(tmp_path, *earlier, *kept, *commits)
+    sweep(first)
+    assert {(tmp_path / path).exists() for path in earlier} == {not commits}
+    assert all((tmp_path / path).exists() for path in kept)
+    first.release()
 
 
 def test_names_of_unfinished_files_are_those_that_writers_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
