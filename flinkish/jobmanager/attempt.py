@@ -21,6 +21,8 @@ from flinkish.jobdir.layout import with_free_space
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
+from flinkish.jobmanager import shadow
+from flinkish.jobmanager.decision import Facts, Outcome, Wish
 from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.epochs import EpochFunction, ProgressWatch, explained
 from flinkish.jobmanager.giving_up import END_OF_INPUT, RunningEpoch, give_up_planned
@@ -286,7 +288,9 @@ class QueryAttempt:
                 if run.announces_end:
                     self.directory.write(END_OF_INPUT, {"announced": True, "query": self.location.first_epoch})
                 self._run_query(run, deployment)
-                if self._stop.is_set():
+                stopped = self._stop.is_set()
+                self._compare(shadow.LEAVES if stopped or run is runs[-1] else "RunQuery", run is not runs[-1])
+                if stopped:
                     return
 
     def _runs(self) -> list[QueryRun]:
@@ -302,8 +306,14 @@ class QueryAttempt:
     def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
         self._run_once(run, deployment)
         while self._set_back and not self._stop.is_set() and not self.ended:
+            self._compare("RunQuery again", more=False)
             self._set_back = False
             self._run_once(run, deployment)
+
+    def _compare(self, done: str, more: bool) -> None:
+        wish = Wish.SUSPEND if self._stop.is_set() else Wish.NONE
+        how = {"set_back": self._set_back, "more_queries": more, "input_ended": self.ended}
+        shadow.compare(Facts(Outcome.QUERY_ENDED, wish, **how), done)
 
     def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
         where = f"job '{self.job.name}', directory {self.directory.path}"

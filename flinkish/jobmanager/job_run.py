@@ -18,7 +18,9 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
+from flinkish.jobmanager import shadow
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.decision import Facts, Failure, Outcome, Wish
 from flinkish.jobmanager.history import History, NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
@@ -68,6 +70,16 @@ def describe(failure: FlinkishError) -> str:
 def _kind_of(failure: FlinkishError) -> str:
     """What failures have in common that count as the same one, wherever they have occurred."""
     return f"{type(failure).__name__}: {failure.what}"
+
+
+def kind_of_failure(failure: FlinkishError) -> Failure:
+    """What kind of failure it is, for the decision."""
+    return Failure.FENCED if isinstance(failure, FencedError) else Failure.OTHER
+
+
+def failed_end(failure: FlinkishError) -> str:
+    """The end after a failure, as the decision calls it."""
+    return "End SUSPENDED" if isinstance(failure, FencedError) else "End FAILED"
 
 
 class JobRun:
@@ -320,7 +332,9 @@ class JobRun:
                 if delay_ms is None:
                     raise
                 self._tell_of_restart(error, delay_ms)
-                if self._stop.wait(delay_ms / 1000):
+                stopped = self._stop.wait(delay_ms / 1000)
+                self._compare(Outcome.WAITED, self._end_in_order() if stopped else "Prepare the next attempt")
+                if stopped:
                     return
             again = True
 
@@ -341,7 +355,33 @@ class JobRun:
     def _delay_after(self, failure: FlinkishError) -> int | None:
         """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
         not restarted."""
-        return None if self._stop.is_set() else self.restarts.delay_after(failure)
+        stopped = self._stop.is_set()
+        kind = kind_of_failure(failure)
+        self._compare(Outcome.FAILED, failed_end(failure) if stopped else "AskForRestart", failure=kind)
+        if stopped:
+            return None
+        delay_ms = self.restarts.delay_after(failure)
+        done = failed_end(failure) if delay_ms is None else "Wait"
+        self._compare(Outcome.ANSWERED, done, failure=kind, delay_ms=delay_ms)
+        return delay_ms
+
+    def _facts(self, outcome: Outcome, **more: Any) -> Facts:
+        return Facts(outcome, **{"wish": self._wish(), **more})
+
+    def _wish(self) -> Wish:
+        if not self._stop.is_set():
+            return Wish.NONE
+        return {JobStatus.CANCELED: Wish.CANCEL, JobStatus.SUSPENDED: Wish.SUSPEND}.get(self._end_as, Wish.STOP)
+
+    def _end_in_order(self) -> str:
+        """What follows the last attempt, as the decision calls it."""
+        return {Wish.NONE: "", Wish.SUSPEND: "TakeLastCheckpoint", Wish.CANCEL: "End CANCELED, remembered as over"}.get(
+            self._wish(), "End FINISHED, remembered as over"
+        )
+
+    def _compare(self, outcome: Outcome, done: str, **more: Any) -> None:
+        if shadow.hook is not None:
+            shadow.compare(self._facts(outcome, **more), done)
 
     def _tell(self, text: str) -> None:
         with suppress(OSError, ValueError):

@@ -27,10 +27,12 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
 from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
+from flinkish.jobmanager import shadow
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.decision import Drain, Facts, Outcome, Remember, Stop, Wish
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
-from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_run import JobRun, failed_end, kind_of_failure
 from flinkish.jobmanager.restart import Restarts, one_line
 from flinkish.jobmanager.savepoint import SavingNotes, StopWithSavepoint, check_target
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
@@ -40,6 +42,12 @@ from flinkish.storage.paths import absolute
 
 #: Seconds between two looks at whether the first epoch is committed.
 _LOOK_S = 0.1
+
+
+def _kind_of_stop(stop: StopWithSavepoint) -> Stop:
+    if stop.drain:
+        return Stop.DRAIN
+    return Stop.CANCEL if stop.end is JobStatus.CANCELED else Stop.SAVE
 
 
 class KeptRun(JobRun):
@@ -153,6 +161,7 @@ class KeptRun(JobRun):
         try:
             end = self._earlier_end()
             if end is not None:
+                self._compare(Outcome.BEGUN, f"End {end.status}", earlier_end=JobStatus[end.status])
                 self._end_again(end)
             else:
                 if self.settings.job_dir is not None and absolute(self.directory.path) != absolute(
@@ -219,6 +228,11 @@ class KeptRun(JobRun):
         on."""
         again = False
         while True:
+            if not again:
+                ends = self._ends_before_it_runs and not self._is_draining()
+                # a wish that comes later is seen by the attempt only; the decision sees it at once
+                wish = self._wish() if self._ends_before_it_runs else Wish.NONE
+                self._compare(Outcome.BEGUN, self._end_words() if ends else "Prepare the first attempt", wish=wish)
             if self._ends_before_it_runs and not self._is_draining():
                 self._ends = True
                 return
@@ -226,15 +240,22 @@ class KeptRun(JobRun):
             with self._lock:
                 stop = self._stopping
                 self._ends = stop is None
+                self._compare(Outcome.QUERY_ENDED, self._end_of_attempt(stop))
             if stop is None:
                 return
             try:
                 self._write_savepoint_of(stop)
             except Exception as error:
-                if isinstance(error, FencedError) or self._drain_has_begun():
+                final = isinstance(error, FencedError) or self._drain_has_begun()
+                typed = error if isinstance(error, FlinkishError) else translate(error, "")
+                kind = kind_of_failure(typed)
+                self._compare(Outcome.NOT_SAVED, failed_end(typed) if final else "FailStop", failure=kind)
+                if final:
                     raise
                 if not self._give_up_stop(stop, translate(error, f"job '{self.name}'"), self._input_has_ended()):
+                    self._compare(Outcome.STOP_FAILED, self._end_in_order())
                     return
+                self._compare(Outcome.STOP_FAILED, "Prepare the next attempt", wish=Wish.NONE)
                 again = True
                 continue
             if stop.from_outside:
@@ -242,8 +263,10 @@ class KeptRun(JobRun):
             # the savepoint is written: unless the job is being cancelled, it ends as whoever asked for it believes
             self.end_as(stop.end)
             if self._drain_has_begun():
+                self._compare(Outcome.DRAIN_BEGUN, "Prepare the drain attempt")
                 self._begin_to_drain()
                 self._run_attempts(self._run_attempt)
+                self._compare(Outcome.QUERY_ENDED, "Save")
             return
 
     def _write_savepoint_of(self, stop: StopWithSavepoint) -> None:
@@ -274,10 +297,60 @@ class KeptRun(JobRun):
     def _delay_after(self, failure: FlinkishError) -> int | None:
         stop = self._stopping
         if stop is None or self._stopped_anyway or self._is_draining():
+            if stop is not None and not self._stopped_anyway:
+                # a drain: `_stop` is set without a wish
+                done = failed_end(failure) if self._stop.is_set() else "AskForRestart"
+                self._compare(Outcome.FAILED, done, failure=kind_of_failure(failure))
+                return None if self._stop.is_set() else self.restarts.delay_after(failure)
             return super()._delay_after(failure)
         # as in Flink: the failure fails the stop, and whether the job is restarted is decided as without a stop
+        kind = kind_of_failure(failure)
+        self._compare(Outcome.FAILED, "AskForRestart", failure=kind)
         delay_ms = self.restarts.delay_after(failure)
-        return delay_ms if delay_ms is not None and self._give_up_stop(stop, failure) else None
+        done = failed_end(failure) if delay_ms is None else "FailStop"
+        self._compare(Outcome.ANSWERED, done, failure=kind, delay_ms=delay_ms)
+        if delay_ms is None:
+            return None
+        goes_on = self._give_up_stop(stop, failure)
+        done = "Wait" if goes_on else failed_end(failure)
+        self._compare(Outcome.STOP_FAILED, done, failure=kind, delay_ms=delay_ms)
+        return delay_ms if goes_on else None
+
+    # ------------------------------------------------------------------ the shadow
+
+    def _facts(self, outcome: Outcome, **more: Any) -> Facts:
+        stop = self._stopping
+        drain = Drain.RUNS if self._is_draining() else Drain.BEGUN if self._drain_has_begun() else Drain.NONE
+        kept = {
+            "wish": self._wish() if self._stopped_anyway else Wish.NONE,
+            "stop": Stop.NONE if stop is None else _kind_of_stop(stop),
+            "stop_begun": self._stop.is_set(),
+            "drain": drain,
+            "input_ended": self._input_has_ended(),
+            "bounded": self._is_bounded(),
+        }
+        return super()._facts(outcome, **{**kept, **more})
+
+    def _end_of_attempt(self, stop: StopWithSavepoint | None) -> str:
+        if self._is_draining():
+            return "Save"
+        if stop is None:
+            return self._end_in_order()
+        if self._stopped_anyway and self._end_as is JobStatus.CANCELED:
+            return "FailStop"
+        return "BeginDrain" if stop.drain and not self._input_has_ended() else "Save"
+
+    def _end_in_order(self) -> str:
+        suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
+        up_to_date = not self._stop.is_set() and not self._input_has_ended()
+        return "TakeLastCheckpoint" if suspended or up_to_date else self._end_words()
+
+    def _end_words(self) -> str:
+        status = self._end_as if self._stop.is_set() else JobStatus.FINISHED
+        done = self._is_bounded() and (self._input_has_ended() or not self._stop.is_set())
+        over = done or (self._stop.is_set() and self._end_as is not JobStatus.SUSPENDED)
+        remember = Remember.DONE if done else Remember.OVER if over else None
+        return f"End {status.name}" + (f", remembered as {remember.value}" if remember else "")
 
     def _needs_no_checkpoints(self) -> bool:
         """Whether the checkpoints can be deleted: the job is done, or it was cancelled and they are not to be retained
@@ -309,6 +382,9 @@ class KeptRun(JobRun):
         that was suspended, or has read all that was available, goes on later."""
         path = None if self._stopping is None else self._stopping.path
         done = self._is_bounded() and (self._input_has_ended() or not self._stop.is_set())
+        if shadow.hook is not None and not self._ends_before_it_runs:
+            outcome = Outcome.CHECKPOINTED if path is None else Outcome.SAVED
+            shadow.compare(self._facts(outcome), self._end_words())
         if done or (self._stop.is_set() and self._end_as is not JobStatus.SUSPENDED):
             self._write_end(path, done)
 

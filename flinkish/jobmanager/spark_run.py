@@ -21,6 +21,7 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.decision import Failure, Outcome
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.lifecycle import StateMachine
@@ -160,10 +161,16 @@ class SparkRun(KeptRun):
             except CorruptStateError as error:
                 if self.fall_back is None:
                     raise
+                self._compare(Outcome.FAILED, "GoBack", failure=Failure.DAMAGED)
                 # the hint shows in the exceptions of the job
                 error.hint = self.fall_back(error)
                 self._attempt_failed(error, 0)
                 self._tell(error.hint)
+                cancels = self._stopped_anyway and self._end_as is JobStatus.CANCELED
+                done = self._end_of_attempt(self._stopping) if cancels else "Prepare the next attempt"
+                self._compare(Outcome.WENT_BACK, done)
+                if cancels:
+                    return None
             self.attempt = self._make_attempt(self._next_plan())
             self.read_totals()
             self._attempt_started()
