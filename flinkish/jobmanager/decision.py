@@ -179,7 +179,12 @@ class BeginDrain(Step):
 
 @dataclass(frozen=True)
 class FailStop(Step):
-    """Tell whoever has asked for the stop that it has failed."""
+    """Tell whoever has asked for the stop that it has failed, and whether the job goes on."""
+
+    goes_on: bool
+
+    def __str__(self) -> str:
+        return "FailStop and go on" if self.goes_on else "FailStop"
 
 
 @dataclass(frozen=True)
@@ -234,7 +239,7 @@ def _end_of_attempt(facts: Facts) -> Step:
     if facts.stop is Stop.NONE:
         return _end_in_order(facts)
     if facts.wish is Wish.CANCEL:
-        return FailStop()
+        return FailStop(goes_on=False)
     return BeginDrain() if facts.stop is Stop.DRAIN and not facts.input_ended else Save()
 
 
@@ -248,7 +253,7 @@ def _failed(facts: Facts) -> Step:
 def _answered(facts: Facts) -> Step:
     if facts.delay_ms is None:
         return _failed_end(facts)
-    return Wait(facts.delay_ms) if facts.stop is Stop.NONE else FailStop()
+    return Wait(facts.delay_ms) if facts.stop is Stop.NONE else FailStop(facts.wish is Wish.NONE)
 
 
 def _waited(facts: Facts) -> Step:
@@ -268,7 +273,7 @@ def _saved(facts: Facts) -> Step:
 
 def _not_saved(facts: Facts) -> Step:
     final = facts.drain is not Drain.NONE or facts.failure is Failure.FENCED
-    return _failed_end(facts) if final else FailStop()
+    return _failed_end(facts) if final else FailStop(facts.wish is Wish.NONE and not facts.input_ended)
 
 
 def _stop_failed(facts: Facts) -> Step:

@@ -18,14 +18,30 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.error_display import own_frames
 from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
-from flinkish.jobmanager import shadow
 from flinkish.jobmanager import signals as live_jobs
-from flinkish.jobmanager.decision import Facts, Failure, Outcome, Wish
+from flinkish.jobmanager.decision import (
+    AskForRestart,
+    Attempt,
+    BeginDrain,
+    End,
+    Facts,
+    Failure,
+    GoBack,
+    Outcome,
+    Prepare,
+    RunQuery,
+    Save,
+    Step,
+    TakeLastCheckpoint,
+    Wait,
+    decide,
+)
 from flinkish.jobmanager.history import History, NoHistory
 from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
 from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
 from flinkish.jobmanager.signals import stop_on_signals
+from flinkish.jobmanager.wishes import Wishes
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.phases import SystemClock
 from flinkish.runtime.task.progress import EpochProgress
@@ -72,16 +88,6 @@ def _kind_of(failure: FlinkishError) -> str:
     return f"{type(failure).__name__}: {failure.what}"
 
 
-def kind_of_failure(failure: FlinkishError) -> Failure:
-    """What kind of failure it is, for the decision."""
-    return Failure.FENCED if isinstance(failure, FencedError) else Failure.OTHER
-
-
-def failed_end(failure: FlinkishError) -> str:
-    """The end after a failure, as the decision calls it."""
-    return "End SUSPENDED" if isinstance(failure, FencedError) else "End FAILED"
-
-
 class JobRun:
     """A run of a job: its thread, status, restarts, observers and result. Base of runs on Spark and in the minicluster.
 
@@ -124,11 +130,15 @@ class JobRun:
         self.taken_over = ""
         #: the last failure that observers were notified of
         self._told_failure: FlinkishError | None = None
-        #: the status with which the job is to end, once a stop was asked for
-        self._end_as = JobStatus.CANCELED
-        self._stop = threading.Event()
-        #: whether an attempt has failed and the next one has not begun
-        self._awaits_restart = False
+        #: what was asked for that is about the end of the job
+        self.wishes = Wishes()
+        #: the step that is being carried out; None: the first one is still to be decided
+        self._step: Step | None = None
+        #: the failure of the last attempt, or of the savepoint of a stop, and what may be done about it
+        self._failure: FlinkishError | None = None
+        self._kind = Failure.NONE
+        #: the delay before the restart that is awaited; None: none is
+        self._delay_ms: int | None = None
         #: the failure that was told last, and how often in a row it has come
         self._last_kind, self._same_failures = "", 0
         #: the failure of a task that was told last
@@ -179,14 +189,8 @@ class JobRun:
         """
         if end is JobStatus.CANCELED:
             self.life.try_to(JobStatus.CANCELLING, cause)
-        self.end_as(end)
-        self._stop.set()
-
-    def end_as(self, end: JobStatus) -> None:
-        """Change the status that the job will have when it has stopped; to be called before it has. A job that is being
-        cancelled will be CANCELED."""
-        if end is JobStatus.CANCELED or self.status is not JobStatus.CANCELLING:
-            self._end_as = end
+        patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
+        self.wishes.ask(end, time.monotonic() + patience_s)
 
     def stop_from_outside(self, cause: str) -> None:
         """End the job after the running epoch, because somebody outside of the program (a signal) asks for it.
@@ -231,13 +235,126 @@ class JobRun:
         failure: FlinkishError | None = None
         try:
             try:
-                self._work()
-                self._settle(self._end_as if self._stop.is_set() else JobStatus.FINISHED)
+                end = self._carried_out()
+                if end.failed:
+                    assert self._failure is not None
+                    raise self._failure
+                self._conclude(end)
+                self._settle(end.status)
             except BaseException as error:
                 failure = self._typed(error)
+                with self._lock:
+                    self._step = End(JobStatus.FAILED, failed=True)
+                self._leave()
+                if failure is not self._told_failure:
+                    self._attempt_failed(failure, None)
+                self._conclude_failed(failure)
                 self._fail(failure)
         finally:
             self._end(failure, started)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _carried_out(self) -> End:
+        """Carry out one step after the other; returns the end that is decided at last."""
+        steps, outcome = self._steps(), Outcome.BEGUN
+        while not isinstance(step := self._next_step(outcome), End):
+            try:
+                outcome = steps[type(step)](step)
+            except Exception as error:
+                outcome = self._failed(step, error)
+        return step
+
+    def _steps(self) -> dict[type[Step], Callable[[Any], Outcome]]:
+        """How each step is carried out that this run can come to. What fails is raised."""
+        return {
+            Prepare: self._prepare,
+            RunQuery: self._run_query,
+            AskForRestart: self._ask_for_restart,
+            Wait: self._wait,
+            TakeLastCheckpoint: lambda step: Outcome.CHECKPOINTED,
+        }
+
+    def _next_step(self, outcome: Outcome) -> Step:
+        # whoever asks for a stop is in time, or learns that it is too late
+        with self._lock:
+            step = self._step = decide(self._facts(outcome))
+        if not isinstance(step, RunQuery):
+            self._leave()
+        return step
+
+    def _facts(self, outcome: Outcome) -> Facts:
+        more = outcome in (Outcome.PREPARED, Outcome.QUERY_ENDED) and self.has_more_queries()
+        return Facts(outcome, self.wishes.wish, failure=self._kind, delay_ms=self._delay_ms, more_queries=more)
+
+    def _failed(self, step: Step, error: Exception) -> Outcome:
+        """A step has failed: keep the failure, and what may be done about it."""
+        typed = error if isinstance(error, FlinkishError) else self._translated(step, error)
+        known = typed is not None and isinstance(step, (Prepare, RunQuery, GoBack, Save, BeginDrain))
+        self._failure = self._typed(error) if typed is None else typed
+        if self._failure is not error:
+            self._failure.__cause__ = error
+        if isinstance(self._failure, FencedError):
+            self._kind = Failure.FENCED
+        else:
+            self._kind = Failure.OTHER if known else Failure.UNEXPECTED
+        return Outcome.NOT_SAVED if isinstance(step, (Save, BeginDrain)) else Outcome.FAILED
+
+    def _prepare(self, step: Prepare) -> Outcome:
+        self._failure, self._kind, self._delay_ms = None, Failure.NONE, None
+        self.make_attempt(step.attempt)
+        if step.attempt is Attempt.NEXT:
+            self._attempt_started()
+        self.begin_attempt()
+        return Outcome.PREPARED
+
+    def _run_query(self, step: RunQuery) -> Outcome:
+        self.run_query(step.again)
+        return Outcome.QUERY_ENDED
+
+    def _ask_for_restart(self, step: AskForRestart) -> Outcome:
+        assert self._failure is not None
+        self._delay_ms = self.restarts.delay_after(self._failure)
+        return Outcome.ANSWERED
+
+    def _wait(self, step: Wait) -> Outcome:
+        assert self._failure is not None
+        self._attempt_failed(self._failure, step.delay_ms)
+        self._tell_of_restart(self._failure, step.delay_ms)
+        self.wishes.to_end.wait(step.delay_ms / 1000)
+        return Outcome.WAITED
+
+    # ------------------------------------------------------------------ what an engine provides
+
+    def _translated(self, step: Step, error: Exception) -> FlinkishError | None:
+        """What an error is that has no type of ours; None: an error of ours."""
+        return None
+
+    def make_attempt(self, which: Attempt) -> None:
+        """Make the attempt, whose first query `begin_attempt` makes ready. By default there is nothing to make."""
+
+    def begin_attempt(self) -> None:
+        """Make the attempt ready for its first query."""
+
+    def has_more_queries(self) -> bool:
+        """Whether the attempt has a query to run, besides those that it has run. By default there is nothing to
+        run."""
+        return False
+
+    def run_query(self, again: bool) -> None:
+        """Run the next query of the attempt to its end, or (``again``) the last one once more. Its failure is raised as
+        a FlinkishError; any other exception ends the job at once."""
+
+    def _leave(self) -> None:
+        """No more queries of the attempt are run; called before each step that runs none. Raises nothing."""
+
+    def _conclude(self, end: End) -> None:
+        """Do what precedes the end of a job that has not failed. By default there is nothing to do."""
+
+    def _conclude_failed(self, failure: FlinkishError) -> None:
+        """Do what precedes the end of a job that has failed. Raises nothing."""
+
+    # ------------------------------------------------------------------ the end
 
     def _typed(self, error: BaseException) -> FlinkishError:
         if isinstance(error, FlinkishError):
@@ -250,13 +367,8 @@ class JobRun:
         wrapped.__cause__ = error
         return wrapped
 
-    def _work(self) -> None:
-        """Run the job to its end. By default there is nothing to run."""
-
     def _fail(self, error: FlinkishError) -> None:
         """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""
-        if error is not self._told_failure:
-            self._attempt_failed(error, None)
         cause = describe(error)
         if isinstance(error, FencedError):
             self.life.try_to(JobStatus.SUSPENDED, cause)
@@ -270,7 +382,7 @@ class JobRun:
         if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
             # the stop came while the job waited for its restart, or for its first query
             self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
-        if self.life.try_to(end, "the job has come to its end" if not self._stop.is_set() else "stopped"):
+        if self.life.try_to(end, "the job has come to its end" if not self.wishes.to_end.is_set() else "stopped"):
             return
         self.life.try_to(JobStatus.CANCELLING, "stopped")
         self.life.to(JobStatus.CANCELED, "the running epoch has ended")
@@ -281,13 +393,17 @@ class JobRun:
             self.over.set()
             self._notify(lambda observer: observer.job_done(self.status))
             live_jobs.ended(self, self.status)
-            for step in (self._give_back, self.history.close):
-                try:
-                    step()
-                except Exception:
-                    _LOG.warning("job '%s' has ended, but not without an error:", self.name, exc_info=True)
+            self._in_any_case(self._give_back, "the job has ended")
+            self._in_any_case(self.history.close, "the job has ended")
         finally:
             self._complete(error, int((time.monotonic() - started) * 1000))
+
+    def _in_any_case(self, work: Callable[[], object], when: str) -> None:
+        """Do what belongs to an end, which it must not prevent."""
+        try:
+            work()
+        except Exception:
+            _LOG.warning("job '%s': %s, but not without an error:", self.name, when, exc_info=True)
 
     def _give_back(self) -> None:
         """Give back what the job has held, after its end has been told. By default it holds nothing."""
@@ -314,30 +430,6 @@ class JobRun:
         """Accumulator name -> its value so far."""
         return {} if self.record is None else self.record.accumulator_results()
 
-    def _run_attempts(self, run_attempt: Callable[[bool], None], again: bool = False) -> None:
-        """Run attempts, one after the other, until one reaches its end, a stop is asked for, or a failure is final.
-
-        ``run_attempt(again)`` runs one attempt (``again``: it is not the first) and raises its failure as a
-        FlinkishError; any other exception ends the job at once.
-        """
-        while True:
-            self._awaits_restart = False
-            try:
-                return run_attempt(again)
-            except FlinkishError as error:
-                with self._lock:
-                    self._awaits_restart = True
-                delay_ms = self._delay_after(error)
-                self._attempt_failed(error, delay_ms)
-                if delay_ms is None:
-                    raise
-                self._tell_of_restart(error, delay_ms)
-                stopped = self._stop.wait(delay_ms / 1000)
-                self._compare(Outcome.WAITED, self._end_in_order() if stopped else "Prepare the next attempt")
-                if stopped:
-                    return
-            again = True
-
     def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
         """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
         count if it is the one that was told last."""
@@ -351,37 +443,6 @@ class JobRun:
         if isinstance(failure, UserCodeError) and not again:
             line = f"{line}\n{own_frames(failure.user_traceback)}"
         self._tell(line.rstrip())
-
-    def _delay_after(self, failure: FlinkishError) -> int | None:
-        """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
-        not restarted."""
-        stopped = self._stop.is_set()
-        kind = kind_of_failure(failure)
-        self._compare(Outcome.FAILED, failed_end(failure) if stopped else "AskForRestart", failure=kind)
-        if stopped:
-            return None
-        delay_ms = self.restarts.delay_after(failure)
-        done = failed_end(failure) if delay_ms is None else "Wait"
-        self._compare(Outcome.ANSWERED, done, failure=kind, delay_ms=delay_ms)
-        return delay_ms
-
-    def _facts(self, outcome: Outcome, **more: Any) -> Facts:
-        return Facts(outcome, **{"wish": self._wish(), **more})
-
-    def _wish(self) -> Wish:
-        if not self._stop.is_set():
-            return Wish.NONE
-        return {JobStatus.CANCELED: Wish.CANCEL, JobStatus.SUSPENDED: Wish.SUSPEND}.get(self._end_as, Wish.STOP)
-
-    def _end_in_order(self) -> str:
-        """What follows the last attempt, as the decision calls it."""
-        return {Wish.NONE: "", Wish.SUSPEND: "TakeLastCheckpoint", Wish.CANCEL: "End CANCELED, remembered as over"}.get(
-            self._wish(), "End FINISHED, remembered as over"
-        )
-
-    def _compare(self, outcome: Outcome, done: str, **more: Any) -> None:
-        if shadow.hook is not None:
-            shadow.compare(self._facts(outcome, **more), done)
 
     def _tell(self, text: str) -> None:
         with suppress(OSError, ValueError):

@@ -119,7 +119,8 @@ TABLE: dict[Outcome, tuple[Row, ...]] = {
     ),
     Outcome.ANSWERED: (
         _row("the end of a failed job", delay_ms=None),
-        _row("FailStop", "the stop fails, the job is restarted as without it", stop=STOPS),
+        _row("FailStop and go on", "the job is restarted as without the stop", stop=STOPS, wish=Wish.NONE),
+        _row("FailStop", stop=STOPS),
         _row("Wait"),
     ),
     Outcome.WAITED: (
@@ -143,6 +144,7 @@ TABLE: dict[Outcome, tuple[Row, ...]] = {
     Outcome.NOT_SAVED: (
         _row("the end of a failed job", "the next driver ends the drain", drain=(Drain.BEGUN, Drain.RUNS)),
         _row("the end of a failed job", failure=Failure.FENCED),
+        _row("FailStop and go on", wish=Wish.NONE, input_ended=False),
         _row("FailStop"),
     ),
     Outcome.STOP_FAILED: (

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.support import faults
-from tests.support.shadow import shadowed
 
 # Workers inherit the environment of the session, which starts with the first test that needs one.
 _PLAN = Path(tempfile.gettempdir()) / f"flinkish-fault-plan-{os.getpid()}.json"
@@ -23,10 +22,3 @@ def fault_plan() -> Iterator[Path]:
     faults.no_fault(_PLAN)
     yield _PLAN
     faults.no_fault(_PLAN)
-
-
-@pytest.fixture(autouse=True)
-def _shadow() -> Iterator[None]:
-    """Each run of a job decides as the pure decision does."""
-    with shadowed():
-        yield
