@@ -210,6 +210,24 @@ def decide(facts: Facts) -> Step:
     return _RULES[facts.outcome](facts)
 
 
+class Refusal(Enum):
+    """Why a stop with a savepoint is refused."""
+
+    TOO_LATE = "the job has ended"
+    STOPPING = "it is being stopped already"
+    RESTARTING = "it waits for its restart"
+
+
+def refusal(step: Step | None, stop: Stop, drain: Drain, delay_ms: int | None) -> Refusal | None:
+    """Why a stop with a savepoint is refused while a step is carried out; None: it is not. A refusal to end the job
+    holds for a savepoint, too. Arguments are those of the facts."""
+    if isinstance(step, (TakeLastCheckpoint, End)) or (isinstance(step, Save) and drain is Drain.RUNS):
+        return Refusal.TOO_LATE
+    if stop is not Stop.NONE:
+        return Refusal.STOPPING
+    return Refusal.RESTARTING if delay_ms is not None or isinstance(step, AskForRestart) else None
+
+
 def _begun(facts: Facts) -> Step:
     if facts.earlier_end is not None:
         return End(JobStatus.CANCELED if facts.wish is Wish.CANCEL else facts.earlier_end)

@@ -29,7 +29,6 @@ from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
-    AskForRestart,
     Attempt,
     BeginDrain,
     Drain,
@@ -37,12 +36,14 @@ from flinkish.jobmanager.decision import (
     Facts,
     FailStop,
     Outcome,
+    Refusal,
     Remember,
     Save,
     Step,
     Stop,
     TakeLastCheckpoint,
     Wish,
+    refusal,
 )
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
@@ -346,22 +347,21 @@ class KeptRun(JobRun):
         if self.wishes.stop is not None and not self.wishes.to_end.is_set():
             self._begin_stop()
 
-    @property
-    def _ends(self) -> bool:
-        """Whether it is too late to ask for anything but the end."""
-        drained = isinstance(self._step, Save) and self._drain() is Drain.RUNS
-        return drained or isinstance(self._step, (TakeLastCheckpoint, End))
+    def _refusal(self) -> Refusal | None:
+        stop = self.wishes.stop
+        return refusal(self._step, Stop.NONE if stop is None else stop.kind, self._drain(), self._delay_ms)
 
     def _check_stoppable(self) -> None:
-        if self._ends:
+        why = self._refusal()
+        if why is Refusal.TOO_LATE:
             raise self._too_late()
-        if self.wishes.stop is not None:
+        if why is Refusal.STOPPING:
             raise OperationError(
                 "the job is being stopped with a savepoint already",
                 where=f"job '{self.name}'",
                 hint="wait for the end of that stop",
             )
-        if self._delay_ms is not None or isinstance(self._step, AskForRestart):
+        if why is Refusal.RESTARTING:
             # as in Flink; the wait for the restart goes on
             raise OperationError(
                 "the job has failed and waits for its restart: there is no epoch after which it could be stopped",
@@ -376,7 +376,7 @@ class KeptRun(JobRun):
         Raises:
             FlinkishError: it cannot be written, or was aborted with the job.
         """
-        if self._ends:
+        if self._refusal() is Refusal.TOO_LATE:
             raise self._too_late("saved")
         target = directory or self.savepoint_directory()
         check_target(target, f"job '{self.name}'")
@@ -391,11 +391,11 @@ class KeptRun(JobRun):
         """
         deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
         while self.committed_epoch() is None:
-            if self._ends or self.over.wait(_LOOK_S):
+            if self._refusal() is Refusal.TOO_LATE or self.over.wait(_LOOK_S):
                 break
             if time.monotonic() > deadline_s:
                 raise CheckpointError("no epoch has been committed yet", where=f"job '{self.name}'")
-        if self._ends:
+        if self._refusal() is Refusal.TOO_LATE:
             raise self._too_late("checkpointed")
         return self.checkpoints.take_now(full)
 

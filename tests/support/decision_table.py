@@ -1,20 +1,40 @@
-"""What a job does next, as a table that people read: for each outcome of a step the rows that ``decide`` must hold.
+"""What a job does next, as tables that people read: for each outcome of a step the rows that ``decide`` must hold, and
+what becomes of a wish in each phase of a job.
 
 Rule upheld here: the first row that fits decides; `tests/unit/jobmanager/test_decision.py` holds every combination of
-the facts that the rows of an outcome name against it. ``python -m tests.support.decision_table`` writes the table to
+the facts that the rows of an outcome name against it. ``python -m tests.support.decision_table`` writes the tables to
 ``docs/architecture.md``; the test fails while the page is out of date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from flinkish.common.job_status import JobStatus
-from flinkish.jobmanager.decision import Drain, Facts, Failure, Outcome, Stop, Wish
+from flinkish.jobmanager.decision import (
+    Attempt,
+    BeginDrain,
+    Drain,
+    End,
+    Facts,
+    Failure,
+    GoBack,
+    Outcome,
+    Prepare,
+    RunQuery,
+    Save,
+    Step,
+    Stop,
+    TakeLastCheckpoint,
+    Wait,
+    Wish,
+    decide,
+    refusal,
+)
 
 COMMAND = "python -m tests.support.decision_table"
 PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -188,6 +208,117 @@ def others(outcome: Outcome) -> list[str]:
     return [one.name for one in fields(Facts) if one.name not in {"outcome", *named(TABLE[outcome])}]
 
 
+# ---------------------------------------------------------------------- what becomes of a wish
+
+
+@dataclass(frozen=True)
+class Told:
+    """What becomes of a wish that comes in a phase of a job: the steps that follow, or the refusal; in words."""
+
+    steps: str
+    words: str
+
+
+_OVER, _DONE = "End FINISHED, remembered as over", "End FINISHED, remembered as done"
+_DRAINS = f"BeginDrain, Prepare the drain attempt, RunQuery, Save, {_DONE}"
+_CANCELED = "End CANCELED, remembered as over"
+
+#: Phase -> wish -> what becomes of it.
+WISHES: dict[str, dict[str, Told]] = {
+    "it waits for its directory, or restores": {
+        "cancel": Told(_CANCELED, "at once, with what Spark does for a restore, as in Flink"),
+        "stop": Told(
+            f"Prepare the first attempt, RunQuery, Save, {_OVER}",
+            "when the job runs and has committed an epoch; Flink refuses it while a job is INITIALIZING",
+        ),
+        "drain": Told(f"Prepare the first attempt, RunQuery, {_DRAINS}", "as a stop"),
+        "suspend": Told("End SUSPENDED", "at once; the next start begins anew"),
+    },
+    "an epoch runs": {
+        "cancel": Told(_CANCELED, "the epoch is given up, unless its commit has begun, as in Flink"),
+        "stop": Told(f"Save, {_OVER}", "after the epoch, as in Flink"),
+        "drain": Told(_DRAINS, "after the epoch, as in Flink"),
+        "suspend": Told(
+            "TakeLastCheckpoint, End SUSPENDED", "after the epoch, within half of `flinkish.shutdown.timeout`"
+        ),
+    },
+    "it waits for its restart": {
+        "cancel": Told(_CANCELED, "at once, as in Flink"),
+        "stop": Told("refused: it waits for its restart", "as in Flink; the wait goes on"),
+        "drain": Told("refused: it waits for its restart", "as in Flink; the wait goes on"),
+        "suspend": Told("TakeLastCheckpoint, End SUSPENDED", "at once"),
+    },
+    "it goes back to a checkpoint": {
+        "cancel": Told(_CANCELED, "once it has gone back; Flink interrupts a restore"),
+        "stop": Told(f"Prepare the next attempt, RunQuery, Save, {_OVER}", "when it runs again; Flink refuses it"),
+        "drain": Told(f"Prepare the next attempt, RunQuery, {_DRAINS}", "as a stop"),
+        "suspend": Told(
+            "Prepare the next attempt, TakeLastCheckpoint, End SUSPENDED",
+            "once it has gone back, so that the next start need not; no query is started",
+        ),
+    },
+    "a drain that an earlier driver has begun": {
+        "cancel": Told(
+            "Save, End CANCELED, remembered as done", "the drain is completed: sinks have its results; Flink ends it"
+        ),
+        "stop": Told(f"Save, {_DONE}", "with the savepoint of the drain"),
+        "drain": Told(f"Save, {_DONE}", "with the savepoint of the drain"),
+        "suspend": Told(f"Save, {_DONE}", "the drain is completed"),
+    },
+    "a drain": {
+        "cancel": Told("Save, End CANCELED, remembered as done", "as above"),
+        "stop": Told("refused: it is being stopped already", "as in Flink"),
+        "drain": Told("refused: it is being stopped already", "as in Flink"),
+        "suspend": Told(f"Save, {_DONE}", "the drain is completed"),
+    },
+}
+
+#: Wish -> what it is to the decision.
+WISHED: dict[str, dict[str, Any]] = {
+    "cancel": {"wish": Wish.CANCEL},
+    "stop": {"stop": Stop.SAVE},
+    "drain": {"stop": Stop.DRAIN},
+    "suspend": {"wish": Wish.SUSPEND},
+}
+_DRAIN_RUNS = {"drain": Drain.RUNS}
+#: Phase -> the step that is being carried out when the wish comes, what has come of it when it is over, and what is
+#: known.
+PHASES: dict[str, tuple[Step | None, Outcome, dict[str, Any]]] = {
+    "it waits for its directory, or restores": (None, Outcome.BEGUN, {}),
+    "an epoch runs": (RunQuery(), Outcome.QUERY_ENDED, {}),
+    "it waits for its restart": (Wait(7), Outcome.WAITED, {"delay_ms": 7}),
+    "it goes back to a checkpoint": (GoBack(), Outcome.WENT_BACK, {}),
+    "a drain that an earlier driver has begun": (RunQuery(), Outcome.QUERY_ENDED, _DRAIN_RUNS),
+    "a drain": (RunQuery(), Outcome.QUERY_ENDED, {**_DRAIN_RUNS, "stop": Stop.DRAIN}),
+}
+
+#: What comes of each step if nothing fails.
+_COMES: dict[type[Step], Outcome] = {
+    Prepare: Outcome.PREPARED,
+    RunQuery: Outcome.QUERY_ENDED,
+    Save: Outcome.SAVED,
+    BeginDrain: Outcome.DRAIN_BEGUN,
+    TakeLastCheckpoint: Outcome.CHECKPOINTED,
+}
+
+
+def becomes(phase: str, wish: str) -> str:
+    """The steps that follow a wish, by ``decide`` alone, in a job in which nothing more fails."""
+    step, outcome, known = PHASES[phase]
+    facts = replace(Facts(outcome), **known)
+    if "stop" in WISHED[wish]:
+        refused = refusal(step, facts.stop, facts.drain, facts.delay_ms)
+        if refused is not None:
+            return f"refused: {refused.value}"
+    facts, steps = replace(facts, **WISHED[wish]), list[Step]()
+    while not isinstance(step := decide(facts), End):
+        steps.append(step)
+        facts = replace(facts, outcome=_COMES[type(step)], more_queries=isinstance(step, Prepare))
+        if step == Prepare(Attempt.DRAIN):
+            facts = replace(facts, drain=Drain.RUNS)
+    return ", ".join(map(str, [*steps, step]))
+
+
 # ---------------------------------------------------------------------- the page
 
 _FIELDS = {
@@ -231,6 +362,17 @@ def section() -> str:
         lines += _lines(outcome.value, rows)
     for title, rows in SHARED.items():
         lines += _lines(f"({title})", rows)
+    lines += [
+        "",
+        "What becomes of a wish in each phase:",
+        "",
+        "| phase | wish | what follows | |",
+        "| --- | --- | --- | --- |",
+    ]
+    for phase, wishes in WISHES.items():
+        for wish, told in wishes.items():
+            head = f"**{phase}**" if wish == next(iter(wishes)) else ""
+            lines.append(f"| {head} | {wish} | {told.steps} | {told.words} |")
     return "\n".join(["", *lines, ""]) + "\n"
 
 

@@ -9,7 +9,18 @@ from dataclasses import replace
 import pytest
 
 from flinkish.jobmanager.decision import Outcome, decide
-from tests.support.decision_table import COMMAND, PAGE, TABLE, VALUES, combinations, others, page, step_of
+from tests.support.decision_table import (
+    COMMAND,
+    PAGE,
+    TABLE,
+    VALUES,
+    WISHES,
+    becomes,
+    combinations,
+    others,
+    page,
+    step_of,
+)
 
 
 @pytest.mark.parametrize("outcome", Outcome, ids=lambda outcome: outcome.value)
@@ -31,6 +42,14 @@ def test_every_row_decides_something() -> None:
         decides = [next(row for row in rows if row.fits(facts)) for facts in combinations(outcome)]
         assert [row for row in rows if row not in decides] == []
     assert sum(1 for outcome in Outcome for _ in combinations(outcome)) >= 250
+
+
+@pytest.mark.parametrize(
+    ("phase", "wish", "steps"),
+    [(phase, wish, told.steps) for phase, wishes in WISHES.items() for wish, told in wishes.items()],
+)
+def test_what_becomes_of_a_wish(phase: str, wish: str, steps: str) -> None:
+    assert becomes(phase, wish) == steps
 
 
 def test_the_page_shows_the_table() -> None:
