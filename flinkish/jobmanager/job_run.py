@@ -1,14 +1,12 @@
-"""A running job: the thread that starts the job's queries, follows their epochs and ends them."""
+"""A running job: the thread that carries out, one after the other, the steps that `decide` gives."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.coordinator import Checkpoints, NoCheckpoints, SavepointLog
@@ -16,8 +14,7 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.error_display import own_frames
-from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
+from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
     AskForRestart,
@@ -36,15 +33,13 @@ from flinkish.jobmanager.decision import (
     Wait,
     decide,
 )
-from flinkish.jobmanager.history import History, NoHistory
-from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, RestoreDescription
-from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
-from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
+from flinkish.jobmanager.job.description import RestoreDescription
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.observed_job import ObservedJob, describe
+from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.signals import stop_on_signals
 from flinkish.jobmanager.wishes import Wishes
-from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.phases import SystemClock
-from flinkish.runtime.task.progress import EpochProgress
+from flinkish.runtime.phases import Phase, passed
 from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
@@ -73,27 +68,8 @@ class JobResult(CompletableFuture[JobExecutionResult]):
                 return super().result()
 
 
-def new_life(name: str) -> StateMachine[JobStatus]:
-    """The state machine of a job that is being submitted."""
-    return StateMachine(JOB_TRANSITIONS, f"job '{name}'")
-
-
-def describe(failure: FlinkishError) -> str:
-    """A failure in one text, as the cause of a transition: the class of the error and its message."""
-    return f"{type(failure).__name__}: {failure.message}"
-
-
-def _kind_of(failure: FlinkishError) -> str:
-    """What failures have in common that count as the same one, wherever they have occurred."""
-    return f"{type(failure).__name__}: {failure.what}"
-
-
-class JobRun:
-    """A run of a job: its thread, status, restarts, observers and result. Base of runs on Spark and in the minicluster.
-
-    ``life`` is the state machine of the job since its submission: its state is the job's status, and its story tells
-    the transitions of that status.
-    """
+class JobRun(ObservedJob):
+    """A run of a job: its thread, its steps and its result. Base of runs on Spark and in the minicluster."""
 
     def __init__(
         self,
@@ -102,19 +78,15 @@ class JobRun:
         life: StateMachine[JobStatus] | None = None,
         restarts: Restarts | None = None,
     ) -> None:
+        super().__init__(name, life, restarts)
         self.job_id = job_id
-        self.name = name
-        self.restarts = restarts or Restarts(NoRestart())
         #: how long the job has to end after a SIGTERM
         self.shutdown_timeout_s = 60.0
         #: the step that is being carried out after the last epoch, in words; "": none
         self.doing = ""
-        self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
         #: set as soon as the status is final; the job's directory is given back and its history written after that
         self.over = threading.Event()
-        self.observers: list[JobObserver] = []
-        self.history: History = NoHistory()
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
         #: what the job was warned of and what still holds: a name of the matter -> the text
@@ -123,13 +95,8 @@ class JobRun:
         #: what the job was restored from last; None: it has begun without state
         self.restored: RestoreDescription | None = None
         self.savepoints = SavepointLog(self.checkpoint_ended)
-        #: the last epoch that the sinks have committed in this run; None before the first one
-        self.last_epoch: int | None = None
-        self._attempts = -1
         #: in words, that earlier drivers have started the job; "": they have not
         self.taken_over = ""
-        #: the last failure that observers were notified of
-        self._told_failure: FlinkishError | None = None
         #: what was asked for that is about the end of the job
         self.wishes = Wishes()
         #: the step that is being carried out; None: the first one is still to be decided
@@ -139,17 +106,10 @@ class JobRun:
         self._kind = Failure.NONE
         #: the delay before the restart that is awaited; None: none is
         self._delay_ms: int | None = None
-        #: the failure that was told last, and how often in a row it has come
-        self._last_kind, self._same_failures = "", 0
-        #: the failure of a task that was told last
-        self._last_retry = ""
-        #: since when the job has failed and done no epoch; None: it has not
-        self._failing_since_s: float | None = None
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
         #: set once the thread has been started
         self._begun = threading.Event()
-        self.life.listener = self._status_changed
         self._created()
 
     def _created(self) -> None:
@@ -158,16 +118,6 @@ class JobRun:
 
     #: The number of events of the story that the failure of a job shows.
     TOLD_EVENTS = 10
-
-    @property
-    def attempts(self) -> int:
-        """The number of the running attempt among those of this run, counted from 0."""
-        return max(self._attempts, 0)
-
-    @property
-    def status(self) -> JobStatus:
-        """The job's status as of now."""
-        return self.life.state
 
     def start(self) -> None:
         """Start the thread that runs the job."""
@@ -281,6 +231,7 @@ class JobRun:
             step = self._step = decide(self._facts(outcome))
         if not isinstance(step, RunQuery):
             self._leave()
+        passed(Phase.STEP_DECIDED, step=str(step))
         return step
 
     def _facts(self, outcome: Outcome) -> Facts:
@@ -417,89 +368,6 @@ class JobRun:
                 error = self._typed(failure)
         self.result.complete_exceptionally(error)
 
-    def _notify(self, tell: Callable[[JobObserver], None]) -> None:
-        """Tell all observers of something. One that fails is a nuisance for whoever looks at the job, and nothing to
-        the job itself and to the other observers."""
-        for observer in self.observers:
-            try:
-                tell(observer)
-            except Exception:
-                _LOG.warning("job '%s' goes on, but %s has failed:", self.name, type(observer).__name__, exc_info=True)
-
     def accumulator_results(self) -> dict[str, Any]:
         """Accumulator name -> its value so far."""
         return {} if self.record is None else self.record.accumulator_results()
-
-    def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
-        """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
-        count if it is the one that was told last."""
-        kind = _kind_of(failure)
-        self._same_failures = self._same_failures + 1 if kind == self._last_kind else 1
-        self._last_kind = kind
-        self._failing_since_s = self._failing_since_s or time.monotonic()
-        again = self._same_failures > 1
-        error = f"the same error, {self._same_failures} times in a row" if again else one_line(failure)
-        line = f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}"
-        if isinstance(failure, UserCodeError) and not again:
-            line = f"{line}\n{own_frames(failure.user_traceback)}"
-        self._tell(line.rstrip())
-
-    def _tell(self, text: str) -> None:
-        with suppress(OSError, ValueError):
-            # begin on a new line: on a terminal the progress line may be half drawn
-            begin = "\n" if sys.stderr.isatty() else ""
-            sys.stderr.write(f"{begin}{self.name}: {text}\n")
-            sys.stderr.flush()
-
-    def _attempt_started(self) -> None:
-        self._attempts += 1
-        self._notify(lambda observer: observer.attempt_started(self._attempts))
-
-    def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        self._told_failure = failure
-        if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
-            self.life.try_to(JobStatus.FAILING, describe(failure))
-            self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
-        self._notify(lambda observer: observer.attempt_failed(failure, restart_delay_ms))
-
-    def _status_changed(self, event: Event) -> None:
-        self._notify(lambda observer: observer.status_changed(event))
-
-    def query_started(self) -> None:
-        """The job is RUNNING: Spark has accepted a query of the running attempt."""
-        self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
-        self._notify(lambda observer: observer.query_started())
-
-    def epoch_running(self, progress: EpochProgress) -> None:
-        """Notify the observers of the progress of the running epoch, unless it has ended meanwhile."""
-        runs = self.status in (JobStatus.RUNNING, JobStatus.CANCELLING)
-        if runs and (self.last_epoch is None or progress.epoch > self.last_epoch):
-            for observer in self.observers:
-                observer.epoch_running(progress)
-
-    def epoch_committed(self, epoch: int) -> None:
-        """Notify the observers that the metadata of all epochs up to this one are committed."""
-        self._notify(lambda observer: observer.epoch_committed(epoch))
-
-    def epoch_done(self, report: EpochReport) -> None:
-        """Notify the observers of the report of an epoch that the sinks have committed."""
-        self.last_epoch = report.epoch
-        self._notify(lambda observer: observer.epoch_done(report))
-        since_s, self._failing_since_s = self._failing_since_s, None
-        if since_s is not None:
-            self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
-
-    def checkpoint_ended(self, description: CheckpointDescription) -> None:
-        """Notify the history and the observers of a checkpoint or savepoint that has completed or failed."""
-        self.history.checkpoint(description)
-        self._notify(lambda observer: observer.checkpoint_ended(description))
-
-    def task_failed(self, failure: FlinkishError) -> None:
-        """Tell, also in the story, of a task that has failed and that Spark runs again."""
-        told, kind = one_line(failure), _kind_of(failure)
-        if kind != self._last_retry:
-            self._last_retry = kind
-            self._tell(f"a task has failed; Spark runs it again: {told}")
-        subject = f"task '{failure.task}'" if failure.task else "a task"
-        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
-        self._notify(lambda observer: observer.task_failed(failure))

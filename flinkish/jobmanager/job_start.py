@@ -29,7 +29,8 @@ from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import End
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
-from flinkish.jobmanager.job_run import JobRun, describe
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.observed_job import describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.spark.session import is_remote
 
