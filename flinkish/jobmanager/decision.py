@@ -27,6 +27,7 @@ class Outcome(Enum):
     ANSWERED = "the restart strategy has answered"
     WAITED = "the wait for the restart is over"
     WENT_BACK = "the job has gone back to a checkpoint"
+    NOT_GONE_BACK = "the job could not go back"
     SAVED = "the savepoint is written"
     NOT_SAVED = "the savepoint has failed"
     STOP_FAILED = "the stop has failed"
@@ -262,8 +263,10 @@ def _end_of_attempt(facts: Facts) -> Step:
 
 
 def _failed(facts: Facts) -> Step:
-    if facts.failure is Failure.DAMAGED:
-        return GoBack()
+    return GoBack() if facts.failure is Failure.DAMAGED else _restart_or_end(facts)
+
+
+def _restart_or_end(facts: Facts) -> Step:
     ends = facts.wish is not Wish.NONE or (facts.stop is not Stop.NONE and facts.drain is Drain.RUNS)
     return _failed_end(facts) if ends or facts.failure is Failure.UNEXPECTED else AskForRestart()
 
@@ -281,6 +284,11 @@ def _waited(facts: Facts) -> Step:
 def _went_back(facts: Facts) -> Step:
     # whoever suspends the job finds it where it can go on
     return _end_of_attempt(facts) if facts.wish is Wish.CANCEL else Prepare(Attempt.NEXT)
+
+
+def _not_gone_back(facts: Facts) -> Step:
+    # a cancellation interrupts it
+    return _end_of_attempt(facts) if facts.wish is Wish.CANCEL else _restart_or_end(facts)
 
 
 def _saved(facts: Facts) -> Step:
@@ -333,6 +341,7 @@ _RULES: dict[Outcome, Callable[[Facts], Step]] = {
     Outcome.ANSWERED: _answered,
     Outcome.WAITED: _waited,
     Outcome.WENT_BACK: _went_back,
+    Outcome.NOT_GONE_BACK: _not_gone_back,
     Outcome.SAVED: _saved,
     Outcome.NOT_SAVED: _not_saved,
     Outcome.STOP_FAILED: _stop_failed,

@@ -249,7 +249,9 @@ class JobRun(ObservedJob):
             self._kind = Failure.FENCED
         else:
             self._kind = Failure.OTHER if known else Failure.UNEXPECTED
-        return Outcome.NOT_SAVED if isinstance(step, (Save, BeginDrain)) else Outcome.FAILED
+        if isinstance(step, (Save, BeginDrain)):
+            return Outcome.NOT_SAVED
+        return Outcome.NOT_GONE_BACK if isinstance(step, GoBack) else Outcome.FAILED
 
     def _prepare(self, step: Prepare) -> Outcome:
         self._failure, self._kind, self._delay_ms = None, Failure.NONE, None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,7 +33,10 @@ from flinkish.jobmanager.decision import (
     Failure,
     GoBack,
     Outcome,
+    Prepare,
+    RunQuery,
     Step,
+    Wish,
 )
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.epoch_gate import StateReaders
@@ -47,8 +53,12 @@ from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_dir
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
+from flinkish.spark.settings import interrupt, tagged
 
 _LOG = logging.getLogger("flinkish.JobMaster")
+
+#: Seconds between two looks at whether the job is cancelled while it goes back to a checkpoint.
+_LOOK_S = 0.2
 
 
 class SparkRun(KeptRun):
@@ -80,8 +90,8 @@ class SparkRun(KeptRun):
         self.spark = spark
         self._next_plan = next_plan
         self.attempt = self._attempt_of(plan)
-        #: whether the attempt is at work, so that what fails is of its query
-        self._at_work = False
+        #: whether the attempt that is prepared is made, so that what fails is of its query
+        self._begins = False
         #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
         #: those for whom epochs wait
@@ -141,14 +151,14 @@ class SparkRun(KeptRun):
         return super()._steps() | {GoBack: self._go_back, BeginDrain: self._begin_drain}
 
     def make_attempt(self, which: Attempt) -> None:
-        self._at_work = False
+        self._begins = False
         super().make_attempt(which)
         if which is not Attempt.FIRST:
             # a drain has the plan of the attempt before
             self.attempt = self._attempt_of(self._plan if which is Attempt.DRAIN else self._next_plan())
 
     def begin_attempt(self) -> None:
-        self._at_work = True
+        self._begins = True
         self.attempt.begin()
 
     def has_more_queries(self) -> bool:
@@ -169,22 +179,41 @@ class SparkRun(KeptRun):
 
     def _failed(self, step: Step, error: Exception) -> Outcome:
         outcome = super()._failed(step, error)
-        if outcome is Outcome.FAILED and self._failure is not None:
+        if outcome is not Outcome.NOT_SAVED and self._failure is not None:
             self._with_replay(self._failure)
-        if isinstance(error, CorruptStateError) and self._at_work and self.fall_back is not None:
-            self._kind = Failure.DAMAGED if outcome is Outcome.FAILED else self._kind
+        of_query = isinstance(step, RunQuery) or (isinstance(step, Prepare) and self._begins)
+        if of_query and isinstance(error, CorruptStateError) and self.fall_back is not None:
+            self._kind = Failure.DAMAGED
         return outcome
 
     def _go_back(self, step: GoBack) -> Outcome:
         """The query's own checkpoint is damaged: let the next attempt begin with the last one in Delta."""
-        error, self._at_work = self._failure, False
+        error = self._failure
         assert self.fall_back is not None and isinstance(error, CorruptStateError)
         # the hint shows in the exceptions of the job
-        error.hint = self.fall_back(error)
+        with self._ended_by_cancel():
+            error.hint = self.fall_back(error)
         self._attempt_failed(error, 0)
         self._tell(error.hint)
         self.read_totals()
         return Outcome.WENT_BACK
+
+    @contextmanager
+    def _ended_by_cancel(self) -> Iterator[None]:
+        """Within the block, what Spark does for this thread is ended when the job is cancelled."""
+        tag, over = f"flinkish-fallback-{uuid.uuid4().hex}", threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_S):
+                if self.wishes.wish is Wish.CANCEL:
+                    self._in_any_case(lambda: interrupt(self.spark, tag), "the fallback is broken off")
+
+        threading.Thread(target=watch, name="flinkish-interrupt", daemon=True).start()
+        try:
+            with tagged(self.spark, tag):
+                yield
+        finally:
+            over.set()
 
     def _with_replay(self, failure: FlinkishError) -> None:
         """Let an error of user code in a task also say how to run its epoch again, and have the lines of the program,

@@ -151,6 +151,13 @@ TABLE: dict[Outcome, tuple[Row, ...]] = {
         _row("the end of an attempt", wish=Wish.CANCEL),
         _row("Prepare the next attempt", "it is no restart, and nothing is waited for"),
     ),
+    Outcome.NOT_GONE_BACK: (
+        _row("the end of an attempt", "a cancellation interrupts it", wish=Wish.CANCEL),
+        _row("the end of a failed job", wish=(Wish.STOP, Wish.SUSPEND)),
+        _row("the end of a failed job", failure=Failure.UNEXPECTED),
+        _row("the end of a failed job", "there is no way back from a drain", stop=STOPS, drain=Drain.RUNS),
+        _row("AskForRestart", "which allows none if there is no usable checkpoint"),
+    ),
     Outcome.SAVED: (
         _row("End CANCELED, remembered as done", drain=Drain.RUNS, wish=Wish.CANCEL),
         _row("End FINISHED, remembered as done", drain=Drain.RUNS),
@@ -249,7 +256,7 @@ WISHES: dict[str, dict[str, Told]] = {
         "suspend": Told("TakeLastCheckpoint, End SUSPENDED", "at once"),
     },
     "it goes back to a checkpoint": {
-        "cancel": Told(_CANCELED, "once it has gone back; Flink interrupts a restore"),
+        "cancel": Told(_CANCELED, "at once, with what Spark does for it, as in Flink"),
         "stop": Told(f"Prepare the next attempt, RunQuery, Save, {_OVER}", "when it runs again; Flink refuses it"),
         "drain": Told(f"Prepare the next attempt, RunQuery, {_DRAINS}", "as a stop"),
         "suspend": Told(

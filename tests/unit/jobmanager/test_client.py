@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import OperationError, SavepointError
+from flinkish.errors import CorruptStateError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager import signals as live_jobs
@@ -495,6 +496,37 @@ def test_a_job_that_is_cancelled_deletes_its_checkpoints_unless_it_fails_meanwhi
         run.stop_from_outside("SIGTERM")
     cancelled.result(TIMEOUT_S)
     assert (run.status, run.deleted_checkpoints) == (status, deleted)
+
+
+class Damaged(Run):
+    """Its query's files are damaged; it goes back to a checkpoint until somebody interrupts that."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, restarts=Restarts(FixedDelay(3, 0)))
+        self.goes_back, self.interrupted = threading.Event(), threading.Event()
+        self.fall_back = self._go_until_interrupted
+
+    def run_query(self, again: bool) -> None:
+        self.queries, self.has_run = 0, True
+        raise CorruptStateError("the query's log is damaged")
+
+    def _go_until_interrupted(self, error: CorruptStateError) -> str:
+        self.goes_back.set()
+        assert self.interrupted.wait(TIMEOUT_S)
+        raise OperationError("Spark's job was cancelled")
+
+
+def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_run_module, "tagged", lambda spark, tag: nullcontext())
+    monkeypatch.setattr(spark_run_module, "interrupt", lambda spark, tag: run.interrupted.set())
+    run = Damaged(tmp_path)
+    client = begun(run)
+    assert run.goes_back.wait(TIMEOUT_S)
+    client.cancel().result(TIMEOUT_S)
+    assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 0, 0)
+    assert run.result.exception() is None
 
 
 def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(tmp_path: Path, savepoints: Savepoints) -> None:
