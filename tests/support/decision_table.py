@@ -25,6 +25,7 @@ from flinkish.jobmanager.decision import (
     GoBack,
     Outcome,
     Prepare,
+    Refusal,
     RunQuery,
     Save,
     Step,
@@ -229,6 +230,7 @@ class Told:
 _OVER, _DONE = "End FINISHED, remembered as over", "End FINISHED, remembered as done"
 _DRAINS = f"BeginDrain, Prepare the drain attempt, RunQuery, Save, {_DONE}"
 _CANCELED = "End CANCELED, remembered as over"
+_GOES_ON = "the job goes on"
 
 #: Phase -> wish -> what becomes of it.
 WISHES: dict[str, dict[str, Told]] = {
@@ -239,12 +241,16 @@ WISHES: dict[str, dict[str, Told]] = {
             "when the job runs and has committed an epoch; Flink refuses it while a job is INITIALIZING",
         ),
         "drain": Told(f"Prepare the first attempt, RunQuery, {_DRAINS}", "as a stop"),
+        "savepoint": Told(_GOES_ON, "when it has committed an epoch; Flink refuses it while a job is INITIALIZING"),
         "suspend": Told("End SUSPENDED", "at once; the next start begins anew"),
     },
     "an epoch runs": {
         "cancel": Told(_CANCELED, "the epoch is given up, unless its commit has begun, as in Flink"),
         "stop": Told(f"Save, {_OVER}", "after the epoch, as in Flink"),
         "drain": Told(_DRAINS, "after the epoch, as in Flink"),
+        "savepoint": Told(
+            _GOES_ON, "of the last committed epoch, while others run; of one that fails only the asker learns"
+        ),
         "suspend": Told(
             "TakeLastCheckpoint, End SUSPENDED", "after the epoch, within half of `flinkish.shutdown.timeout`"
         ),
@@ -253,12 +259,14 @@ WISHES: dict[str, dict[str, Told]] = {
         "cancel": Told(_CANCELED, "at once, as in Flink"),
         "stop": Told("refused: it waits for its restart", "as in Flink; the wait goes on"),
         "drain": Told("refused: it waits for its restart", "as in Flink; the wait goes on"),
+        "savepoint": Told(_GOES_ON, "of the last committed epoch; Flink refuses it"),
         "suspend": Told("TakeLastCheckpoint, End SUSPENDED", "at once"),
     },
     "it goes back to a checkpoint": {
         "cancel": Told(_CANCELED, "at once, with what Spark does for it, as in Flink"),
         "stop": Told(f"Prepare the next attempt, RunQuery, Save, {_OVER}", "when it runs again; Flink refuses it"),
         "drain": Told(f"Prepare the next attempt, RunQuery, {_DRAINS}", "as a stop"),
+        "savepoint": Told(_GOES_ON, "of the last committed epoch, if its files can be read; Flink refuses it"),
         "suspend": Told(
             "Prepare the next attempt, TakeLastCheckpoint, End SUSPENDED",
             "once it has gone back, so that the next start need not; no query is started",
@@ -270,12 +278,14 @@ WISHES: dict[str, dict[str, Told]] = {
         ),
         "stop": Told(f"Save, {_DONE}", "with the savepoint of the drain"),
         "drain": Told(f"Save, {_DONE}", "with the savepoint of the drain"),
+        "savepoint": Told(_GOES_ON, "waits for the epoch of the drain; is aborted when the final one is written"),
         "suspend": Told(f"Save, {_DONE}", "the drain is completed"),
     },
     "a drain": {
         "cancel": Told("Save, End CANCELED, remembered as done", "as above"),
         "stop": Told("refused: it is being stopped already", "as in Flink"),
         "drain": Told("refused: it is being stopped already", "as in Flink"),
+        "savepoint": Told(_GOES_ON, "as above"),
         "suspend": Told(f"Save, {_DONE}", "the drain is completed"),
     },
 }
@@ -313,6 +323,9 @@ def becomes(phase: str, wish: str) -> str:
     """The steps that follow a wish, by ``decide`` alone, in a job in which nothing more fails."""
     step, outcome, known = PHASES[phase]
     facts = replace(Facts(outcome), **known)
+    if wish == "savepoint":
+        late = refusal(step, facts.stop, facts.drain, facts.delay_ms) is Refusal.TOO_LATE
+        return f"refused: {Refusal.TOO_LATE.value}" if late else _GOES_ON
     if "stop" in WISHED[wish]:
         refused = refusal(step, facts.stop, facts.drain, facts.delay_ms)
         if refused is not None:
