@@ -154,12 +154,13 @@ class KeptRun(JobRun):
         if outcome is Outcome.BEGUN:
             self._earlier_end = self._found_end()
         stop, end = self.wishes.stop, self._earlier_end
+        canceled = end is not None and end.status == JobStatus.CANCELED.name
         return replace(
             super()._facts(outcome),
             stop=Stop.NONE if stop is None else stop.kind,
             stop_begun=self.wishes.to_end.is_set(),
             drain=self._drain(),
-            earlier_end=None if end is None else JobStatus[end.status],
+            earlier_end=None if end is None else JobStatus.CANCELED if canceled else JobStatus.FINISHED,
             input_ended=self._input_has_ended(),
             bounded=self._is_bounded(),
         )
