@@ -114,6 +114,8 @@ def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
     # test_faults_of_recoveries.py
     cases += [*OF_DRAINS, *OF_FALLBACKS, *KILLED_DRAINS, *KILLED_FALLBACKS]
     cases += [*OF_CHECKPOINTS, *KILLED_CHECKPOINTS]
+    # tests/unit/jobmanager/test_killed_steps.py
+    cases += [Case(Phase.STEP_DECIDED, "raise"), Case(Phase.STEP_DECIDED, "kill", True)]
     tried = {(case.phase, case.how) for case in cases}
     assert tried == {(phase, how) for phase in Phase for how in ("raise", "kill")}
 
