@@ -10,12 +10,14 @@ import logging
 import math
 import threading
 import time
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from flinkish.core.source import Source
-from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError
+from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
 from flinkish.jobdir.checks import with_free_space
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.far_side import FarEnd, StopRequest
@@ -177,6 +179,12 @@ class QueryAttempt:
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
         self._left_behind = LeftBehind(plan.job, plan.sources)
+        self._deployment: Any = None
+        #: the queries that are still to be run, and the one that was run last
+        self._queries: deque[QueryRun] = deque()
+        self._query_run: Any = None
+        #: what is to be ended with the attempt
+        self._at_end = ExitStack()
 
     def move_to(self, location: QueryLocation) -> None:
         """Run the query at this location from now on; not to be called while it runs at another one."""
@@ -224,31 +232,59 @@ class QueryAttempt:
 
     # ------------------------------------------------------------------ the queries
 
-    def run(self) -> None:
-        """Run the queries until the input has ended or a stop was asked for. Raises query failures as typed errors."""
-        epoch_listeners.register(self.job.job_id, self)
+    def begin(self) -> None:
+        """Make the attempt ready for its first query. Raises failures as typed errors, as `run_query` does; after both
+        it is to be closed."""
         told = self._observer
         watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
+        self._at_end.callback(self._acknowledgements.close)
+        self._at_end.callback(watch.close)
+        epoch_listeners.register(self.job.job_id, self)
+        self._at_end.callback(epoch_listeners.unregister, self.job.job_id)
         watch.start()
-        try:
+        with self._fenced_first():
             traces = check_query(self.location)
             check_committed(self.spark, self.job, self.directory, traces.last_delivered)
             prepare_sinks(self.spark, self.job)
             self._take_earlier_reports()
-            self._run_queries(traces)
-            if self.ended:
-                # Spark has committed the last epoch: nothing will be delivered again
-                self._prepared.delete_up_to(self._reported, self.directory.fence)
+            self._deploy(traces)
+
+    @contextmanager
+    def _fenced_first(self) -> Iterator[None]:
+        """A newer driver moves the query's files away, which is then the cause of whatever fails within the block."""
+        try:
+            yield
         except Exception as error:
-            # a newer driver moves the query's files away, which is then the cause of whatever fails here
-            fenced = error if isinstance(error, FencedError) else self._fenced()
+            fenced = None if isinstance(error, FencedError) else self._fenced()
             if fenced is not None:
                 raise fenced from error
             raise
-        finally:
-            epoch_listeners.unregister(self.job.job_id)
-            watch.close()
-            self._acknowledgements.close()
+
+    @property
+    def has_more_queries(self) -> bool:
+        """Whether there is a query to run, besides those that were run."""
+        return bool(self._queries)
+
+    @property
+    def set_back(self) -> bool:
+        """Whether the last query was ended because the clock was set back while it waited."""
+        return self._set_back
+
+    def run_query(self, again: bool = False) -> None:
+        """Run the next query, or (``again``) the last one once more, until it has ended or a stop was asked for."""
+        with self._fenced_first():
+            if not again:
+                self._query_run = self._queries.popleft()
+                if self._query_run.announces_end:
+                    self.directory.write(EndOfInput(query=self.location.first_epoch))
+            self._run_once(self._query_run)
+            if self.ended and not self._queries:
+                # Spark has committed the last epoch: nothing will be delivered again
+                self._prepared.delete_up_to(self._reported, self.directory.fence)
+
+    def close(self) -> None:
+        """End what goes beside the queries. Does nothing if that was done."""
+        self._at_end.close()
 
     def _forget_earlier_stops(self) -> None:
         """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier query, such as one
@@ -275,21 +311,16 @@ class QueryAttempt:
             return None
         return None
 
-    def _run_queries(self, traces: Traces) -> None:
+    def _deploy(self, traces: Traces) -> None:
         beside = "" if self._inbox else directory_beside_driver(self.location.path)
         changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
         files = EpochFiles(self._prepared.path, changelog, state, beside)
-        deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
+        self._deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
         committed = give_up_planned(self.directory, self.location, self._prepared, traces, self.sources, self.job.name)
         self._running.begin_behind(committed)
-        runs = self._runs()
-        with epochs_that_do_not_run(self.spark), numbers_announced(self.spark, deployment):
-            for run in runs:
-                if run.announces_end:
-                    self.directory.write(EndOfInput(query=self.location.first_epoch))
-                self._run_query(run, deployment)
-                if self._stop.is_set():
-                    return
+        self._queries = deque(self._runs())
+        self._at_end.enter_context(epochs_that_do_not_run(self.spark))
+        self._at_end.enter_context(numbers_announced(self.spark, self._deployment))
 
     def _runs(self) -> list[QueryRun]:
         """The runs of the query that are still to be made."""
@@ -301,13 +332,8 @@ class QueryAttempt:
         ended = bounded and input_has_ended(self.job, self.sources, QueryLog(self.location.path).committed_positions())
         return plan_runs(self.job, self.sources, self._settings, self._base, announced, ended)
 
-    def _run_query(self, run: QueryRun, deployment: Deployment) -> None:
-        self._run_once(run, deployment)
-        while self._set_back and not self._stop.is_set() and not self.ended:
-            self._set_back = False
-            self._run_once(run, deployment)
-
-    def _run_once(self, run: QueryRun, deployment: Deployment) -> None:
+    def _run_once(self, run: QueryRun) -> None:
+        deployment = self._deployment
         where = f"job '{self.job.name}', directory {self.directory.path}"
         self._forget_earlier_stops()
         if self._stop.is_set() and time.monotonic() >= self._deadline_s():
@@ -317,7 +343,7 @@ class QueryAttempt:
         self.directory.delete(FarEnd)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
-        self._refused = self._idle = False
+        self._refused = self._idle = self._set_back = False
         self._look_at_executors()
         try:
             self._query = self._start(run, deployment)
@@ -326,7 +352,7 @@ class QueryAttempt:
             if not (self._ends or self.ended):
                 check_end(self.spark, run, where)
         except Exception as error:
-            if not self._was_stopped(error):
+            if isinstance(error, SparkLostError) or not self._was_stopped(error):
                 typed = explained(translate(error, where, deployment.secret), self.spark, self.location.path)
                 raise with_free_space(typed, self.directory.path) from error
             # a query is stopped between two epochs, or in one that is never reported: all others are committed
@@ -378,7 +404,7 @@ class QueryAttempt:
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
         end = _QueryEnd(query, self._woken)
-        while not end.has_come:
+        while not (end.has_come or self._running.interrupted):
             self._woken.clear()
             self._look_whether_idle(query)
             if self._ends or self._is_over():

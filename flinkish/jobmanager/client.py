@@ -28,7 +28,8 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.notebook import job_html
-from flinkish.jobmanager.savepoint import StopWithSavepoint, dispose_savepoint
+from flinkish.jobmanager.savepoint import dispose_savepoint
+from flinkish.jobmanager.wishes import StopWithSavepoint
 from flinkish.storage.paths import absolute
 
 

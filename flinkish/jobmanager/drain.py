@@ -66,12 +66,18 @@ class DrainAttempt(QueryAttempt):
             raise StopQuery
         super().before_epoch(epoch)
 
-    def run(self) -> None:
-        """Run the drain's epoch, unless an earlier attempt has committed it."""
+    def begin(self) -> None:
+        """Get ready for the drain's epoch, unless an earlier attempt has committed it."""
         _move(self.spark, self.job, self.directory, self._marker)
         self.move_to(self.directory.query_location())
-        if not self._is_committed():
-            super().run()
+        if self._is_committed():
+            passed(Phase.DRAIN_DONE, epoch=self._marker.drain_epoch)
+        else:
+            super().begin()
+
+    def run_query(self, again: bool = False) -> None:
+        """Run the drain's epoch."""
+        super().run_query(again)
         passed(Phase.DRAIN_DONE, epoch=self._marker.drain_epoch)
 
     def _runs(self) -> list[QueryRun]:

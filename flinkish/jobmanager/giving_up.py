@@ -31,7 +31,7 @@ from flinkish.spark.state_files import delete_state_from
 
 _log = logging.getLogger("flinkish.JobMaster")
 
-#: Seconds between two looks at whether Spark has begun to end a query.
+#: Seconds between two looks at whether tasks are still at work.
 _POLL_S = 0.02
 
 
@@ -113,8 +113,8 @@ class RunningEpoch:
         self._far_directory = far_directory
         #: since when the epoch is being given up, in seconds of the monotonic clock; None: it is not
         self._since_s: float | None = None
-        #: whether Spark was told to end the query in the midst of the epoch
-        self._interrupted = False
+        #: whether Spark was told to end the query in the midst of the epoch; its end is waited for by `await_end`
+        self.interrupted = False
         #: the last epoch that was committed before this attempt
         self._begun_behind = -1
         #: the next epoch to be committed, and since when it is planned, in seconds of the monotonic clock
@@ -123,7 +123,7 @@ class RunningEpoch:
     @property
     def given_up(self) -> bool:
         """Whether the epoch was given up, or broken off in its commit."""
-        return self.gate.closed or self._interrupted
+        return self.gate.closed or self.interrupted
 
     def begin_behind(self, epoch: int) -> None:
         """Remember the last epoch that was committed before this attempt."""
@@ -171,11 +171,9 @@ class RunningEpoch:
                 limit_s,
             )
         if too_long or self._far_directory is None and self.gate.close():
-            self._interrupted = True
+            self.interrupted = True
             # a thread of its own, since it waits for Spark's thread, which may hang
             threading.Thread(target=_stop, args=(query,), name="flinkish-interrupt", daemon=True).start()
-            while query.isActive:
-                time.sleep(_POLL_S)
 
     def await_end(self, query: Any, must_go_on: bool) -> None:
         """Wait until the query's thread has ended; if it was interrupted, for ``task.cancellation.timeout`` at most.
@@ -184,7 +182,7 @@ class RunningEpoch:
             SparkLostError: the thread does not end, and the job must go on, which is possible in a new driver only.
         """
         limit_s = self._settings.cancellation_timeout_s
-        if not self._interrupted or not limit_s:
+        if not self.interrupted or not limit_s:
             query.awaitTermination()
         elif not query.awaitTermination(limit_s):
             what = f"Spark has not ended the query within {limit_s:g} s (task.cancellation.timeout)"
@@ -202,7 +200,7 @@ class RunningEpoch:
         """
         if query is None:
             return
-        if query.isActive:
+        if query.isActive and not self.interrupted:
             query.stop()
         limit_s = self._settings.cancellation_timeout_s
         deadline_s = time.monotonic() + (limit_s or math.inf)

@@ -1,14 +1,12 @@
-"""A running job: the thread that starts the job's queries, follows their epochs and ends them."""
+"""A running job: the thread that carries out, one after the other, the steps that `decide` gives."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.coordinator import Checkpoints, NoCheckpoints, SavepointLog
@@ -16,17 +14,32 @@ from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.error_display import own_frames
-from flinkish.errors import FencedError, FlinkishError, InternalError, UserCodeError, message_of
+from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
 from flinkish.jobmanager import signals as live_jobs
-from flinkish.jobmanager.history import History, NoHistory
-from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, RestoreDescription
-from flinkish.jobmanager.job.lifecycle import JOB_TRANSITIONS, Event, StateMachine
-from flinkish.jobmanager.restart import NoRestart, Restarts, one_line
+from flinkish.jobmanager.decision import (
+    AskForRestart,
+    Attempt,
+    BeginDrain,
+    End,
+    Facts,
+    Failure,
+    GoBack,
+    Outcome,
+    Prepare,
+    RunQuery,
+    Save,
+    Step,
+    TakeLastCheckpoint,
+    Wait,
+    decide,
+)
+from flinkish.jobmanager.job.description import RestoreDescription
+from flinkish.jobmanager.job.lifecycle import StateMachine
+from flinkish.jobmanager.observed_job import ObservedJob, describe
+from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.signals import stop_on_signals
-from flinkish.runtime.epoch.steps import EpochReport
-from flinkish.runtime.phases import SystemClock
-from flinkish.runtime.task.progress import EpochProgress
+from flinkish.jobmanager.wishes import Wishes
+from flinkish.runtime.phases import Phase, passed
 from flinkish.storage.stores import storage_error
 
 if TYPE_CHECKING:
@@ -55,27 +68,8 @@ class JobResult(CompletableFuture[JobExecutionResult]):
                 return super().result()
 
 
-def new_life(name: str) -> StateMachine[JobStatus]:
-    """The state machine of a job that is being submitted."""
-    return StateMachine(JOB_TRANSITIONS, f"job '{name}'")
-
-
-def describe(failure: FlinkishError) -> str:
-    """A failure in one text, as the cause of a transition: the class of the error and its message."""
-    return f"{type(failure).__name__}: {failure.message}"
-
-
-def _kind_of(failure: FlinkishError) -> str:
-    """What failures have in common that count as the same one, wherever they have occurred."""
-    return f"{type(failure).__name__}: {failure.what}"
-
-
-class JobRun:
-    """A run of a job: its thread, status, restarts, observers and result. Base of runs on Spark and in the minicluster.
-
-    ``life`` is the state machine of the job since its submission: its state is the job's status, and its story tells
-    the transitions of that status.
-    """
+class JobRun(ObservedJob):
+    """A run of a job: its thread, its steps and its result. Base of runs on Spark and in the minicluster."""
 
     def __init__(
         self,
@@ -84,19 +78,15 @@ class JobRun:
         life: StateMachine[JobStatus] | None = None,
         restarts: Restarts | None = None,
     ) -> None:
+        super().__init__(name, life, restarts)
         self.job_id = job_id
-        self.name = name
-        self.restarts = restarts or Restarts(NoRestart())
         #: how long the job has to end after a SIGTERM
         self.shutdown_timeout_s = 60.0
         #: the step that is being carried out after the last epoch, in words; "": none
         self.doing = ""
-        self.life = life or new_life(name)
         self.result: CompletableFuture[JobExecutionResult] = JobResult()
         #: set as soon as the status is final; the job's directory is given back and its history written after that
         self.over = threading.Event()
-        self.observers: list[JobObserver] = []
-        self.history: History = NoHistory()
         #: the record from which the job is described; None until the job has been submitted
         self.record: JobRecord | None = None
         #: what the job was warned of and what still holds: a name of the matter -> the text
@@ -105,29 +95,21 @@ class JobRun:
         #: what the job was restored from last; None: it has begun without state
         self.restored: RestoreDescription | None = None
         self.savepoints = SavepointLog(self.checkpoint_ended)
-        #: the last epoch that the sinks have committed in this run; None before the first one
-        self.last_epoch: int | None = None
-        self._attempts = -1
         #: in words, that earlier drivers have started the job; "": they have not
         self.taken_over = ""
-        #: the last failure that observers were notified of
-        self._told_failure: FlinkishError | None = None
-        #: the status with which the job is to end, once a stop was asked for
-        self._end_as = JobStatus.CANCELED
-        self._stop = threading.Event()
-        #: whether an attempt has failed and the next one has not begun
-        self._awaits_restart = False
-        #: the failure that was told last, and how often in a row it has come
-        self._last_kind, self._same_failures = "", 0
-        #: the failure of a task that was told last
-        self._last_retry = ""
-        #: since when the job has failed and done no epoch; None: it has not
-        self._failing_since_s: float | None = None
+        #: what was asked for that is about the end of the job
+        self.wishes = Wishes()
+        #: the step that is being carried out; None: the first one is still to be decided
+        self._step: Step | None = None
+        #: the failure of the last attempt, or of the savepoint of a stop, and what may be done about it
+        self._failure: FlinkishError | None = None
+        self._kind = Failure.NONE
+        #: the delay before the restart that is awaited; None: none is
+        self._delay_ms: int | None = None
         self._thread = threading.Thread(target=self._run, name=f"flinkish-job-{name}", daemon=True)
         self._lock = threading.Lock()
         #: set once the thread has been started
         self._begun = threading.Event()
-        self.life.listener = self._status_changed
         self._created()
 
     def _created(self) -> None:
@@ -136,16 +118,6 @@ class JobRun:
 
     #: The number of events of the story that the failure of a job shows.
     TOLD_EVENTS = 10
-
-    @property
-    def attempts(self) -> int:
-        """The number of the running attempt among those of this run, counted from 0."""
-        return max(self._attempts, 0)
-
-    @property
-    def status(self) -> JobStatus:
-        """The job's status as of now."""
-        return self.life.state
 
     def start(self) -> None:
         """Start the thread that runs the job."""
@@ -167,14 +139,8 @@ class JobRun:
         """
         if end is JobStatus.CANCELED:
             self.life.try_to(JobStatus.CANCELLING, cause)
-        self.end_as(end)
-        self._stop.set()
-
-    def end_as(self, end: JobStatus) -> None:
-        """Change the status that the job will have when it has stopped; to be called before it has. A job that is being
-        cancelled will be CANCELED."""
-        if end is JobStatus.CANCELED or self.status is not JobStatus.CANCELLING:
-            self._end_as = end
+        patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
+        self.wishes.ask(end, time.monotonic() + patience_s)
 
     def stop_from_outside(self, cause: str) -> None:
         """End the job after the running epoch, because somebody outside of the program (a signal) asks for it.
@@ -219,13 +185,129 @@ class JobRun:
         failure: FlinkishError | None = None
         try:
             try:
-                self._work()
-                self._settle(self._end_as if self._stop.is_set() else JobStatus.FINISHED)
+                end = self._carried_out()
+                if end.failed:
+                    assert self._failure is not None
+                    raise self._failure
+                self._conclude(end)
+                self._settle(end.status)
             except BaseException as error:
                 failure = self._typed(error)
+                with self._lock:
+                    self._step = End(JobStatus.FAILED, failed=True)
+                self._leave()
+                if failure is not self._told_failure:
+                    self._attempt_failed(failure, None)
+                self._conclude_failed(failure)
                 self._fail(failure)
         finally:
             self._end(failure, started)
+
+    # ------------------------------------------------------------------ the loop
+
+    def _carried_out(self) -> End:
+        """Carry out one step after the other; returns the end that is decided at last."""
+        steps, outcome = self._steps(), Outcome.BEGUN
+        while not isinstance(step := self._next_step(outcome), End):
+            try:
+                outcome = steps[type(step)](step)
+            except Exception as error:
+                outcome = self._failed(step, error)
+        return step
+
+    def _steps(self) -> dict[type[Step], Callable[[Any], Outcome]]:
+        """How each step is carried out that this run can come to. What fails is raised."""
+        return {
+            Prepare: self._prepare,
+            RunQuery: self._run_query,
+            AskForRestart: self._ask_for_restart,
+            Wait: self._wait,
+            TakeLastCheckpoint: lambda step: Outcome.CHECKPOINTED,
+        }
+
+    def _next_step(self, outcome: Outcome) -> Step:
+        # whoever asks for a stop is in time, or learns that it is too late
+        with self._lock:
+            step = self._step = decide(self._facts(outcome))
+        if not isinstance(step, RunQuery):
+            self._leave()
+        passed(Phase.STEP_DECIDED, step=str(step))
+        return step
+
+    def _facts(self, outcome: Outcome) -> Facts:
+        more = outcome in (Outcome.PREPARED, Outcome.QUERY_ENDED) and self.has_more_queries()
+        return Facts(outcome, self.wishes.wish, failure=self._kind, delay_ms=self._delay_ms, more_queries=more)
+
+    def _failed(self, step: Step, error: Exception) -> Outcome:
+        """A step has failed: keep the failure, and what may be done about it."""
+        typed = error if isinstance(error, FlinkishError) else self._translated(step, error)
+        known = typed is not None and isinstance(step, (Prepare, RunQuery, GoBack, Save, BeginDrain))
+        self._failure = self._typed(error) if typed is None else typed
+        if self._failure is not error:
+            self._failure.__cause__ = error
+        if isinstance(self._failure, FencedError):
+            self._kind = Failure.FENCED
+        else:
+            self._kind = Failure.OTHER if known else Failure.UNEXPECTED
+        if isinstance(step, (Save, BeginDrain)):
+            return Outcome.NOT_SAVED
+        return Outcome.NOT_GONE_BACK if isinstance(step, GoBack) else Outcome.FAILED
+
+    def _prepare(self, step: Prepare) -> Outcome:
+        self._failure, self._kind, self._delay_ms = None, Failure.NONE, None
+        self.make_attempt(step.attempt)
+        if step.attempt is Attempt.NEXT:
+            self._attempt_started()
+        self.begin_attempt()
+        return Outcome.PREPARED
+
+    def _run_query(self, step: RunQuery) -> Outcome:
+        self.run_query(step.again)
+        return Outcome.QUERY_ENDED
+
+    def _ask_for_restart(self, step: AskForRestart) -> Outcome:
+        assert self._failure is not None
+        self._delay_ms = self.restarts.delay_after(self._failure)
+        return Outcome.ANSWERED
+
+    def _wait(self, step: Wait) -> Outcome:
+        assert self._failure is not None
+        self._attempt_failed(self._failure, step.delay_ms)
+        self._tell_of_restart(self._failure, step.delay_ms)
+        self.wishes.to_end.wait(step.delay_ms / 1000)
+        return Outcome.WAITED
+
+    # ------------------------------------------------------------------ what an engine provides
+
+    def _translated(self, step: Step, error: Exception) -> FlinkishError | None:
+        """What an error is that has no type of ours; None: an error of ours."""
+        return None
+
+    def make_attempt(self, which: Attempt) -> None:
+        """Make the attempt, whose first query `begin_attempt` makes ready. By default there is nothing to make."""
+
+    def begin_attempt(self) -> None:
+        """Make the attempt ready for its first query."""
+
+    def has_more_queries(self) -> bool:
+        """Whether the attempt has a query to run, besides those that it has run. By default there is nothing to
+        run."""
+        return False
+
+    def run_query(self, again: bool) -> None:
+        """Run the next query of the attempt to its end, or (``again``) the last one once more. Its failure is raised as
+        a FlinkishError; any other exception ends the job at once."""
+
+    def _leave(self) -> None:
+        """No more queries of the attempt are run; called before each step that runs none. Raises nothing."""
+
+    def _conclude(self, end: End) -> None:
+        """Do what precedes the end of a job that has not failed. By default there is nothing to do."""
+
+    def _conclude_failed(self, failure: FlinkishError) -> None:
+        """Do what precedes the end of a job that has failed. Raises nothing."""
+
+    # ------------------------------------------------------------------ the end
 
     def _typed(self, error: BaseException) -> FlinkishError:
         if isinstance(error, FlinkishError):
@@ -238,13 +320,8 @@ class JobRun:
         wrapped.__cause__ = error
         return wrapped
 
-    def _work(self) -> None:
-        """Run the job to its end. By default there is nothing to run."""
-
     def _fail(self, error: FlinkishError) -> None:
         """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""
-        if error is not self._told_failure:
-            self._attempt_failed(error, None)
         cause = describe(error)
         if isinstance(error, FencedError):
             self.life.try_to(JobStatus.SUSPENDED, cause)
@@ -258,7 +335,7 @@ class JobRun:
         if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
             # the stop came while the job waited for its restart, or for its first query
             self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
-        if self.life.try_to(end, "the job has come to its end" if not self._stop.is_set() else "stopped"):
+        if self.life.try_to(end, "the job has come to its end" if not self.wishes.to_end.is_set() else "stopped"):
             return
         self.life.try_to(JobStatus.CANCELLING, "stopped")
         self.life.to(JobStatus.CANCELED, "the running epoch has ended")
@@ -269,13 +346,17 @@ class JobRun:
             self.over.set()
             self._notify(lambda observer: observer.job_done(self.status))
             live_jobs.ended(self, self.status)
-            for step in (self._give_back, self.history.close):
-                try:
-                    step()
-                except Exception:
-                    _LOG.warning("job '%s' has ended, but not without an error:", self.name, exc_info=True)
+            self._in_any_case(self._give_back, "the job has ended")
+            self._in_any_case(self.history.close, "the job has ended")
         finally:
             self._complete(error, int((time.monotonic() - started) * 1000))
+
+    def _in_any_case(self, work: Callable[[], object], when: str) -> None:
+        """Do what belongs to an end, which it must not prevent."""
+        try:
+            work()
+        except Exception:
+            _LOG.warning("job '%s': %s, but not without an error:", self.name, when, exc_info=True)
 
     def _give_back(self) -> None:
         """Give back what the job has held, after its end has been told. By default it holds nothing."""
@@ -289,116 +370,6 @@ class JobRun:
                 error = self._typed(failure)
         self.result.complete_exceptionally(error)
 
-    def _notify(self, tell: Callable[[JobObserver], None]) -> None:
-        """Tell all observers of something. One that fails is a nuisance for whoever looks at the job, and nothing to
-        the job itself and to the other observers."""
-        for observer in self.observers:
-            try:
-                tell(observer)
-            except Exception:
-                _LOG.warning("job '%s' goes on, but %s has failed:", self.name, type(observer).__name__, exc_info=True)
-
     def accumulator_results(self) -> dict[str, Any]:
         """Accumulator name -> its value so far."""
         return {} if self.record is None else self.record.accumulator_results()
-
-    def _run_attempts(self, run_attempt: Callable[[bool], None], again: bool = False) -> None:
-        """Run attempts, one after the other, until one reaches its end, a stop is asked for, or a failure is final.
-
-        ``run_attempt(again)`` runs one attempt (``again``: it is not the first) and raises its failure as a
-        FlinkishError; any other exception ends the job at once.
-        """
-        while True:
-            self._awaits_restart = False
-            try:
-                return run_attempt(again)
-            except FlinkishError as error:
-                with self._lock:
-                    self._awaits_restart = True
-                delay_ms = self._delay_after(error)
-                self._attempt_failed(error, delay_ms)
-                if delay_ms is None:
-                    raise
-                self._tell_of_restart(error, delay_ms)
-                if self._stop.wait(delay_ms / 1000):
-                    return
-            again = True
-
-    def _tell_of_restart(self, failure: FlinkishError, delay_ms: int) -> None:
-        """Tell of a failure that is followed by a restart: with the traceback of user code, but in one line with a
-        count if it is the one that was told last."""
-        kind = _kind_of(failure)
-        self._same_failures = self._same_failures + 1 if kind == self._last_kind else 1
-        self._last_kind = kind
-        self._failing_since_s = self._failing_since_s or time.monotonic()
-        again = self._same_failures > 1
-        error = f"the same error, {self._same_failures} times in a row" if again else one_line(failure)
-        line = f"attempt {self.restarts.made} {self.restarts.line(error, delay_ms)}"
-        if isinstance(failure, UserCodeError) and not again:
-            line = f"{line}\n{own_frames(failure.user_traceback)}"
-        self._tell(line.rstrip())
-
-    def _delay_after(self, failure: FlinkishError) -> int | None:
-        """The delay before the next attempt in ms; None: there is none. A job that fails while it is being stopped is
-        not restarted."""
-        return None if self._stop.is_set() else self.restarts.delay_after(failure)
-
-    def _tell(self, text: str) -> None:
-        with suppress(OSError, ValueError):
-            # begin on a new line: on a terminal the progress line may be half drawn
-            begin = "\n" if sys.stderr.isatty() else ""
-            sys.stderr.write(f"{begin}{self.name}: {text}\n")
-            sys.stderr.flush()
-
-    def _attempt_started(self) -> None:
-        self._attempts += 1
-        self._notify(lambda observer: observer.attempt_started(self._attempts))
-
-    def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
-        self._told_failure = failure
-        if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
-            self.life.try_to(JobStatus.FAILING, describe(failure))
-            self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
-        self._notify(lambda observer: observer.attempt_failed(failure, restart_delay_ms))
-
-    def _status_changed(self, event: Event) -> None:
-        self._notify(lambda observer: observer.status_changed(event))
-
-    def query_started(self) -> None:
-        """The job is RUNNING: Spark has accepted a query of the running attempt."""
-        self.life.try_to(JobStatus.RUNNING, f"attempt {self._attempts} runs")
-        self._notify(lambda observer: observer.query_started())
-
-    def epoch_running(self, progress: EpochProgress) -> None:
-        """Notify the observers of the progress of the running epoch, unless it has ended meanwhile."""
-        runs = self.status in (JobStatus.RUNNING, JobStatus.CANCELLING)
-        if runs and (self.last_epoch is None or progress.epoch > self.last_epoch):
-            for observer in self.observers:
-                observer.epoch_running(progress)
-
-    def epoch_committed(self, epoch: int) -> None:
-        """Notify the observers that the metadata of all epochs up to this one are committed."""
-        self._notify(lambda observer: observer.epoch_committed(epoch))
-
-    def epoch_done(self, report: EpochReport) -> None:
-        """Notify the observers of the report of an epoch that the sinks have committed."""
-        self.last_epoch = report.epoch
-        self._notify(lambda observer: observer.epoch_done(report))
-        since_s, self._failing_since_s = self._failing_since_s, None
-        if since_s is not None:
-            self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
-
-    def checkpoint_ended(self, description: CheckpointDescription) -> None:
-        """Notify the history and the observers of a checkpoint or savepoint that has completed or failed."""
-        self.history.checkpoint(description)
-        self._notify(lambda observer: observer.checkpoint_ended(description))
-
-    def task_failed(self, failure: FlinkishError) -> None:
-        """Tell, also in the story, of a task that has failed and that Spark runs again."""
-        told, kind = one_line(failure), _kind_of(failure)
-        if kind != self._last_retry:
-            self._last_retry = kind
-            self._tell(f"a task has failed; Spark runs it again: {told}")
-        subject = f"task '{failure.task}'" if failure.task else "a task"
-        self.life.story.add(SystemClock().now_ms(), subject, "FAILED", "SCHEDULED", f"Spark runs it again: {told}")
-        self._notify(lambda observer: observer.task_failed(failure))

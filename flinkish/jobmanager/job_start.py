@@ -27,9 +27,11 @@ from flinkish.errors import FencedError, FinalOperationError, FlinkishError, Ope
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.decision import End
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
-from flinkish.jobmanager.job_run import JobRun, describe
+from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.observed_job import describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.spark.session import is_remote
 
@@ -105,7 +107,7 @@ class JobStart(JobRun):
 
     def check(self) -> None:
         """Raise OperationError if the job is to end."""
-        if self._stop.is_set():
+        if self.is_to_end:
             raise OperationError("the start was broken off, as somebody has asked for", where=f"job '{self.name}'")
 
     def read(self, parts: int, of: int) -> None:
@@ -170,12 +172,9 @@ class JobStart(JobRun):
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job before it runs. Returns at once."""
         with self._handing_over:
-            run, asked = self._run_of_job, self._stop.is_set()
+            run, asked = self._run_of_job, self.is_to_end
             if run is None:
-                if end is JobStatus.CANCELED:
-                    self.life.try_to(JobStatus.CANCELLING, cause)
-                self.end_as(end)
-                self._stop.set()
+                super().request_stop(end, cause)
         if run is not None:
             run.request_stop(end, cause)
         elif not asked:
@@ -240,15 +239,15 @@ class JobStart(JobRun):
         with self._handing_over:
             run.over, run.result = self.over, self.result
             live_jobs.handed_over(self, run)
-            asked, self._run_of_job = self._stop.is_set(), run
+            asked, self._run_of_job = self.is_to_end, run
         if asked:
-            run.request_stop(self._end_as, "asked for during the start")
+            run.request_stop(self.wishes.end, "asked for during the start")
         self._decided.set()
 
     @property
     def is_to_end(self) -> bool:
         """Whether somebody has asked the job to end."""
-        return self._stop.is_set()
+        return self.wishes.to_end.is_set()
 
     def end(self) -> None:
         """End the job as somebody has asked for; the directory is given back."""
@@ -256,8 +255,8 @@ class JobStart(JobRun):
         self._thread.start()
         self._thread.join()
 
-    def _work(self) -> None:
-        if self._end_as is JobStatus.CANCELED and self._remember_cancellation():
+    def _conclude(self, end: End) -> None:
+        if end.status is JobStatus.CANCELED and self._remember_cancellation():
             self._delete_checkpoints()
 
     def fail(self, error: BaseException) -> None:

@@ -4,12 +4,14 @@ stopped with a savepoint."""
 from __future__ import annotations
 
 import atexit
-import math
 import posixpath
 import shutil
 import threading
 import time
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from flinkish.checkpoint.coordinator import SavepointLog
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest
@@ -17,7 +19,6 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import (
     CheckpointError,
-    FencedError,
     FinalOperationError,
     FlinkishError,
     OperationError,
@@ -27,18 +28,38 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
+from flinkish.jobmanager.decision import (
+    Attempt,
+    BeginDrain,
+    Drain,
+    End,
+    Facts,
+    FailStop,
+    Outcome,
+    Refusal,
+    Remember,
+    Save,
+    Step,
+    Stop,
+    TakeLastCheckpoint,
+    Wish,
+    refusal,
+)
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.restart import Restarts, one_line
-from flinkish.jobmanager.savepoint import SavingNotes, StopWithSavepoint, check_target
+from flinkish.jobmanager.savepoint import SavingNotes, check_target
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
+from flinkish.jobmanager.wishes import StopWithSavepoint
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.storage.paths import absolute
 
 #: Seconds between two looks at whether the first epoch is committed.
 _LOOK_S = 0.1
+#: Why savepoints are aborted.
+_CANCELLED = "the job is being cancelled"
 
 
 class KeptRun(JobRun):
@@ -70,16 +91,10 @@ class KeptRun(JobRun):
         self.directory = directory
         self.settings = settings
         self._temporary = temporary
-        #: the failure of the last attempt; None: the last attempt has ended without one
-        self._failure: FlinkishError | None = None
-        #: the stop with a savepoint that was asked for and has neither failed nor been answered
-        self._stopping: StopWithSavepoint | None = None
-        #: whether it is too late to ask for a stop with a savepoint
-        self._ends = False
-        #: whether a cancellation or a suspension was asked for, which does not depend on a savepoint
-        self._stopped_anyway = False
-        #: when the running epoch is given up because of that, in seconds of the monotonic clock
-        self._epoch_deadline_s = math.inf
+        #: how the job has ended before, if it is not to be started again
+        self._earlier_end: JobEnd | None = None
+        #: path of the savepoint with which the job ends
+        self._final_savepoint: str | None = None
         #: the job's checkpoints, which are numbered together with its savepoints
         self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
         self.savepoints = SavepointLog(self.checkpoint_ended, next_id=self._next_number)
@@ -87,10 +102,6 @@ class KeptRun(JobRun):
         self.savepoint_turns = SavepointTurns(self, settings.checkpoints.timeout_ms / 1000)
         #: tell the next driver of the savepoints that are being written
         self.saving = SavingNotes(None if temporary else directory, self.savepoint_turns)
-        #: whether a cancellation or a suspension was asked for before the run began
-        self._ends_before_it_runs = False
-        #: path of the final savepoint of a drain
-        self._drained_savepoint: str | None = None
 
     # ------------------------------------------------------------------ what an engine provides
 
@@ -98,10 +109,6 @@ class KeptRun(JobRun):
     @abstractmethod
     def job(self) -> JobDescriptor:
         """The job graph of the running attempt."""
-
-    @abstractmethod
-    def _run_attempt(self, again: bool) -> None:
-        """Run one attempt, for `_run_attempts`, and keep its failure."""
 
     @abstractmethod
     def committed_epoch(self) -> int | None:
@@ -129,56 +136,98 @@ class KeptRun(JobRun):
     def _wake(self) -> None:
         """Let the running attempt look at once at what was asked for."""
 
-    def _is_draining(self) -> bool:
-        """Whether the running attempt carries out a drain."""
-        return False
-
-    def _drain_has_begun(self) -> bool:
-        """Whether a drain has begun that the current attempt does not carry out yet."""
-        return False
-
-    def _begin_to_drain(self) -> None:
-        """Make the next attempt carry out the drain."""
+    def _drain(self) -> Drain:
+        """How far a drain is."""
+        return Drain.NONE
 
     # ------------------------------------------------------------------ the thread
 
-    def start(self) -> None:
-        """Start the thread that runs the job, or only ends it if it was asked to end during its start."""
-        self._ends_before_it_runs = self._stopped_anyway
-        super().start()
+    def _steps(self) -> dict[type[Step], Callable[[Any], Outcome]]:
+        kept: dict[type[Step], Callable[[Any], Outcome]] = {
+            Save: self._save,
+            FailStop: self._fail_stop,
+            TakeLastCheckpoint: self._take_last_checkpoint,
+        }
+        return super()._steps() | kept
 
-    def _work(self) -> None:
-        needs_no_checkpoints = False
-        try:
-            end = self._earlier_end()
-            if end is not None:
-                self._end_again(end)
-            else:
-                if self.settings.job_dir is not None and absolute(self.directory.path) != absolute(
-                    self.settings.job_dir
-                ):
-                    self._tell(f"this job of the program has the job directory {self.directory.path}")
-                if self.settings.note_on_requests is not None:
-                    self._tell(self.settings.note_on_requests)
-                self._run_until_it_ends()
-                self.savepoint_turns.close(self._why_it_ends())
-                self._take_last_checkpoint()
-                self._remember_end()
-            needs_no_checkpoints = self._needs_no_checkpoints()
-            self._answer_stop(None)
-        except BaseException as error:
-            self.savepoint_turns.close(f"the job has failed: {one_line(self._typed(error))}")
-            self._answer_stop(error)
-            raise
-        finally:
-            self.savepoint_turns.close(self._why_it_ends())
-            self.checkpoints.close(delete=needs_no_checkpoints)
+    def _facts(self, outcome: Outcome) -> Facts:
+        if outcome is Outcome.BEGUN:
+            self._earlier_end = self._found_end()
+        stop, end = self.wishes.stop, self._earlier_end
+        canceled = end is not None and end.status == JobStatus.CANCELED.name
+        return replace(
+            super()._facts(outcome),
+            stop=Stop.NONE if stop is None else stop.kind,
+            stop_begun=self.wishes.to_end.is_set(),
+            drain=self._drain(),
+            earlier_end=None if end is None else JobStatus.CANCELED if canceled else JobStatus.FINISHED,
+            input_ended=self._input_has_ended(),
+            bounded=self._is_bounded(),
+        )
+
+    def make_attempt(self, which: Attempt) -> None:
+        if which is Attempt.FIRST:
+            given = self.settings.job_dir
+            if given is not None and absolute(self.directory.path) != absolute(given):
+                self._tell(f"this job of the program has the job directory {self.directory.path}")
+            if self.settings.note_on_requests is not None:
+                self._tell(self.settings.note_on_requests)
+
+    def _translated(self, step: Step, error: Exception) -> FlinkishError | None:
+        return translate(error, f"job '{self.name}'") if isinstance(step, (Save, BeginDrain)) else None
+
+    def _save(self, step: Save) -> Outcome:
+        stop = self.wishes.stop
+        self._final_savepoint = self._taken_finally(stop)
+        if stop is not None and stop.from_outside:
+            live_jobs.asked_from_outside(self)
+        return Outcome.SAVED
+
+    def _taken_finally(self, stop: StopWithSavepoint | None) -> str:
+        """Write the savepoint with which the job ends; returns its path."""
+        assert stop is not None, "a savepoint that nobody has asked for is that of a drain"
+        return self.savepoint_turns.take(stop.directory, of_stop=True)
+
+    def _fail_stop(self, step: FailStop) -> Outcome:
+        with self._lock:
+            stop, failure = self.wishes.drop_stop(), self._failure
+        assert stop is not None
+        self.saving.end_stop()
+        stop.job_goes_on = step.goes_on
+        stop.outcome.set_exception(failure or self.savepoint_turns.abortion(_CANCELLED))
+        if step.goes_on and failure is not None:
+            self._tell(f"the job was not stopped and goes on: {failure.message}")
+        return Outcome.STOP_FAILED
+
+    def _take_last_checkpoint(self, step: TakeLastCheckpoint) -> Outcome:
+        self.savepoint_turns.close(self._why_it_ends())
+        self.doing = "the last checkpoint"
+        path = self.checkpoints.take_last()
+        if path is None and self.settings.checkpoints.enabled and self.committed_epoch() is not None:
+            self._tell(
+                "no last checkpoint was taken (the log says why); the job goes on from its directory all the same"
+            )
+        return Outcome.CHECKPOINTED
+
+    def _conclude(self, end: End) -> None:
+        self.savepoint_turns.close(self._why_it_ends())
+        if self._earlier_end is not None:
+            self._tell_of_earlier_end(self._earlier_end)
+        elif end.remember is not Remember.NOTHING:
+            self._write_end(end.status, end.remember is Remember.DONE)
+        needs_no_checkpoints = self._needs_no_checkpoints()
+        self._answer_stop(None)
+        self.checkpoints.close(delete=needs_no_checkpoints)
+
+    def _conclude_failed(self, failure: FlinkishError) -> None:
+        self.savepoint_turns.close(f"the job has failed: {one_line(failure)}")
+        self._answer_stop(failure)
+        self._in_any_case(self.checkpoints.close, "the job has failed")
 
     def _why_it_ends(self) -> str:
-        if not self._stop.is_set():
+        if not self.wishes.to_end.is_set():
             return "the job has come to its end"
-        suspended = self._end_as is JobStatus.SUSPENDED
-        return "the job is being suspended" if suspended else "the job is being stopped"
+        return "the job is being suspended" if self.wishes.wish is Wish.SUSPEND else "the job is being stopped"
 
     def _give_back(self) -> None:
         """Give the directory back, after those who have asked for the end have been answered in it."""
@@ -187,7 +236,7 @@ class KeptRun(JobRun):
         if self._temporary:
             shutil.rmtree(self.directory.path, ignore_errors=True)
 
-    def _earlier_end(self) -> JobEnd | None:
+    def _found_end(self) -> JobEnd | None:
         """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
         if end is not None and not self.directory.ends_at_once(self.settings.restart):
@@ -195,8 +244,8 @@ class KeptRun(JobRun):
             return None
         return end
 
-    def _end_again(self, end: JobEnd) -> None:
-        """End as the job has ended before, and say so."""
+    def _tell_of_earlier_end(self, end: JobEnd) -> None:
+        """Say how the job has ended before, which is how it ends again."""
         start = f"start it from there (-s {end.savepoint})" if end.savepoint else "to run it anew, start it"
         what_to_do = f"{start} in another directory (flinkish.job.dir)"
         if not end.done:
@@ -206,74 +255,6 @@ class KeptRun(JobRun):
         )
         if end.from_outside:
             live_jobs.asked_from_outside(self)
-        if end.status == JobStatus.CANCELED.name:
-            self.end_as(JobStatus.CANCELED)
-            self._stop.set()
-
-    def _run_until_it_ends(self) -> None:
-        """Run attempts until the job ends or is stopped. If the savepoint of a stop cannot be written, the job goes
-        on."""
-        again = False
-        while True:
-            if self._ends_before_it_runs and not self._is_draining():
-                self._ends = True
-                return
-            self._run_attempts(self._run_attempt, again)
-            with self._lock:
-                stop = self._stopping
-                self._ends = stop is None
-            if stop is None:
-                return
-            try:
-                self._write_savepoint_of(stop)
-            except Exception as error:
-                if isinstance(error, FencedError) or self._drain_has_begun():
-                    raise
-                if not self._give_up_stop(stop, translate(error, f"job '{self.name}'"), self._input_has_ended()):
-                    return
-                again = True
-                continue
-            if stop.from_outside:
-                live_jobs.asked_from_outside(self)
-            # the savepoint is written: unless the job is being cancelled, it ends as whoever asked for it believes
-            self.end_as(stop.end)
-            if self._drain_has_begun():
-                self._begin_to_drain()
-                self._run_attempts(self._run_attempt)
-            return
-
-    def _write_savepoint_of(self, stop: StopWithSavepoint) -> None:
-        """Write the savepoint of a stop."""
-        if self._failure is not None:
-            # the stop came while the job waited for its restart: there is no consistent end of an epoch to save
-            raise self._failure
-        stop.path = self.savepoint_turns.take(stop.directory, of_stop=True)
-
-    def _give_up_stop(self, stop: StopWithSavepoint, failure: FlinkishError, ended: bool = False) -> bool:
-        """Fail a stop whose savepoint cannot be written. Returns whether the job goes on: it does unless another end
-        was asked for as well, or its input has ended (``ended``)."""
-        with self._lock:
-            self._stopping = None
-            self._stop.clear()
-            if self._stopped_anyway:
-                # this also covers a request that comes just now: it sets the flag first, and the event afterwards
-                self._stop.set()
-        self.saving.end_stop()
-        goes_on = not ended and not self._stopped_anyway
-        stop.job_goes_on = goes_on
-        stop.outcome.set_exception(failure)
-        self._ends = self._ends or not goes_on
-        if goes_on:
-            self._tell(f"the job was not stopped and goes on: {failure.message}")
-        return goes_on
-
-    def _delay_after(self, failure: FlinkishError) -> int | None:
-        stop = self._stopping
-        if stop is None or self._stopped_anyway or self._is_draining():
-            return super()._delay_after(failure)
-        # as in Flink: the failure fails the stop, and whether the job is restarted is decided as without a stop
-        delay_ms = self.restarts.delay_after(failure)
-        return delay_ms if delay_ms is not None and self._give_up_stop(stop, failure) else None
 
     def _needs_no_checkpoints(self) -> bool:
         """Whether the checkpoints can be deleted: the job is done, or it was cancelled and they are not to be retained
@@ -287,38 +268,17 @@ class KeptRun(JobRun):
         cancelled = end.status == JobStatus.CANCELED.name and end.run == self.directory.token
         return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
-    def _take_last_checkpoint(self) -> None:
-        """Take a last checkpoint if the job may be started again: it was suspended, or has read all available input."""
-        suspended = self._stop.is_set() and self._end_as is JobStatus.SUSPENDED
-        up_to_date = not self._stop.is_set() and not self._input_has_ended()
-        if self._ends_before_it_runs or not (suspended or up_to_date):
-            return
-        self.doing = "the last checkpoint"
-        path = self.checkpoints.take_last()
-        if path is None and self.settings.checkpoints.enabled and self.committed_epoch() is not None:
-            self._tell(
-                "no last checkpoint was taken (the log says why); the job goes on from its directory all the same"
-            )
-
-    def _remember_end(self) -> None:
-        """Write `JobEnd` if the job is over: at the end of its input, stopped with a savepoint, or cancelled. A job
-        that was suspended, or has read all that was available, goes on later."""
-        path = None if self._stopping is None else self._stopping.path
-        done = self._is_bounded() and (self._input_has_ended() or not self._stop.is_set())
-        if done or (self._stop.is_set() and self._end_as is not JobStatus.SUSPENDED):
-            self._write_end(path, done)
-
-    def _write_end(self, savepoint: str | None, done: bool) -> None:
-        canceled = self._stop.is_set() and self._end_as is JobStatus.CANCELED
+    def _write_end(self, status: JobStatus, done: bool) -> None:
+        """Write `JobEnd`, because the job is over."""
         end = JobEnd(
             self.job_id.to_hex_string(),
-            (JobStatus.CANCELED if canceled else JobStatus.FINISHED).name,
+            (JobStatus.CANCELED if status is JobStatus.CANCELED else JobStatus.FINISHED).name,
             self.directory.token,
             done,
             live_jobs.is_asked_from_outside(self),
             describe_program(self.job),
             self.last_epoch,
-            savepoint,
+            self._final_savepoint,
         )
         self.directory.write(end)
         self.saving.end_stop()
@@ -329,18 +289,17 @@ class KeptRun(JobRun):
             return False
         try:
             if not self.has_ended and self.directory.end() is None:
-                self._write_end(None, done=False)
+                self._write_end(JobStatus.CANCELED, done=False)
         except (FlinkishError, OSError):
             return False
         return True
 
     def _answer_stop(self, failure: BaseException | None) -> None:
         """Complete the outcome of a stop with a savepoint; to be called before the directory is released."""
-        with self._lock:
-            stop, self._stopping, self._ends = self._stopping, None, True
+        stop, path = self.wishes.stop, self._final_savepoint
+        self.wishes.stop = None
         if stop is None:
             return
-        path = stop.path or self._drained_savepoint
         if failure is None and path is not None:
             stop.outcome.set_result(path)
         else:
@@ -362,7 +321,7 @@ class KeptRun(JobRun):
             self._check_stoppable()
             patience_s = self.settings.checkpoints.timeout_ms / 2000
             stop.epoch_deadline_s = time.monotonic() + patience_s
-            self._stopping = stop
+            self.wishes.stop = stop
         if self.committed_epoch() is not None:
             self._begin_stop()
         else:
@@ -374,28 +333,33 @@ class KeptRun(JobRun):
     def _begin_stop(self) -> None:
         """End the job after the running epoch, if a stop with a savepoint was asked for and is not answered."""
         with self._lock:
-            if self._stopping is None:
+            if self.wishes.stop is None:
                 return
-            self._stop.set()
+            self.wishes.to_end.set()
         self._wake()
 
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
         self.savepoint_turns.epoch_committed()
-        if self._stopping is not None and not self._stop.is_set():
+        if self.wishes.stop is not None and not self.wishes.to_end.is_set():
             self._begin_stop()
 
+    def _refusal(self) -> Refusal | None:
+        stop = self.wishes.stop
+        return refusal(self._step, Stop.NONE if stop is None else stop.kind, self._drain(), self._delay_ms)
+
     def _check_stoppable(self) -> None:
-        if self._ends:
+        why = self._refusal()
+        if why is Refusal.TOO_LATE:
             raise self._too_late()
-        if self._stopping is not None:
+        if why is Refusal.STOPPING:
             raise OperationError(
                 "the job is being stopped with a savepoint already",
                 where=f"job '{self.name}'",
                 hint="wait for the end of that stop",
             )
-        if self._awaits_restart:
+        if why is Refusal.RESTARTING:
             # as in Flink; the wait for the restart goes on
             raise OperationError(
                 "the job has failed and waits for its restart: there is no epoch after which it could be stopped",
@@ -410,7 +374,7 @@ class KeptRun(JobRun):
         Raises:
             FlinkishError: it cannot be written, or was aborted with the job.
         """
-        if self._ends:
+        if self._refusal() is Refusal.TOO_LATE:
             raise self._too_late("saved")
         target = directory or self.savepoint_directory()
         check_target(target, f"job '{self.name}'")
@@ -425,11 +389,11 @@ class KeptRun(JobRun):
         """
         deadline_s = time.monotonic() + self.settings.checkpoints.timeout_ms / 1000
         while self.committed_epoch() is None:
-            if self._ends or self.over.wait(_LOOK_S):
+            if self._refusal() is Refusal.TOO_LATE or self.over.wait(_LOOK_S):
                 break
             if time.monotonic() > deadline_s:
                 raise CheckpointError("no epoch has been committed yet", where=f"job '{self.name}'")
-        if self._ends:
+        if self._refusal() is Refusal.TOO_LATE:
             raise self._too_late("checkpointed")
         return self.checkpoints.take_now(full)
 
@@ -472,15 +436,11 @@ class KeptRun(JobRun):
     def request_stop(self, end: JobStatus = JobStatus.CANCELED, cause: str = "asked for") -> None:
         """End the job after the running epoch; see `JobRun.request_stop`. A request to cancel gives the running epoch
         up at once, and what is written of savepoints, any other one after half of ``flinkish.shutdown.timeout``."""
-        self._stopped_anyway = True
-        patience_s = 0 if end is JobStatus.CANCELED else self.shutdown_timeout_s / 2
-        self._epoch_deadline_s = min(self._epoch_deadline_s, time.monotonic() + patience_s)
-        if end is JobStatus.CANCELED:
-            self.savepoint_turns.abort("the job is being cancelled")
         super().request_stop(end, cause)
+        if end is JobStatus.CANCELED:
+            self.savepoint_turns.abort(_CANCELLED)
         self._wake()
 
     def epoch_deadline_s(self) -> float:
         """When the running epoch is given up, in seconds of the monotonic clock."""
-        stop = self._stopping
-        return min(self._epoch_deadline_s, math.inf if stop is None else stop.epoch_deadline_s)
+        return self.wishes.epoch_deadline_s

@@ -49,13 +49,15 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import Job, QueryFile, Restored
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
+from flinkish.jobmanager.decision import End
 from flinkish.jobmanager.job.description import CheckpointDescription, RestoreDescription
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
-from flinkish.jobmanager.savepoint import StopWithSavepoint, take_savepoint
+from flinkish.jobmanager.savepoint import take_savepoint
 from flinkish.jobmanager.submitted_program import sent_to_minicluster
+from flinkish.jobmanager.wishes import StopWithSavepoint
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -254,6 +256,8 @@ class MiniClusterRun(KeptRun):
         self._heartbeat_interval_s = settings.heartbeat_interval_ms / 1000
         self._cluster: MiniCluster | None = None
         self._gave_up = False
+        #: whether the attempt has still to run its epochs
+        self._has_more = False
         #: held while an epoch runs, and while a savepoint is written; and by whoever is the next to hold it
         self._at_work, self._next = threading.Lock(), threading.Lock()
         self.checkpoints = self._taker = FullCheckpoints(self, self.checkpoint_directory)
@@ -310,33 +314,42 @@ class MiniClusterRun(KeptRun):
     def _give_up(self) -> None:
         """Give up the epoch that has not ended in time, as long as the job is to stop."""
         pause_s = 0.0
-        while not self.over.wait(pause_s) and self._stop.is_set():
+        while not self.over.wait(pause_s) and self.wishes.to_end.is_set():
             left_s = self.epoch_deadline_s() - time.monotonic()
             with self._lock:
-                if left_s <= 0 and self._cluster is not None and self._stop.is_set():
+                if left_s <= 0 and self._cluster is not None and self.wishes.to_end.is_set():
                     self._gave_up = True
                     self._cluster.give_up()
             pause_s = min(max(left_s, self._LOOK_S), self._LONG_LOOK_S)
 
     # ------------------------------------------------------------------ the thread
 
-    def _run_until_it_ends(self) -> None:
-        try:
-            super()._run_until_it_ends()
-        finally:
-            if self._cluster is not None:
-                self._cluster.dispose()
+    def begin_attempt(self) -> None:
+        self._continue_sources()
+        self._ready_cluster()
+        self._has_more = True
 
-    def _run_attempt(self, again: bool) -> None:
-        try:
-            if again:
-                self._attempt_started()
-            self._continue_sources()
-            self._run_epochs(self._ready_cluster())
-            self._failure = None
-        except FlinkishError as error:
-            self._failure = error
-            raise
+    def has_more_queries(self) -> bool:
+        return self._has_more
+
+    def run_query(self, again: bool) -> None:
+        """Run the epochs of the attempt, which are its one query."""
+        self._has_more = False
+        self._run_epochs(self._ready_cluster())
+
+    def _conclude(self, end: End) -> None:
+        self._dispose()
+        super()._conclude(end)
+
+    def _conclude_failed(self, failure: FlinkishError) -> None:
+        self._in_any_case(self._dispose, "the job has failed")
+        super()._conclude_failed(failure)
+
+    def _dispose(self) -> None:
+        with self._lock:
+            cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            cluster.dispose()
 
     def _continue_sources(self) -> None:
         """Ask the sources whether they can go on, unless they begin, and nobody will ever ask them again."""
@@ -361,7 +374,7 @@ class MiniClusterRun(KeptRun):
     def _run_epochs(self, cluster: MiniCluster) -> None:
         self.query_started()
         pause_s = 0.0
-        while not self.store.finished and not self._stop.wait(pause_s):
+        while not self.store.finished and not self.wishes.to_end.wait(pause_s):
             if self.settings.available_now and not cluster.has_more():
                 return
             with self._next:
@@ -370,7 +383,7 @@ class MiniClusterRun(KeptRun):
                 with self._at_work:
                     report = cluster.run_epoch()
             except Exception:
-                if self._stop.is_set() and cluster.has_given_up:
+                if self.wishes.to_end.is_set() and cluster.has_given_up:
                     return
                 raise
             self.epoch_done(report)

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import posixpath
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import delete_savepoint
@@ -28,7 +25,6 @@ from flinkish.checkpoint.manifest import (
     write_manifest,
 )
 from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
-from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
@@ -320,33 +316,6 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
                 hint="dispose of it where that driver runs" if not checkpoint else "wait until the job has ended",
             )
     delete_savepoint(path)
-
-
-@dataclass
-class StopWithSavepoint:
-    """The request for a stop with a savepoint, and its outcome.
-
-    Rule: the job ends only if the savepoint was written. That no savepoint can be written is found out, as far as
-    possible, before the query is stopped; and a job whose savepoint fails after that starts its query again and goes
-    on, as in Flink.
-    """
-
-    #: the directory in which the savepoint is made
-    directory: str
-    #: FINISHED or CANCELED: the job's status once the savepoint is written
-    end: JobStatus = JobStatus.FINISHED
-    #: whether event time is advanced to its end before the savepoint
-    drain: bool = False
-    #: whether the request came from outside of the program
-    from_outside: bool = False
-    #: the savepoint's path, or the error that the stop failed with
-    outcome: Future[str] = field(default_factory=Future)
-    #: the savepoint's path once it is written, when the job is about to end; not set by a drain
-    path: str | None = None
-    #: when the running epoch is given up, in seconds of the monotonic clock
-    epoch_deadline_s: float = math.inf
-    #: whether the stop has failed and the job goes on
-    job_goes_on: bool = False
 
 
 def check_target(directory: str, where: str) -> None:

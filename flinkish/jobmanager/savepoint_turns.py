@@ -81,7 +81,7 @@ class SavepointTurns:
         mine = _InFlight(of_stop)
         with self._changed:
             if self._closed is not None:
-                raise self._abortion(self._closed)
+                raise self.abortion(self._closed)
             self._in_flight.append(mine)
             self._changed.notify_all()
         try:
@@ -171,9 +171,10 @@ class SavepointTurns:
 
     def _check(self, mine: _InFlight) -> None:
         if mine.aborted is not None:
-            raise self._abortion(mine.aborted)
+            raise self.abortion(mine.aborted)
 
-    def _abortion(self, reason: str) -> SavepointError:
+    def abortion(self, reason: str) -> SavepointError:
+        """The error of a savepoint that is aborted."""
         return SavepointError(f"the savepoint was aborted: {reason}", where=f"job '{self._run.name}'")
 
     # ------------------------------------------------------------------ the end of the job

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from flinkish.checkpoint.claim import describe_restored, read_restored
@@ -22,21 +26,39 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.decision import (
+    Attempt,
+    BeginDrain,
+    Drain,
+    Facts,
+    Failure,
+    GoBack,
+    Outcome,
+    Prepare,
+    RunQuery,
+    Step,
+    Wish,
+)
 from flinkish.jobmanager.drain import DrainAttempt, begin_drain
 from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.restart import Restarts
-from flinkish.jobmanager.savepoint import StopWithSavepoint, check_target, take_savepoint, write_by_spark
+from flinkish.jobmanager.savepoint import check_target, take_savepoint, write_by_spark
+from flinkish.jobmanager.wishes import StopWithSavepoint
 from flinkish.launch.driver import replay_command
 from flinkish.runtime.epoch.commit import COMMIT_HINT
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
+from flinkish.spark.settings import interrupt, tagged
 
 _LOG = logging.getLogger("flinkish.JobMaster")
+
+#: Seconds between two looks at whether the job is cancelled while it goes back to a checkpoint.
+_LOOK_S = 0.2
 
 
 class SparkRun(KeptRun):
@@ -67,18 +89,20 @@ class SparkRun(KeptRun):
         super().__init__(plan.job, settings, directory, temporary, restarts, life)
         self.spark = spark
         self._next_plan = next_plan
-        self.attempt = self._make_attempt(plan)
+        self.attempt = self._attempt_of(plan)
+        #: whether the attempt that is prepared is made, so that what fails is of its query
+        self._begins = False
         #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
         #: those for whom epochs wait
         self.readers = StateReaders(self._readers_changed)
 
-    def _make_attempt(self, plan: AttemptPlan) -> QueryAttempt:
+    def _attempt_of(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
         marker = self.directory.read(DrainMarker)
         if marker is not None:
             return DrainAttempt(self.spark, plan, self.settings, self.directory, self, marker)
-        return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self._stop)
+        return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self.wishes.to_end)
 
     @property
     def job(self) -> JobDescriptor:
@@ -123,23 +147,77 @@ class SparkRun(KeptRun):
 
     # ------------------------------------------------------------------ the thread
 
-    def _run_attempt(self, again: bool) -> None:
-        try:
-            if again:
-                self.attempt = self._make_attempt(self._next_plan())
-                self._attempt_started()
-            self._run_or_fall_back()
-            self._failure = None
-        except FlinkishError as error:
-            self._failure = self._with_replay(error)
-            raise
-        except Exception as error:
-            self._failure = self._with_replay(translate(error, f"job '{self.name}', directory {self.directory.path}"))
-            raise self._failure from error
+    def _steps(self) -> dict[type[Step], Callable[[Any], Outcome]]:
+        return super()._steps() | {GoBack: self._go_back, BeginDrain: self._begin_drain}
 
-    def _with_replay(self, failure: FlinkishError) -> FlinkishError:
-        """The same error; one of user code in a task also says how to run its epoch again, and has the lines of the
-        program, of which the workers do not know those of a notebook's cells."""
+    def make_attempt(self, which: Attempt) -> None:
+        self._begins = False
+        super().make_attempt(which)
+        if which is not Attempt.FIRST:
+            # a drain has the plan of the attempt before
+            self.attempt = self._attempt_of(self._plan if which is Attempt.DRAIN else self._next_plan())
+
+    def begin_attempt(self) -> None:
+        self._begins = True
+        self.attempt.begin()
+
+    def has_more_queries(self) -> bool:
+        return self.attempt.has_more_queries
+
+    def run_query(self, again: bool) -> None:
+        self.attempt.run_query(again)
+
+    def _leave(self) -> None:
+        self._in_any_case(self.attempt.close, "an attempt has ended")
+
+    def _facts(self, outcome: Outcome) -> Facts:
+        set_back = outcome is Outcome.QUERY_ENDED and self.attempt.set_back
+        return replace(super()._facts(outcome), set_back=set_back)
+
+    def _translated(self, step: Step, error: Exception) -> FlinkishError:
+        return translate(error, f"job '{self.name}', directory {self.directory.path}")
+
+    def _failed(self, step: Step, error: Exception) -> Outcome:
+        outcome = super()._failed(step, error)
+        if outcome is not Outcome.NOT_SAVED and self._failure is not None:
+            self._with_replay(self._failure)
+        of_query = isinstance(step, RunQuery) or (isinstance(step, Prepare) and self._begins)
+        if of_query and isinstance(error, CorruptStateError) and self.fall_back is not None:
+            self._kind = Failure.DAMAGED
+        return outcome
+
+    def _go_back(self, step: GoBack) -> Outcome:
+        """The query's own checkpoint is damaged: let the next attempt begin with the last one in Delta."""
+        error = self._failure
+        assert self.fall_back is not None and isinstance(error, CorruptStateError)
+        # the hint shows in the exceptions of the job
+        with self._ended_by_cancel():
+            error.hint = self.fall_back(error)
+        self._attempt_failed(error, 0)
+        self._tell(error.hint)
+        self.read_totals()
+        return Outcome.WENT_BACK
+
+    @contextmanager
+    def _ended_by_cancel(self) -> Iterator[None]:
+        """Within the block, what Spark does for this thread is ended when the job is cancelled."""
+        tag, over = f"flinkish-fallback-{uuid.uuid4().hex}", threading.Event()
+
+        def watch() -> None:
+            while not over.wait(_LOOK_S):
+                if self.wishes.wish is Wish.CANCEL:
+                    self._in_any_case(lambda: interrupt(self.spark, tag), "the fallback is broken off")
+
+        threading.Thread(target=watch, name="flinkish-interrupt", daemon=True).start()
+        try:
+            with tagged(self.spark, tag):
+                yield
+        finally:
+            over.set()
+
+    def _with_replay(self, failure: FlinkishError) -> None:
+        """Let an error of user code in a task also say how to run its epoch again, and have the lines of the program,
+        of which the workers do not know those of a notebook's cells."""
         if isinstance(failure, UserCodeError):
             failure.user_traceback = redact(with_sources(failure.user_traceback))
         of_task = isinstance(failure, (UserCodeError, TypeMismatchError)) and failure.place
@@ -149,24 +227,6 @@ class SparkRun(KeptRun):
             command = replay_command(self.directory.path, failure.epoch)
             if command:
                 failure.hint += f"; to see the epoch again: {command}"
-        return failure
-
-    def _run_or_fall_back(self) -> None:
-        """Run the attempt; when the query's own checkpoint is damaged, run another one from the last checkpoint in
-        Delta."""
-        while True:
-            try:
-                return self.attempt.run()
-            except CorruptStateError as error:
-                if self.fall_back is None:
-                    raise
-                # the hint shows in the exceptions of the job
-                error.hint = self.fall_back(error)
-                self._attempt_failed(error, 0)
-                self._tell(error.hint)
-            self.attempt = self._make_attempt(self._next_plan())
-            self.read_totals()
-            self._attempt_started()
 
     def read_totals(self) -> None:
         """Read the totals of the accumulators from the job directory, and what the job was restored from: at the start,
@@ -179,31 +239,22 @@ class SparkRun(KeptRun):
 
     # ------------------------------------------------------------------ a drain
 
-    def _is_draining(self) -> bool:
-        return isinstance(self.attempt, DrainAttempt)
-
-    def _drain_has_begun(self) -> bool:
-        return not self._is_draining() and self.directory.read(DrainMarker) is not None
-
-    def _begin_to_drain(self) -> None:
-        self.attempt = self._make_attempt(self._plan)
-
-    def _write_savepoint_of(self, stop: StopWithSavepoint) -> None:
-        """Write the savepoint; or, if the job is to be drained, the marker after which it can only be drained."""
-        drains = stop.drain and not self.attempt.ended
-        if self._failure is None and self._is_draining():
-            return
-        if self._failure is None and drains:
-            check_target(stop.directory, f"job '{self.name}'")
-            begin_drain(self.attempt, self.directory, stop.directory)
-        else:
-            super()._write_savepoint_of(stop)
-
-    def _remember_end(self) -> None:
-        """A job that was drained is over after its final savepoint."""
+    def _drain(self) -> Drain:
         if isinstance(self.attempt, DrainAttempt):
-            self._drained_savepoint = self.take_savepoint(self.attempt.savepoint_directory)
-            self.end_as(JobStatus.FINISHED)
-            self._write_end(self._drained_savepoint, done=True)
-        else:
-            super()._remember_end()
+            return Drain.RUNS
+        began = isinstance(self._step, BeginDrain) and self.directory.read(DrainMarker) is not None
+        return Drain.BEGUN if began else Drain.NONE
+
+    def _begin_drain(self, step: BeginDrain) -> Outcome:
+        """Write the marker after which the job can only be drained."""
+        stop = self.wishes.stop
+        assert stop is not None
+        check_target(stop.directory, f"job '{self.name}'")
+        begin_drain(self.attempt, self.directory, stop.directory)
+        return Outcome.DRAIN_BEGUN
+
+    def _taken_finally(self, stop: StopWithSavepoint | None) -> str:
+        if not isinstance(self.attempt, DrainAttempt):
+            return super()._taken_finally(stop)
+        self.savepoint_turns.close(self._why_it_ends())
+        return self.take_savepoint(self.attempt.savepoint_directory)

@@ -39,9 +39,10 @@ from flinkish.jobmanager.job.settings import (
     without_delta,
 )
 from flinkish.jobmanager.job_record import JobRecord, describe_exception, this_driver
-from flinkish.jobmanager.job_run import JobRun, describe
+from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.job_totals import JobTotals
+from flinkish.jobmanager.observed_job import describe
 from flinkish.jobmanager.restart import Restarts, from_configuration
 from flinkish.jobmanager.serving import serve
 from flinkish.jobmanager.signals import Signals, stop_on_signals

@@ -118,6 +118,8 @@ def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
     # test_upgrades.py
     cases += [*OF_UPGRADES, *KILLED_UPGRADES]
     cases += [*OF_CHECKPOINTS, *KILLED_CHECKPOINTS]
+    # tests/unit/jobmanager/test_killed_steps.py
+    cases += [Case(Phase.STEP_DECIDED, "raise"), Case(Phase.STEP_DECIDED, "kill", True)]
     tried = {(case.phase, case.how) for case in cases}
     assert tried == {(phase, how) for phase in Phase for how in ("raise", "kill")}
 

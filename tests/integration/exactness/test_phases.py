@@ -32,7 +32,11 @@ OF_DRAINS = [phase for phase in Phase if phase.name.startswith("DRAIN_")]
 #: Passed only where storage was damaged: see test_fallback.
 OF_FALLBACKS = [phase for phase in Phase if phase.name.startswith("FALLBACK_")]
 #: Every other one is passed again and again by a job with checkpoints that does its work.
-OF_WORK = [phase for phase in Phase if phase not in (*OF_SAVEPOINTS, *OF_RESTORES, *OF_DRAINS, *OF_FALLBACKS)]
+#: tests/unit/jobmanager/test_killed_steps.py
+OF_STEPS = [Phase.STEP_DECIDED]
+OF_WORK = [
+    phase for phase in Phase if phase not in (*OF_SAVEPOINTS, *OF_RESTORES, *OF_DRAINS, *OF_FALLBACKS, *OF_STEPS)
+]
 
 SETTINGS: dict[str, Any] = {**RESTARTING, "execution__checkpointing__interval": "500 ms"}
 RECORDS, PER_EPOCH = 720, 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ import pytest
 from flinkish.common import Configuration
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import OperationError, SavepointError
+from flinkish.errors import CorruptStateError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import requests
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager import spark_run as spark_run_module
 from flinkish.jobmanager.attempt import AttemptPlan
 from flinkish.jobmanager.client import RunClient
+from flinkish.jobmanager.decision import Attempt
 from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import driver_settings
@@ -71,7 +73,7 @@ class Run(SparkRun):
         plan = AttemptPlan(job, {}, PlanOptions())
         super().__init__(None, plan, lambda: plan, settings, self.watched_directory, False, restarts)
         self._fails_with = failure
-        self.has_run = False
+        self.has_run, self.queries = False, 0
         self.committed = committed
         self.deleted_checkpoints: bool | None = None
         self.checkpoints = self
@@ -81,12 +83,19 @@ class Run(SparkRun):
     def committed_epoch(self) -> int | None:
         return self.committed
 
-    def _run_attempt(self, again: bool) -> None:
-        self.has_run = True
-        if again:
-            self._attempt_started()
+    def make_attempt(self, which: Attempt) -> None:
+        self.queries = 1
+
+    def begin_attempt(self) -> None:
+        pass
+
+    def has_more_queries(self) -> bool:
+        return self.queries > 0
+
+    def run_query(self, again: bool) -> None:
+        self.queries, self.has_run = 0, True
         self.query_started()
-        assert self._stop.wait(TIMEOUT_S)
+        assert self.wishes.to_end.wait(TIMEOUT_S)
         failure, self._fails_with = self._fails_with, None
         if failure is not None:
             raise failure
@@ -281,6 +290,7 @@ def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> No
     gone = OperationError("the source is gone")
     for failure, status in ((None, JobStatus.SUSPENDED), (gone, JobStatus.FAILED)):
         run = started_again(tmp_path, failure=failure)
+        wait_until(lambda run=run: run.has_run, TIMEOUT_S, "the job to run")
         run.stop_from_outside("SIGTERM") if failure is None else run.request_stop()
         run.wait(TIMEOUT_S)
         assert (run.status, run.directory.end()) == (status, None)
@@ -435,11 +445,12 @@ def test_a_savepoint_that_waits_for_the_first_epoch_does_not_hold_up_a_stop(tmp_
 class FailsAtOnce(Run):
     """Its first attempt fails without being asked to end."""
 
-    def _run_attempt(self, again: bool) -> None:
-        if not again:
+    def run_query(self, again: bool) -> None:
+        if self.attempts == 0:
+            self.queries = 0
             self.query_started()
             raise OperationError("the source is away")
-        super()._run_attempt(again)
+        super().run_query(again)
 
 
 def test_a_stop_that_comes_while_a_restart_is_awaited_is_refused_and_the_wait_goes_on(tmp_path: Path) -> None:
@@ -479,11 +490,44 @@ def test_a_job_that_is_cancelled_deletes_its_checkpoints_unless_it_fails_meanwhi
     failure: OperationError | None, status: JobStatus, deleted: bool, tmp_path: Path
 ) -> None:
     run = Run(tmp_path, failure)
-    cancelled = begun(run).cancel()
+    client = begun(run)
+    wait_until(lambda: run.has_run, TIMEOUT_S, "the job to run")
+    cancelled = client.cancel()
     if failure is None:
         run.stop_from_outside("SIGTERM")
     cancelled.result(TIMEOUT_S)
     assert (run.status, run.deleted_checkpoints) == (status, deleted)
+
+
+class Damaged(Run):
+    """Its query's files are damaged; it goes back to a checkpoint until somebody interrupts that."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, restarts=Restarts(FixedDelay(3, 0)))
+        self.goes_back, self.interrupted = threading.Event(), threading.Event()
+        self.fall_back = self._go_until_interrupted
+
+    def run_query(self, again: bool) -> None:
+        self.queries, self.has_run = 0, True
+        raise CorruptStateError("the query's log is damaged")
+
+    def _go_until_interrupted(self, error: CorruptStateError) -> str:
+        self.goes_back.set()
+        assert self.interrupted.wait(TIMEOUT_S)
+        raise OperationError("Spark's job was cancelled")
+
+
+def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_run_module, "tagged", lambda spark, tag: nullcontext())
+    monkeypatch.setattr(spark_run_module, "interrupt", lambda spark, tag: run.interrupted.set())
+    run = Damaged(tmp_path)
+    client = begun(run)
+    assert run.goes_back.wait(TIMEOUT_S)
+    client.cancel().result(TIMEOUT_S)
+    assert (run.status, run.attempts, run.restarts.made) == (JobStatus.CANCELED, 0, 0)
+    assert run.result.exception() is None
 
 
 def test_a_job_that_is_cancelled_while_its_stop_fails_is_cancelled(tmp_path: Path, savepoints: Savepoints) -> None:

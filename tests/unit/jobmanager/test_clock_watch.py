@@ -120,5 +120,10 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     directory.claim("clicks")
     plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())
     run = Run(JobID(), "clicks")
-    Attempt(None, plan, driver_settings(Configuration()), directory, run, stop).run()
+    attempt = Attempt(None, plan, driver_settings(Configuration()), directory, run, stop)
+    attempt.begin()
+    attempt.run_query()
+    assert attempt.set_back
+    attempt.run_query(again=True)
+    attempt.close()
     assert [query.told for query in queries] == [["no epoch begins", "stopped"]] * 2

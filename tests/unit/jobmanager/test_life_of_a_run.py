@@ -13,6 +13,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FencedError, FlinkishError, InternalError, OperationError
+from flinkish.jobmanager.decision import Attempt
 from flinkish.jobmanager.history import NoHistory
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.lifecycle import Event
@@ -32,13 +33,16 @@ class Run(JobRun):
         super().__init__(JobID(), "clicks", restarts=Restarts(FixedDelay(10, delay_ms)))
         self.taken_over = taken_over
         self._script = iter(attempts)
+        self._queries = 0
 
-    def _work(self) -> None:
-        self._run_attempts(self._attempt)
+    def has_more_queries(self) -> bool:
+        return self._queries > 0
 
-    def _attempt(self, again: bool) -> None:
-        if again:
-            self._attempt_started()
+    def make_attempt(self, which: Attempt) -> None:
+        self._queries = 1
+
+    def run_query(self, again: bool) -> None:
+        self._queries -= 1
         next(self._script)(self)
 
     def ended(self) -> list[str]:

@@ -89,6 +89,14 @@ def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
     return made
 
 
+def run(attempt: QueryAttempt) -> None:
+    """Run all queries of an attempt."""
+    attempt.begin()
+    while attempt.has_more_queries:
+        attempt.run_query()
+    attempt.close()
+
+
 @pytest.fixture(autouse=True)
 def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_attempt, "is_remote", lambda spark: True)
@@ -105,7 +113,7 @@ def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> No
     first.fail(CheckpointError("too many checkpoints have failed"))
     assert (tmp_path / "stop.json").exists()
     second = attempt(tmp_path, stop)
-    second.run()
+    run(second)
     assert not second.told_to_stop
 
 
@@ -113,7 +121,7 @@ def test_an_attempt_that_begins_after_a_stop_was_asked_for_is_told_so(tmp_path: 
     stop = threading.Event()
     made = attempt(tmp_path, stop)
     stop.set()
-    made.run()
+    run(made)
     assert made.told_to_stop
 
 
@@ -123,10 +131,10 @@ def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_noth
         report = EpochReport(epoch, 0, 1, 1, None, end_of_input=False)
         directory.write(FarReport(report.stored(), []), epoch)
     (tmp_path / "spark" / "commits").mkdir(parents=True)
-    attempt(tmp_path, threading.Event(), observer).run()
+    run(attempt(tmp_path, threading.Event(), observer))
     assert observer.epochs == []
     (tmp_path / "spark" / "commits" / "7").write_text("v1\n{}")
-    attempt(tmp_path, threading.Event(), observer).run()
+    run(attempt(tmp_path, threading.Event(), observer))
     assert observer.epochs == [6, 7]
     assert names(directory, "report-") == [f"report-{8:010d}.json"]
 
