@@ -220,9 +220,9 @@ class JobDirectory:
             life = watch(lambda: self.read(Owner), silence_s - self._silent_for_s(), waiting)
         if life is Life.ALIVE:
             owner = self.read(Owner) or owner
-            process = "" if owner is None else f" (process {owner.pid} on {owner.host})"
+            assert owner is not None, "it is alive"
             raise FencedError(
-                f"another driver{process} runs a job in this directory",
+                f"another driver (process {owner.pid} on {owner.host}) runs a job in this directory",
                 where=f"job '{job_name}', directory {self.path}",
                 expected="one driver per job directory",
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
