@@ -27,7 +27,7 @@ from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
 from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.epochs import EpochFunction, ProgressWatch, explained
-from flinkish.jobmanager.giving_up import RunningEpoch, give_up_planned
+from flinkish.jobmanager.giving_up import QueryEnd, RunningEpoch, give_up_planned
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import (
     LeftBehind,
@@ -114,21 +114,6 @@ class AttemptPlan:
     base: PlanOptions
 
 
-class _QueryEnd:
-    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and sets ``woken``."""
-
-    def __init__(self, query: Any, woken: threading.Event) -> None:
-        #: whether the query has ended; who follows it asks Spark for its error
-        self.has_come = False
-        threading.Thread(target=self._wait, args=(query, woken), name="flinkish-query-end", daemon=True).start()
-
-    def _wait(self, query: Any, woken: threading.Event) -> None:
-        with suppress(Exception):
-            query.awaitTermination()
-        self.has_come = True
-        woken.set()
-
-
 class QueryAttempt:
     """Runs the queries of one attempt, one after the other, and reports their epochs to an observer."""
 
@@ -167,9 +152,9 @@ class QueryAttempt:
         self._trouble: Trouble | None = None
         self._secret = b""
         self._records = RecordsInProgress(spark, self.job.name)
-        #: whether the query waits for the times of its epochs; whether it must be started again, since the clock was
+        #: whether the query waits for the times of its epochs; whether it is to be run again, since the clock was
         #: set back while it waited
-        self._waits = self._set_back = False
+        self._waits = self.set_back = False
         #: whether the running query ends by itself once it has read all that is there, if Spark does not see to that;
         #: whether it has
         self._ends_idle = self._idle = False
@@ -265,11 +250,6 @@ class QueryAttempt:
         """Whether there is a query to run, besides those that were run."""
         return bool(self._queries)
 
-    @property
-    def set_back(self) -> bool:
-        """Whether the last query was ended because the clock was set back while it waited."""
-        return self._set_back
-
     def run_query(self, again: bool = False) -> None:
         """Run the next query, or (``again``) the last one once more, until it has ended or a stop was asked for."""
         with self._fenced_first():
@@ -343,7 +323,7 @@ class QueryAttempt:
         self.directory.delete(FarEnd)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
-        self._refused = self._idle = self._set_back = False
+        self._refused = self._idle = self.set_back = False
         self._look_at_executors()
         try:
             self._query = self._start(run, deployment)
@@ -403,7 +383,7 @@ class QueryAttempt:
         """Look after a running query until it has ended. Spark is asked for nothing as long as nothing happens."""
         looked = asked = time.monotonic()
         ask_s = interval_s(self.location.path)
-        end = _QueryEnd(query, self._woken)
+        end = QueryEnd(query, self._woken)
         while not (end.has_come or self._running.interrupted):
             self._woken.clear()
             self._look_whether_idle(query)
@@ -439,7 +419,7 @@ class QueryAttempt:
     @property
     def _ends(self) -> bool:
         """Whether the running query is to end before its next epoch, though its input has not ended."""
-        return self._stop.is_set() or self._failure is not None or self._set_back or self._idle
+        return self._stop.is_set() or self._failure is not None or self.set_back or self._idle
 
     def _look_whether_idle(self, query: Any) -> None:
         """Have a query end that has read all that is there, where Spark does not see to it: Spark before 4.2 gives a
@@ -468,8 +448,8 @@ class QueryAttempt:
         back_ms = self.clock_watch.set_back_ms()
         if back_ms:
             # from now on no epoch begins: the query is stopped while it waits, and not in an epoch that has just begun
-            self._set_back = self._waits
-            if self._set_back:
+            self.set_back = self._waits
+            if self.set_back:
                 self.wake()
             _log.warning(
                 "job '%s': the clock was set back by %.1f s; the job goes on, its processing time stands still until "

@@ -96,6 +96,21 @@ def give_up_planned(
     return committed
 
 
+class QueryEnd:
+    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and sets ``woken``."""
+
+    def __init__(self, query: Any, woken: threading.Event) -> None:
+        #: whether the query has ended; who follows it asks Spark for its error
+        self.has_come = False
+        threading.Thread(target=self._wait, args=(query, woken), name="flinkish-query-end", daemon=True).start()
+
+    def _wait(self, query: Any, woken: threading.Event) -> None:
+        with suppress(Exception):
+            query.awaitTermination()
+        self.has_come = True
+        woken.set()
+
+
 class RunningEpoch:
     """The epoch that a query is running: how long it may take, and how it is given up.
 
