@@ -109,7 +109,7 @@ class CompatibilityReport:
             found.append("stateful operators of the program have no uid: " + ", ".join(self.without_uid))
         dropped = sorted({state.uid for state in self.of(StateStatus.DROPPED)})
         if dropped and not self.allow_non_restored_state:
-            found.append(f"the savepoint holds state of operators that the program does not have: {', '.join(dropped)}")
+            found.append(f"there is state of operators that the program does not have: {', '.join(dropped)}")
         for state in self.of(StateStatus.INCOMPATIBLE):
             found.append(f"uid {state.uid}, state {state.state}: {state.reason}")
         return tuple(found)
@@ -119,7 +119,7 @@ class CompatibilityReport:
         """What to do about the problems; empty if there are none."""
         found = []
         if self.without_uid:
-            found.append("give each of them the uid(...) that it has in the savepoint, or a new one")
+            found.append("give each of them the uid(...) under which its state is stored, or a new one")
         if self.of(StateStatus.DROPPED) and not self.allow_non_restored_state:
             found.append(
                 "give the operator its old uid, or allow the state to be dropped (-n / --allowNonRestoredState, "
