@@ -96,6 +96,8 @@ class CompatibilityReport:
     without_uid: tuple[str, ...] = ()
     #: whether the state of operators that the program no longer has may be dropped
     allow_non_restored_state: bool = False
+    #: whether it is no savepoint, but state of the job's own, which ``savepoint`` then says in words
+    own_state: bool = False
 
     def of(self, status: StateStatus) -> tuple[StateCompatibility, ...]:
         """The states with that status, sorted by uid and name."""
@@ -141,7 +143,8 @@ class CompatibilityReport:
         """The report as text for people: a table of all states, then the problems and the hints."""
         verdict = "compatible" if self.compatible else "NOT compatible"
         edited = ", edited" if self.edited else ""
-        lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}", self.table()]
+        shown = self.savepoint if self.own_state else f"savepoint {self.savepoint}"
+        lines = [f"{shown}{edited}", f"job '{self.job_name}': {verdict}", self.table()]
         lines += [f"problem: {problem}" for problem in self.problems]
         lines += [f"to do: {hint}" for hint in self.hints]
         return "\n".join(lines)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.claim import RESTORED_FILE, check_same_savepoint, read_restored, remember_restored
 from flinkish.checkpoint.compatibility import (
     CompatibilityReport,
+    ProgramOutline,
     compare,
     find_program_states,
     incompatible,
@@ -167,7 +168,8 @@ def take_over_own(
             found = conversion.found(session, own.rows(session), target, as_written=True)
     except Exception as error:
         raise translate(error, where, conversion.deployment.secret) from error
-    return conversion.report(own.shown, False, found, own.sources, settings), found.lowest_watermarks()
+    report = conversion.report(own.shown, False, found, own.sources, settings)
+    return replace(report, own_state=True), found.lowest_watermarks()
 
 
 @dataclass(frozen=True)
@@ -194,10 +196,13 @@ class _Conversion:
         self, shown: str, edited: bool, found: FoundRows, sources: Iterable[str], settings: DriverSettings
     ) -> CompatibilityReport:
         """What becomes of each state."""
-        job = self.program.job
-        outline = outline_of(job, (job.vertex(vertex).head.uid for vertex in self.program.sources))
         allowed = settings.ignore_unclaimed_state
-        return compare(shown, edited, found.states, sources, outline, self.states, allowed)
+        return compare(shown, edited, found.states, sources, self.outline(), self.states, allowed)
+
+    def outline(self) -> ProgramOutline:
+        """The uids of the program."""
+        job = self.program.job
+        return outline_of(job, (job.vertex(vertex).head.uid for vertex in self.program.sources))
 
 
 def compatibility_of(
@@ -205,6 +210,14 @@ def compatibility_of(
 ) -> CompatibilityReport:
     """The report of what a start from the savepoint would take over; nothing is written."""
     return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
+
+
+def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
+    """The report of a start without any state: all states that the program declares are new."""
+    conversion = _Conversion.of(spark, program, (), f"job '{program.job.name}'")
+    outline = replace(conversion.outline(), without_uid=())
+    report = compare("no state", False, (), (), outline, conversion.states, False)
+    return replace(report, own_state=True)
 
 
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:

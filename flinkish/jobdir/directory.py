@@ -59,8 +59,6 @@ _GIVE_UP = (
     "execution.state-recovery.ignore-unclaimed-state: true)"
 )
 
-#: What `IncompatibleJobError` begins with if a program differs from that of the directory.
-DIFFERS = "the program differs from the one that wrote this job directory"
 #: The entry of ``job.json`` with the program of an upgrade that has begun.
 UPGRADE = "upgrade"
 
@@ -345,7 +343,7 @@ class JobDirectory:
             return differences is None
         lost = self._lost((self._program() or {})["structure"], describe_structure(job, partitions))[0]
         raise IncompatibleJobError(
-            f"{DIFFERS}: " + "; ".join(differences),
+            "the program differs from the one that wrote this job directory: " + "; ".join(differences),
             where=f"job '{job.name}', directory {self.path}",
             expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
             hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "

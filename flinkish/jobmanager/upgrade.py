@@ -28,7 +28,7 @@ from flinkish.checkpoint.compatibility import CompatibilityReport, read_states
 from flinkish.checkpoint.manifest import read_manifest
 from flinkish.checkpoint.restore import OwnState, RestoredProgram, take_over, take_over_own
 from flinkish.errors import CorruptStateError, IncompatibleJobError
-from flinkish.jobdir.directory import DIFFERS, KEYED_STATE_NAME, QUERY_NAME, JobDirectory
+from flinkish.jobdir.directory import KEYED_STATE_NAME, QUERY_NAME, JobDirectory
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.structure import levels_of, source_uids
 from flinkish.jobdir.waiting_epoch import DrainMarker, known_sources
@@ -180,7 +180,7 @@ class Upgrade:
 
     def _only_earlier(self, what: str, then: str) -> IncompatibleJobError:
         return IncompatibleJobError(
-            f"{DIFFERS}, and {what}",
+            f"the program differs from the one that wrote this job directory, and {what}",
             where=self._where,
             expected="the program as it was",
             hint=f"start it once more: {then}. The program has changed in this: {'; '.join(self.differences)}",
@@ -191,8 +191,8 @@ class Upgrade:
         if report.compatible:
             return
         refused = IncompatibleJobError(
-            f"{DIFFERS}: {'; '.join(self.differences)}. It cannot take over {report.savepoint}: "
-            + "; ".join(report.problems),
+            f"the program differs from the one that wrote this job directory: {'; '.join(self.differences)}. It cannot "
+            f"take over {report.savepoint}: {'; '.join(report.problems)}",
             where=self._where,
             expected="a program that can take in all of the job's state",
             hint="; ".join((*report.hints, "or undo the change: the directory is as it was")),

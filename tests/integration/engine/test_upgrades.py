@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.launch.driver import DRY_RUN_FORMAT
 from flinkish.runtime.phases import Phase
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.integration.engine.counting_job import build, make_tables
@@ -100,24 +102,41 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def dry_run(capsys: pytest.CaptureFixture[str], folder: Path, program: Program, **more: Any) -> tuple[str, int]:
+    """What a start would do, and the exit code."""
+    before = contents(folder / "job")
+    with pytest.raises(SystemExit) as ended:
+        program.start(execution__state_recovery__dry_run=True, **more)
+    assert contents(folder / "job") == before, "nothing is written"
+    found = json.loads(capsys.readouterr().out)
+    states = {(one["uid"], one["state"]): one["status"] for one in found["states"]}
+    assert states[("numbers", "(position)")] == ("new" if found["outcome"] == "begins" else "restored")
+    return found["outcome"], int(str(ended.value.code))
+
+
 def test_a_job_is_upgraded_and_rescaled_again_and_again_and_gives_what_one_gives_that_never_was(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(DRY_RUN_FORMAT, "json")
     with collecting() as collected:
         first = Program(tmp_path, collected)
+        assert dry_run(capsys, tmp_path, first) == ("begins", 0)
         epochs = first.runs(2)
         job_id = JobDirectory(str(tmp_path / "job")).job_id()
         epochs += first.runs(2, parallelism__default=3)
         epochs += first.runs(1, parallelism__default=2, flinkish__spark__partitions=1)
         more = replace(first, evens=True)
         epochs += more.runs(2, pipeline__max_parallelism=8)
+        assert dry_run(capsys, tmp_path, first, pipeline__max_parallelism=8) == ("upgrades", 1)
+        assert dry_run(capsys, tmp_path, first, pipeline__max_parallelism=8, **IGNORE) == ("upgrades", 0)
+        assert dry_run(capsys, tmp_path, more, pipeline__max_parallelism=8) == ("goes_on", 0)
         before = contents(tmp_path / "job")
         with pytest.raises(IncompatibleJobError) as refused:
             first.start(pipeline__max_parallelism=8)
         assert "operator 'evens' is gone" in refused.value.what and "evens" in refused.value.details
         after = contents(tmp_path / "job")
         deleted = {name.partition("/")[0] for name in before.keys() - after.keys()}
-        assert after.items() <= before.items() and deleted == {"spark-6"}, (
+        assert after.items() <= before.items() and deleted <= {"spark-6", "restore-epoch-6"}, (
             "but for the query before, which nobody needs"
         )
         epochs += more.runs(1, pipeline__max_parallelism=8)
