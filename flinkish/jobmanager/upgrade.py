@@ -37,7 +37,7 @@ from flinkish.jobmanager.query_inputs import check_committed, end_offsets, posit
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
-from flinkish.runtime.phases import Phase, SystemClock, passed
+from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
@@ -217,16 +217,14 @@ class Upgrade:
             own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)
             report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target)
         restored = {
-            **{name: before.get(name) for name in ("savepoint", "path", "claim_mode")},
+            **{name: before.get(name) for name in ("savepoint", "path", "claim_mode", "time_ms")},
             "sources": dict(sources),
             "watermarks": watermarks,
             "rows": posixpath.basename(self.directory.fallback_rows(step.first_epoch)),
-            "time_ms": SystemClock().now_ms(),
             _ORIGIN: None if origin is None else asdict(origin),
             "state": origin is not None or bool(path),
         }
-        # whether it is the savepoint that the job has claimed, and what has become of that
-        return report, {**restored, **({"subsumed": True} if before.get("subsumed") else {})}
+        return report, restored
 
     def _origin(self, step: UpgradeStep, before: Mapping[str, Any]) -> tuple[Origin | None, Mapping[str, str]]:
         """The query whose state is taken over, and the positions of its sources."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from flinkish.errors import FinalOperationError
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.checkpoint.restore import RestoredProgram
+from flinkish.common import Configuration
+from flinkish.core.sink import NO_FENCE
+from flinkish.errors import FinalOperationError, IncompatibleJobError
+from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
 from flinkish.jobdir.query import QueryLog, Traces
+from flinkish.jobdir.waiting_epoch import DrainMarker
+from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import positions_by_uid
-from flinkish.jobmanager.upgrade import UpgradeStep, decide
-from flinkish.runtime.job.deployment import JobDescriptor
+from flinkish.jobmanager.upgrade import Upgrade, UpgradeStep, decide
+from flinkish.runtime.epoch.files import PreparedEpoch, PreparedEpochs, prepared_directory
+from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
+from flinkish.runtime.job.deployment import JobDescriptor, sink_vertex
 from flinkish.runtime.sources.progress import SourceProgress
 from flinkish.runtime.sources.split_list import SegmentFiles
 from tests.unit.jobdir.test_job_directory_structure import job
@@ -105,6 +113,74 @@ def test_an_upgrade_that_was_begun_and_left_does_not_come_back_with_a_later_quer
     directory.remember_structure(old, 2)
     directory.move_query("spark-5", 5)
     assert structures(directory, old) == []
+
+
+def begun(folder: Path) -> JobDirectory:
+    """The directory of a job whose query has committed epoch 0 and planned epoch 1."""
+    directory = JobDirectory(str(folder))
+    directory.remember_structure(job(), 2)
+    query = folder / "spark"
+    for name, text in (("metadata", '{"id":"0"}'), ("offsets/0", "v1\n{}\n-"), ("offsets/1", "v1\n{}\n-")):
+        (query / name).parent.mkdir(parents=True, exist_ok=True)
+        (query / name).write_text(text)
+    QueryLog(str(query)).commit(0)
+    return directory
+
+
+def draining(directory: JobDirectory) -> None:
+    DrainMarker(0, {}, None, 2).write(directory)
+
+
+def damaged(directory: JobDirectory) -> None:
+    Path(directory.path, "spark", "metadata").write_text("")
+
+
+def prepared(directory: JobDirectory) -> None:
+    header = BufferHeader(BufferKind.COMMITTABLES, sink_vertex(0), 0, 0, "", 0, 0, 0)
+    epoch = PreparedEpoch(1, 0, False, (), (encode(header, b""),), ("a sink that is gone",))
+    PreparedEpochs(prepared_directory(directory.query_location().path)).write(epoch, NO_FENCE)
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (draining, "and the job is being drained.*start it once more: it completes the drain.*operator 'sums' is new"),
+        (damaged, "metadata is empty.*start it once more: it goes back to its last checkpoint if it can"),
+        (prepared, "epoch 1 is prepared and has output for the sink 'a sink that is gone'"),
+    ],
+)
+def test_what_only_the_earlier_program_can_end_is_refused_before_anything_is_looked_at(
+    tmp_path: Path, happens: Callable[[JobDirectory], None], said: str
+) -> None:
+    directory = begun(tmp_path)
+    happens(directory)
+    settings = driver_settings(Configuration())
+    program = RestoredProgram(job(uid="sums"), {})
+    before = sorted(tmp_path.rglob("*"))
+    upgrade = Upgrade(None, settings, directory, program, ("operator 'sums' is new",))
+    for what in (upgrade.report, upgrade.carry_out):
+        with pytest.raises(IncompatibleJobError, match=said):
+            what()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("restart", "end", "at_once"),
+    [
+        (False, None, False),
+        (True, None, False),
+        (False, {"done": False}, True),
+        (True, {"done": False}, False),
+        (True, {"done": True}, True),
+    ],
+)
+def test_a_job_that_has_ended_is_not_changed_unless_it_is_to_go_on(
+    tmp_path: Path, restart: bool, end: dict[str, bool] | None, at_once: bool
+) -> None:
+    directory = JobDirectory(str(tmp_path))
+    if end is not None:
+        directory.write(ENDED_FILE, end)
+    assert directory.ends_at_once(restart) is at_once
 
 
 def test_a_batch_that_is_committed_by_hand_is_one_for_every_reader_of_the_log(tmp_path: Path) -> None:
