@@ -144,8 +144,8 @@ def take_over(
 
 @dataclass(frozen=True)
 class OwnState:
-    """State of the job's own, with which a changed program goes on: its rows as they were written, in a session, the states that the
-    job has declared, and the positions of its sources. ``shown``: what it is, in words."""
+    """State of the job's own, with which a changed program goes on: its rows as they were written, read in a session;
+    the states that the job has declared; and the positions of its sources. ``shown``: what it is, in words."""
 
     shown: str
     rows: Callable[[Any], Any]

@@ -107,7 +107,8 @@ def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_not
     killed_at = total(database)
     assert stopped_at < killed_at < everything
 
-    with start(tmp_path, job, remote=remote) as driver:
+    # and with more subtasks
+    with start(tmp_path, {**job, "settings": {"parallelism.default": "3"}}, remote=remote) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(COUNT)
     assert_history(tmp_path / "job-0")
