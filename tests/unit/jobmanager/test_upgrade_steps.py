@@ -135,6 +135,13 @@ def damaged(directory: JobDirectory) -> None:
     Path(directory.path, "spark", "metadata").write_text("")
 
 
+def at_its_end(directory: JobDirectory) -> None:
+    """No driver has lived to say that it has ended."""
+    offset = json.dumps({"sources": {"events": SourceProgress(complete=True).encode()}})
+    Path(directory.path, "spark", "offsets", "0").write_text(f"v1\n{{}}\n{offset}")
+    Path(directory.path, "spark", "offsets", "1").unlink()
+
+
 def prepared(directory: JobDirectory) -> None:
     header = BufferHeader(BufferKind.COMMITTABLES, sink_vertex(0), 0, 0, "", 0, 0, 0)
     epoch = PreparedEpoch(1, 0, False, (), (encode(header, b""),), ("a sink that is gone",))
@@ -144,6 +151,7 @@ def prepared(directory: JobDirectory) -> None:
 @pytest.mark.parametrize(
     ("happens", "said"),
     [
+        (at_its_end, "and the job has read all of its input.*start it once more: it comes to its end"),
         (draining, "and the job is being drained.*start it once more: it completes the drain.*operator 'sums' is new"),
         (damaged, "metadata is empty.*start it once more: it goes back to its last checkpoint if it can"),
         (prepared, "epoch 1 is prepared and has output for the sink 'a sink that is gone'"),
