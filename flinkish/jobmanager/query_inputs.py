@@ -153,13 +153,18 @@ def input_has_ended(job: JobDescriptor, sources: Mapping[int, Source], ends: lis
     """Whether these are the positions behind the epoch in which the last source of a bounded job has ended. The end of
     sources that Spark reads is that of all: an epoch after those with records announces it. ``ends``: as for
     `source_positions`."""
-    offset = offset_of(next(iter(ends), None), f"job '{job.name}'")
+    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
+    return all_have_ended(offset_of(next(iter(ends), None), f"job '{job.name}'"), uids, bool(frame_sources(sources)))
+
+
+def all_have_ended(offset: dict[str, Any], uids: Iterable[str], frames: bool) -> bool:
+    """Whether all sources have ended by the offset of the split sources, which have these uids. ``frames``: whether
+    there are sources that Spark reads."""
     if offset == NOTHING_READ:
         return False
-    if frame_sources(sources):
+    if frames:
         return bool(offset.get("announce"))
-    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
-    read = [progress_in(offset, uid, f"job '{job.name}'") for uid in uids]
+    read = [progress_in(offset, uid, "the query's log") for uid in uids]
     return all(progress.all_assigned and not progress.open for progress in read)
 
 

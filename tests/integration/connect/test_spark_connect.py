@@ -238,6 +238,20 @@ def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(t
 
 
 @pytest.mark.slow
+def test_what_is_prepared_is_committed_by_the_client_before_a_changed_program_goes_on(tmp_path: Path) -> None:
+    plan, table = tmp_path / "plan", tmp_path / "table"
+    job = {"sink": "delta", "table": str(table), "count": 1_200, "per_epoch": 400, "job_dir": str(tmp_path / "job")}
+    changed = {**job, "settings": {"parallelism.default": "3"}}
+    faults.plan_fault(plan, Phase.EPOCH_PREPARED, "raise", epoch=1)
+    with start(tmp_path, job, changed, env=faults.environment(plan)) as driver:
+        assert "connect: finished after" in driver.end_with(3, 240).split("\nEND", 1)[1]
+    assert faults.happened(plan)
+    rows = rows_of(table)
+    assert Counter(user for user, _ in rows) == expected(1_200)
+    assert dict(sorted(rows, key=lambda row: row[1])) == expected(1_200)
+
+
+@pytest.mark.slow
 def test_a_damaged_state_is_taken_from_the_last_checkpoint_and_nothing_is_lost_or_repeated(tmp_path: Path) -> None:
     database = new_database(tmp_path)
     settings = {"execution.checkpointing.interval": "1 s"}
