@@ -395,14 +395,6 @@ class JobDirectory:
             return end is not None
         return not (restart or was_here(end.run) and not end.from_outside)
 
-    def ends_at_once(self, restart: bool) -> bool:
-        """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
-        that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
-        end = self.end()
-        if end is None or end.done:
-            return end is not None
-        return not (restart or was_here(end.run) and not end.from_outside)
-
     def check_finished_by(self, job: JobDescriptor) -> None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
         has finished, only the name is known.

@@ -34,11 +34,18 @@ from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.structure import levels_of, source_uids
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
-from flinkish.jobmanager.query_inputs import check_committed, end_offsets, positions_by_uid, prepare_sinks
+from flinkish.jobmanager.query_inputs import (
+    all_have_ended,
+    check_committed,
+    end_offsets,
+    positions_by_uid,
+    prepare_sinks,
+)
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.runtime.sources.split_list import SegmentFiles
 from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
@@ -158,6 +165,9 @@ class Upgrade:
         except CorruptStateError as error:
             raise self._only_earlier(error.what, "it goes back to its last checkpoint if it can") from error
         step = decide(traces, location.first_epoch)
+        last = step.epoch if step.to_commit is None else step.to_commit
+        if last is not None and self._has_ended(self._ends(last)):
+            raise self._only_earlier("the job has read all of its input", "it comes to its end")
         if step.to_commit is not None:
             prepared = PreparedEpochs(prepared_directory(location.path)).read(step.to_commit)
             if prepared is not None:
@@ -227,19 +237,25 @@ class Upgrade:
             return (None, {}) if before is None else (before.upgraded_from, before.sources)
         location, structure = self.directory.query_location(), self.directory.structure()
         keyed_state, query = posixpath.basename(self.directory.keyed_state), posixpath.basename(location.path)
-        ends = end_offsets(location, step.epoch)
         assert structure is not None, "the program differs from it"
-        if before is not None:
-            # the rows with which the query has begun are its last input
-            ends.pop()
         sources = positions_by_uid(
             source_uids(structure),
-            ends,
+            self._ends(step.epoch),
             SegmentFiles(self.directory.path),
             known_sources(self.directory),
             self._where,
         )
         return Origin(query, location.first_epoch, step.epoch, levels_of(structure), keyed_state), sources
+
+    def _ends(self, epoch: int) -> list[str | None]:
+        """The positions of the inputs of the query that are sources, at the end of an epoch."""
+        ends = end_offsets(self.directory.query_location(), epoch)
+        # the rows with which the query has begun are its last input
+        return ends[:-1] if read_restored(self.directory) is not None else ends
+
+    def _has_ended(self, ends: list[str | None]) -> bool:
+        offset = offset_of(next(iter(ends), None), self._where)
+        return all_have_ended(offset, offset.get("sources", ()), len(ends) > 1)
 
     def _shown(self, origin: Origin | None) -> str:
         if origin is None:

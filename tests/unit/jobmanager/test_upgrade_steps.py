@@ -131,6 +131,13 @@ def draining(directory: JobDirectory) -> None:
     directory.write(DrainMarker(0, {}, None, 2))
 
 
+def at_its_end(directory: JobDirectory) -> None:
+    """No driver has lived to say that it has ended."""
+    offset = json.dumps({"sources": {"events": SourceProgress(complete=True).encode()}})
+    Path(directory.path, "spark", "offsets", "0").write_text(f"v1\n{{}}\n{offset}")
+    Path(directory.path, "spark", "offsets", "1").unlink()
+
+
 def damaged(directory: JobDirectory) -> None:
     Path(directory.path, "spark", "metadata").write_text("")
 
@@ -145,6 +152,7 @@ def prepared(directory: JobDirectory) -> None:
     ("happens", "said"),
     [
         (draining, "and the job is being drained.*start it once more: it completes the drain.*operator 'sums' is new"),
+        (at_its_end, "and the job has read all of its input.*start it once more: it comes to its end"),
         (damaged, "metadata is empty.*start it once more: it goes back to its last checkpoint if it can"),
         (prepared, "epoch 1 is prepared and has output for the sink 'a sink that is gone'"),
     ],
