@@ -96,6 +96,8 @@ class CompatibilityReport:
     without_uid: tuple[str, ...] = ()
     #: whether the state of operators that the program no longer has may be dropped
     allow_non_restored_state: bool = False
+    #: whether it is no savepoint, but state of the job's own, which ``savepoint`` then says in words
+    own_state: bool = False
 
     def of(self, status: StateStatus) -> tuple[StateCompatibility, ...]:
         """The states with that status, sorted by uid and name."""
@@ -109,7 +111,7 @@ class CompatibilityReport:
             found.append("stateful operators of the program have no uid: " + ", ".join(self.without_uid))
         dropped = sorted({state.uid for state in self.of(StateStatus.DROPPED)})
         if dropped and not self.allow_non_restored_state:
-            found.append(f"the savepoint holds state of operators that the program does not have: {', '.join(dropped)}")
+            found.append(f"there is state of operators that the program does not have: {', '.join(dropped)}")
         for state in self.of(StateStatus.INCOMPATIBLE):
             found.append(f"uid {state.uid}, state {state.state}: {state.reason}")
         return tuple(found)
@@ -119,7 +121,7 @@ class CompatibilityReport:
         """What to do about the problems; empty if there are none."""
         found = []
         if self.without_uid:
-            found.append("give each of them the uid(...) that it has in the savepoint, or a new one")
+            found.append("give each of them the uid(...) under which its state is stored, or a new one")
         if self.of(StateStatus.DROPPED) and not self.allow_non_restored_state:
             found.append(
                 "give the operator its old uid, or allow the state to be dropped (-n / --allowNonRestoredState, "
@@ -141,7 +143,8 @@ class CompatibilityReport:
         """The report as text for people: a table of all states, then the problems and the hints."""
         verdict = "compatible" if self.compatible else "NOT compatible"
         edited = ", edited" if self.edited else ""
-        lines = [f"savepoint {self.savepoint}{edited}", f"job '{self.job_name}': {verdict}", self.table()]
+        shown = self.savepoint if self.own_state else f"savepoint {self.savepoint}"
+        lines = [f"{shown}{edited}", f"job '{self.job_name}': {verdict}", self.table()]
         lines += [f"problem: {problem}" for problem in self.problems]
         lines += [f"to do: {hint}" for hint in self.hints]
         return "\n".join(lines)

@@ -178,7 +178,7 @@ class QueryFallback:
         if not report.compatible:
             delete_directory(target)
             raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
-        before = read_restored(self.directory) or {"savepoint": None, "path": None, "claim_mode": None}
+        before = read_restored(self.directory) or {}
         passed(Phase.FALLBACK_PREPARED, epoch=checkpoint.epoch)
         began = {
             "checkpoint": checkpoint.path,
@@ -187,7 +187,8 @@ class QueryFallback:
             "rows": posixpath.basename(target),
             "time_ms": SystemClock().now_ms(),
         }
-        self.directory.write(restored_file(first_epoch), {**before, **began})
+        savepoint = {name: before.get(name) for name in ("savepoint", "path", "claim_mode")}
+        self.directory.write(restored_file(first_epoch), {**savepoint, **began})
         if manifest.accumulators is not None:
             files = AccumulatorFiles(accumulators_directory(self.directory.path))
             files.begin(first_epoch, base64.b64decode(manifest.accumulators))

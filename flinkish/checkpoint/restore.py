@@ -8,12 +8,14 @@ as it was. Once a job has begun in a directory, it goes on there from its own st
 from __future__ import annotations
 
 import posixpath
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.checkpoint.claim import RESTORED_FILE, check_same_savepoint, read_restored, remember_restored
 from flinkish.checkpoint.compatibility import (
     CompatibilityReport,
+    ProgramOutline,
     compare,
     find_program_states,
     incompatible,
@@ -22,6 +24,7 @@ from flinkish.checkpoint.compatibility import (
 )
 from flinkish.checkpoint.manifest import Manifest, read_manifest
 from flinkish.checkpoint.rows import (
+    FoundRows,
     Migrations,
     RowsToBuffers,
     check_contents,
@@ -41,12 +44,16 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.state.saved.values import ProgramStates
+from flinkish.runtime.state.state_rows import DeclaredState
+from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.dependencies import ship
+from flinkish.spark.failures import translate
 from flinkish.spark.place import partitions_of
 from flinkish.spark.plan import PlanOptions
 from flinkish.spark.session import get_session
-from flinkish.spark.settings import described_jobs
-from flinkish.spark.worker import deploy
+from flinkish.spark.settings import described_jobs, session_with
+from flinkish.spark.worker import Deployment, deploy
 from flinkish.storage.files import delete_directory
 from flinkish.storage.paths import NameForm, absolute
 
@@ -56,7 +63,8 @@ _ROWS = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")
 
 @dataclass(frozen=True)
 class RestoredProgram:
-    """A program that is to be started from a savepoint: job graph, sources by vertex, and state migrations."""
+    """A program that is to be started from a savepoint, or from the job's own state: job graph, sources by vertex, and
+    state migrations."""
 
     job: JobDescriptor
     sources: dict[int, Source]
@@ -119,25 +127,82 @@ def take_over(
     Raises:
         SavepointError: the savepoint cannot be read, or its table does not hold what was written.
     """
-    job = program.job
-    where = f"job '{job.name}', savepoint {absolute(savepoint)}"
-    deployment = deploy(job, partitions_of(job))
-    states = with_changes(find_program_states(spark, deployment, where), manifest.states)
-    with reading(spark, where, deployment.secret) as session:
+    where = f"job '{program.job.name}', savepoint {absolute(savepoint)}"
+    conversion = _Conversion.of(spark, program, manifest.states, where)
+    with reading(spark, where, conversion.deployment.secret) as session:
         edited = is_edited(manifest, savepoint)
         table = open_table(session, manifest, savepoint)
         counted = manifest.contents is not None and not edited
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             check_unique(table, where)
-        as_written = manifest.epoch is not None and not edited
-        convert = RowsToBuffers(deployment, states, program.migrations, not as_written, target is not None)
-        found = looked_at(table, convert) if target is None else written_to(target, session, table, convert)
+        found = conversion.found(session, table, target, manifest.epoch is not None and not edited)
         if counted:
             check_contents(manifest, savepoint, found.state_contents())
         watermarks = found.lowest_watermarks()
-    outline = outline_of(job, (job.vertex(vertex).head.uid for vertex in program.sources))
-    allowed = settings.ignore_unclaimed_state
-    return compare(savepoint, edited, found.states, manifest.sources, outline, states, allowed), watermarks
+    return conversion.report(savepoint, edited, found, manifest.sources, settings), watermarks
+
+
+@dataclass(frozen=True)
+class OwnState:
+    """State of the job's own, with which a changed program goes on: its rows as they were written, read in a session;
+    the states that the job has declared; and the positions of its sources. ``shown``: what it is, in words."""
+
+    shown: str
+    rows: Callable[[Any], Any]
+    states: tuple[DeclaredState, ...]
+    sources: Mapping[str, str]
+
+
+def take_over_own(
+    spark: Any, program: RestoredProgram, settings: DriverSettings, own: OwnState, target: str | None
+) -> tuple[CompatibilityReport, dict[str, int]]:
+    """The same as `take_over`, of the job's own state.
+
+    Raises:
+        FlinkishError: the state cannot be read.
+    """
+    where = f"job '{program.job.name}', {own.shown}"
+    conversion = _Conversion.of(spark, program, own.states, where)
+    try:
+        with session_with(spark, dict([VERIFY_PAGES])) as session:
+            found = conversion.found(session, own.rows(session), target, as_written=True)
+    except Exception as error:
+        raise translate(error, where, conversion.deployment.secret) from error
+    report = conversion.report(own.shown, False, found, own.sources, settings)
+    return replace(report, own_state=True), found.lowest_watermarks()
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """Makes buffers for a program of the rows of states that were declared before."""
+
+    program: RestoredProgram
+    deployment: Deployment
+    states: ProgramStates
+
+    @staticmethod
+    def of(spark: Any, program: RestoredProgram, before: tuple[DeclaredState, ...], where: str) -> _Conversion:
+        deployment = deploy(program.job, partitions_of(program.job))
+        return _Conversion(program, deployment, with_changes(find_program_states(spark, deployment, where), before))
+
+    def found(self, spark: Any, rows: Any, target: str | None, as_written: bool) -> FoundRows:
+        """What is in the rows, of which buffers are written below ``target`` if it is given."""
+        convert = RowsToBuffers(
+            self.deployment, self.states, self.program.migrations, not as_written, target is not None
+        )
+        return looked_at(rows, convert) if target is None else written_to(target, spark, rows, convert)
+
+    def report(
+        self, shown: str, edited: bool, found: FoundRows, sources: Iterable[str], settings: DriverSettings
+    ) -> CompatibilityReport:
+        """What becomes of each state."""
+        allowed = settings.ignore_unclaimed_state
+        return compare(shown, edited, found.states, sources, self.outline(), self.states, allowed)
+
+    def outline(self) -> ProgramOutline:
+        """The uids of the program."""
+        job = self.program.job
+        return outline_of(job, (job.vertex(vertex).head.uid for vertex in self.program.sources))
 
 
 def compatibility_of(
@@ -145,6 +210,14 @@ def compatibility_of(
 ) -> CompatibilityReport:
     """The report of what a start from the savepoint would take over; nothing is written."""
     return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
+
+
+def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
+    """The report of a start without any state: all states that the program declares are new."""
+    conversion = _Conversion.of(spark, program, (), f"job '{program.job.name}'")
+    outline = replace(conversion.outline(), without_uid=())
+    report = compare("no state", False, (), (), outline, conversion.states, False)
+    return replace(report, own_state=True)
 
 
 def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:

@@ -15,7 +15,7 @@ from flinkish.cli.parsers import add_command, add_json, print_json
 from flinkish.errors import ConfigurationError
 from flinkish.launch import class_archive
 from flinkish.launch.__main__ import Launch
-from flinkish.launch.driver import DEFAULT_LIMIT, ReplayRequest
+from flinkish.launch.driver import DEFAULT_LIMIT, DRY_RUN_FORMAT, ReplayRequest
 from flinkish.launch.home import Home, settings_variable
 from flinkish.launch.options import CommandLine
 from flinkish.storage.paths import absolute
@@ -43,6 +43,7 @@ def add_commands(commands: Any) -> None:
         "run a program as a Spark driver",
         _run,
         "flinkish run -D flinkish.job.dir=/data/jobs/clicks clicks.py --input /data -- --master 'local[4]'",
+        "flinkish run --dry-run --json -D flinkish.job.dir=/data/jobs/clicks clicks.py --input /data",
         "flinkish run -s /data/savepoints/savepoint-1 -p 8 -D flinkish.job.dir=/data/jobs/clicks-2 clicks.py",
     )
     _add_savepoint_options(run)
@@ -159,8 +160,8 @@ def without_program(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
-    """Add the options that restore a job from a savepoint, named as in Flink's command line; ``--dry-run`` is
-    flinkish's own."""
+    """Add the options that restore a job from a savepoint, named as in Flink's command line; ``--dry-run`` and
+    ``--restart`` are flinkish's own."""
     run.add_argument(
         "-s",
         "--fromSavepoint",
@@ -191,8 +192,9 @@ def _add_savepoint_options(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--dry-run",
         action="store_true",
-        help="only say what would be restored; exit code 0: all of it, 1: not possible",
+        help="only say what would happen, state by state; exit code 0: it is possible, 1: it is not",
     )
+    run.add_argument("--json", action="store_true", help="with --dry-run: print JSON")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -209,6 +211,10 @@ def _run(arguments: argparse.Namespace) -> None:
         settings[_RESTART] = "true"
     if arguments.dry_run:
         settings[_DRY_RUN] = "true"
+    if arguments.json:
+        if not arguments.dry_run:
+            raise ConfigurationError("--json is for what a dry run prints", expected="--dry-run --json")
+        environment = {**environment, DRY_RUN_FORMAT: "json"}
     if arguments.traceback:
         environment = {**environment, _FULL_TRACEBACK: "1"}
     _launch(arguments.program, settings, arguments, environment, "flinkish run [options] PROGRAM.py [its options]")

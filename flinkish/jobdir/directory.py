@@ -13,7 +13,8 @@ directory and which program wrote it.
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
-    <job dir>/restore-epoch-<number>/  rows of the checkpoint that the query of the epochs from this one on began with
+    <job dir>/restore-epoch-<number>/  rows of the checkpoint, or of the job's own state, that the query of the epochs
+                                from this one on began with
 
 Files are replaced as a whole, in the way of the storage (`flinkish.storage.stores`).
 """
@@ -27,17 +28,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, TypeVar, overload
 
-from flinkish.common.options.flinkish import SPARK_PARTITIONS
-from flinkish.connectors.generated import NumberedSplitSource
 from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
-from flinkish.graph.job_graph import chained_operators, lost_operators
-from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, watch
+from flinkish.graph.job_graph import lost_operators
+from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, was_here, watch
 from flinkish.jobdir.layout import JobEnd, content_of, damaged_file
-from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor
+from flinkish.jobdir.structure import describe_structure, differences_between
+from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import STATE_FORMAT_VERSION
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private
 from flinkish.storage.sealed import sealed, typed
@@ -59,12 +59,18 @@ _GIVE_UP = (
     "execution.state-recovery.ignore-unclaimed-state: true)"
 )
 
+#: The entry of ``job.json`` with the program of an upgrade that has begun.
+UPGRADE = "upgrade"
+
 #: Version of the files in the directory. Since version 2 they carry a digest.
 FORMAT_VERSION = 2
 
 
 #: The names of the directories of queries, and of what the minicluster has in their place.
 QUERY_NAME = NameForm(r"(minicluster|spark(-drain|-[0-9]+)?)(-owner-[0-9]+)?")
+
+#: The names of the directories of files of keyed state: the first one, and those of queries that began by an upgrade.
+KEYED_STATE_NAME = NameForm(r"keyed-state(-[0-9]+)?")
 
 T = TypeVar("T")
 
@@ -76,6 +82,8 @@ class QueryFile:
     name: Annotated[str, QUERY_NAME]
     first_epoch: int
     moved_from: Annotated[str | None, QUERY_NAME] = None
+    #: directory of the files of keyed state; None: the first one
+    keyed_state: Annotated[str | None, KEYED_STATE_NAME] = None
 
 
 @dataclass(frozen=True)
@@ -147,14 +155,22 @@ class JobDirectory:
         if self.is_local:
             check_private(self.path, "the job directory")
 
-    def move_query(self, name: str, first_epoch: int) -> None:
-        """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on."""
-        self.write(QUERY_FILE, {"name": name, "first_epoch": first_epoch})
+    def move_query(self, name: str, first_epoch: int, keyed_state: str | None = None) -> None:
+        """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on.
+        ``keyed_state``: name of the directory of its files of keyed state; None: that of the query before."""
+        before = self.query_file()
+        kept = None if before is None else before.keyed_state
+        self.write_query(QueryFile(name, first_epoch, keyed_state=keyed_state or kept))
+
+    def write_query(self, query: QueryFile) -> None:
+        """Write the file that says where the query is."""
+        self.write(QUERY_FILE, {name: value for name, value in asdict(query).items() if value is not None})
 
     @property
     def keyed_state(self) -> str:
-        """Directory of the files of keyed state, with a subdirectory per vertex and subtask."""
-        return posixpath.join(self.path, "keyed-state")
+        """Directory of the files of keyed state of the job's query, with a subdirectory per vertex and subtask."""
+        kept = self.query_file()
+        return self.path_of(KEYED_STATE_NAME, (kept and kept.keyed_state) or "keyed-state", QUERY_FILE)
 
     @property
     def restore_rows(self) -> str:
@@ -317,16 +333,33 @@ class JobDirectory:
     # ------------------------------------------------------------------ the program that wrote it
 
     def check_compatible(self, job: JobDescriptor, partitions: int) -> bool:
-        """Compare the program's stateful structure with the remembered one; True when none is remembered yet. State of
-        operators that are gone may be given up if the job's settings say so.
+        """Compare the program's stateful structure with the remembered one; True when none is remembered yet.
 
         Raises:
-            IncompatibleJobError: it says what differs.
+            IncompatibleJobError: they differ; it says what does.
         """
-        now = describe_structure(job, partitions)
-        before = self.read("job.json")
+        differences = self.differences(job, partitions)
+        if not differences:
+            return differences is None
+        lost = self._lost((self._program() or {})["structure"], describe_structure(job, partitions))[0]
+        raise IncompatibleJobError(
+            "the program differs from the one that wrote this job directory: " + "; ".join(differences),
+            where=f"job '{job.name}', directory {self.path}",
+            expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
+            hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
+            "or undo the change" + (_GIVE_UP if lost else ""),
+        )
+
+    def differences(self, job: JobDescriptor, partitions: int) -> list[str] | None:
+        """What differs in the program's stateful structure from the remembered one, in words; None when none is
+        remembered yet. State of operators that are gone may be given up if the job's settings say so.
+
+        Raises:
+            IncompatibleJobError: the state in the directory is of another format, or of another engine.
+        """
+        now, before = describe_structure(job, partitions), self._program()
         if before is None:
-            return True
+            return None
         state_format = before.get("state_format", 1)
         if state_format != STATE_FORMAT_VERSION:
             raise IncompatibleJobError(
@@ -337,23 +370,28 @@ class JobDirectory:
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
         self._check_engine(job, before["structure"]["partitions"], partitions)
-        differences = _differences(before["structure"], now)
+        found = differences_between(before["structure"], now)
         lost, taken = self._lost(before["structure"], now)
         texts = list(lost.values())
-        if job.settings.ignore_unclaimed_state and not differences and not taken:
+        if job.settings.ignore_unclaimed_state and not found and not taken:
             if lost:
                 _LOG.warning("job '%s': state is given up: %s", job.name, "; ".join(texts))
-            return False
-        differences += [*texts, *taken]
-        if differences:
-            raise IncompatibleJobError(
-                "the program differs from the one that wrote this job directory: " + "; ".join(differences),
-                where=f"job '{job.name}', directory {self.path}",
-                expected="the same stateful operators, levels, parallelism, max parallelism, uids of sinks as before",
-                hint="take a savepoint with the old program and start the new one from it (-s) in a new directory, "
-                "or undo the change" + (_GIVE_UP if lost else ""),
-            )
-        return False
+            return []
+        return [*found, *texts, *taken]
+
+    def structure(self) -> dict[str, Any] | None:
+        """The remembered structure; None when none is remembered yet."""
+        program = self._program()
+        return None if program is None else dict(program["structure"])
+
+    def _program(self) -> dict[str, Any] | None:
+        """What is remembered of the program of the job's query."""
+        job = self.read("job.json")
+        upgrade = None if job is None else job.get(UPGRADE)
+        # it is that of the query that the upgrade has made, if that one has taken the place of the one before
+        if upgrade is not None and upgrade["first_epoch"] == self.query_location().first_epoch:
+            return {**(job or {}), **upgrade}
+        return job
 
     def _check_engine(self, job: JobDescriptor, before: int, now: int) -> None:
         """Check that the job does not change between Spark and the minicluster, which has 0 partitions: neither can
@@ -376,12 +414,20 @@ class JobDirectory:
 
     def given_up(self) -> tuple[str, ...]:
         """The uids of the operators whose state was given up."""
-        job = self.read("job.json")
+        job = self._program()
         return () if job is None else tuple(job.get("given_up", ()))
 
     def end(self) -> JobEnd | None:
         """How the job has ended for good; None: it has not."""
         return self.read(ENDED_FILE, JobEnd) or self.read(_FINISHED_FILE, JobEnd)
+
+    def ends_at_once(self, restart: bool) -> bool:
+        """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
+        that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
+        end = self.end()
+        if end is None or end.done:
+            return end is not None
+        return not (restart or was_here(end.run) and not end.from_outside)
 
     def check_finished_by(self, job: JobDescriptor) -> None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
@@ -411,50 +457,38 @@ class JobDirectory:
             )
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
-        """Remember the program's structure: from now on only programs with the same one, or with more sinks, may run
-        here."""
-        before, structure = self.read("job.json"), describe_structure(job, partitions)
-        if before is None or before["structure"] != structure:
+        """Remember the program's structure: from now on only programs with the same one, or with more sinks, go on with
+        the job's query."""
+        before, structure = self._program(), describe_structure(job, partitions)
+        if before is None or before["structure"] != structure or UPGRADE in before:
             gone = {} if before is None else self._lost(before["structure"], structure)[0]
             present = {operator.uid for vertex in job.vertices for operator in vertex.operators}
-            self.write(
-                "job.json",
-                {
-                    "job_id": job.job_id,
-                    "name": job.name,
-                    "state_format": STATE_FORMAT_VERSION,
-                    "structure": structure,
-                    "given_up": sorted({*self.given_up(), *gone} - present),
-                },
-            )
+            self._write_program(job, structure, sorted({*self.given_up(), *gone} - present))
+
+    def remember_upgrade(self, job: JobDescriptor, partitions: int, first_epoch: int) -> None:
+        """Remember the program's structure as that of the query whose first epoch this is, which is about to take the
+        place of the one before. Until it has, the structure of that one counts."""
+        before, structure = self._program() or {}, describe_structure(job, partitions)
+        upgrade = {"first_epoch": first_epoch, "name": job.name, "structure": structure, "given_up": []}
+        kept = {name: value for name, value in before.items() if name not in ("version", "first_epoch")}
+        self.write("job.json", {**kept, UPGRADE: upgrade})
+
+    def _write_program(self, job: JobDescriptor, structure: dict[str, Any], given_up: list[str]) -> None:
+        self.write(
+            "job.json",
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "state_format": STATE_FORMAT_VERSION,
+                "structure": structure,
+                "given_up": given_up,
+            },
+        )
 
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory; None when none has yet."""
         job = self.read("job.json")
         return None if job is None else str(job["job_id"])
-
-
-def describe_structure(job: JobDescriptor, partitions: int) -> dict[str, Any]:
-    """The properties of a program that must stay the same for Spark's state, and what sinks know of the job, to be
-    found again. ``partitions``: of Spark; 0 in the minicluster."""
-    return {
-        "sinks": sorted(sink.uid for sink in job.sinks if sink.uid_given),
-        "partitions": partitions,
-        "sources": [_source_of(vertex) for vertex in job.vertices if vertex.level == 0],
-        "vertices": [
-            {
-                "id": vertex.id,
-                "uid": vertex.head.uid,
-                "level": vertex.level,
-                "parallelism": vertex.parallelism,
-                "max_parallelism": vertex.max_parallelism,
-                "keyed": vertex.keyed,
-                "operators": chained_operators(vertex),
-            }
-            for vertex in job.vertices
-            if vertex.level > 0
-        ],
-    }
 
 
 def describe_program(job: JobDescriptor) -> dict[str, Any]:
@@ -463,38 +497,3 @@ def describe_program(job: JobDescriptor) -> dict[str, Any]:
         "name": job.name,
         "operators": sorted({op.uid: op.name for v in job.vertices for op in v.operators}.items()),
     }
-
-
-def _source_of(vertex: VertexDescriptor) -> str:
-    """A source as text, with what the assignment of its splits to subtasks depends on: its parallelism and, for a
-    generated source, the number of splits."""
-    splits = f", {vertex.source.splits} splits" if isinstance(vertex.source, NumberedSplitSource) else ""
-    return f"{vertex.head.uid} (parallelism {vertex.parallelism}{splits})"
-
-
-def _differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    found: list[str] = []
-    old = {vertex["uid"]: vertex for vertex in before["vertices"]}
-    new = {vertex["uid"]: vertex for vertex in now["vertices"]}
-    found.extend(f"operator '{uid}' is gone" for uid in old if uid not in new)
-    found.extend(f"operator '{uid}' is new" for uid in new if uid not in old)
-    for uid in old:
-        if uid in new:
-            found.extend(
-                f"{key} of '{uid}' was {old[uid][key]} and is {new[uid][key]}"
-                for key in old[uid]
-                if key != "operators" and old[uid][key] != new[uid][key]
-            )
-    # directories of earlier versions do not say which sinks there were
-    gone = [uid for uid in before.get("sinks", ()) if uid not in now["sinks"]]
-    found.extend(f"sink '{uid}' is gone" for uid in gone)
-    found.extend(f"sink '{uid}' is new" for uid in now["sinks"] if gone and uid not in before["sinks"])
-    if before["sources"] != now["sources"]:
-        found.append(f"the sources were {before['sources']} and are {now['sources']}")
-    if not found and before["partitions"] != now["partitions"]:
-        # there are as many subtasks as before, so it is the setting that differs
-        found.append(
-            f"the number of Spark partitions ({SPARK_PARTITIONS.key}) was {before['partitions']} and is "
-            f"{now['partitions']}"
-        )
-    return found

@@ -84,11 +84,19 @@ class _Structure:
 
 
 @dataclass(frozen=True)
+class _Upgrade:
+    first_epoch: int
+    name: str
+    structure: _Structure
+
+
+@dataclass(frozen=True)
 class _Job:
     job_id: str
     name: str
     structure: _Structure
     state_format: int = 1
+    upgrade: _Upgrade | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +142,15 @@ class _Query:
 
 
 @dataclass(frozen=True)
+class _Origin:
+    query: str
+    first_epoch: int
+    epoch: int
+    levels: int
+    keyed_state: str
+
+
+@dataclass(frozen=True)
 class _Restored:
     savepoint: str | None = None
     path: Annotated[str | None, _ABSOLUTE] = None
@@ -145,6 +162,10 @@ class _Restored:
     subsumed: bool = False
     #: when the state was restored; None: by a version that did not note it
     time_ms: int | None = None
+    #: the query whose state an upgrade has taken over; None: it was none
+    upgraded_from: _Origin | None = None
+    #: whether there was state to begin with
+    state: bool = True
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobdir.directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile
+from flinkish.jobdir.directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile, QueryLocation
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
 from flinkish.jobdir.layout import damaged_file
 from flinkish.jobdir.probe import is_abandoned
@@ -54,7 +55,7 @@ def move_query_away(directory: JobDirectory) -> None:
         kept = directory.query_file() or QueryFile("spark", 0)
         old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
-        directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch, "moved_from": old})
+        directory.write_query(replace(kept, name=new, moved_from=old))
         finish_move(directory)
         again = directory.query_file()
         if again is not None and again.name == new:
@@ -83,7 +84,7 @@ def finish_move(directory: JobDirectory) -> None:
         _rename(directory.storage, source, target, new)
     else:
         _copy(directory.storage, source, target)
-    directory.write(QUERY_FILE, {"name": new, "first_epoch": kept.first_epoch})
+    directory.write_query(replace(kept, moved_from=None))
 
 
 def _rename(storage: Storage, source: str, target: str, new: str) -> None:
@@ -230,6 +231,7 @@ _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
 _RESTORED_FILE = re.compile(r"restored(-[0-9]+)?\.json")
 _ROWS = re.compile(r"restore(-[0-9]+)?")
 _FALLBACK_ROWS = re.compile(r"restore-epoch-([0-9]+)")
+_OF_QUERY = re.compile(rf"spark.*|keyed-state.*|{_ROWS.pattern}|{_FALLBACK_ROWS.pattern}")
 _OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
 
 
@@ -282,7 +284,20 @@ def _left_directories(directory: JobDirectory) -> list[str]:
         elif name.startswith(("spark", "minicluster")):
             if _is_earlier_copy(directory, name, posixpath.basename(location.path)):
                 found.append(name)
-    return found
+    return found + _superseded(directory, location, top, found)
+
+
+def _superseded(directory: JobDirectory, location: QueryLocation, top: list[str], found: list[str]) -> list[str]:
+    """The names of the directories of earlier queries, from which the job was upgraded, of their keyed state and of the
+    rows that they began with, once the query that has taken their place has committed an epoch: nothing goes back to
+    them any more."""
+    own = directory.read(f"restored-{location.first_epoch}.json") or {}
+    if "upgraded_from" not in own or not child_names(posixpath.join(location.path, "commits")):
+        return []
+    used = {posixpath.basename(path) for path in (location.path, directory.keyed_state)} | {own.get("rows"), *found}
+    earlier = [name for name in top if name not in used and _OF_QUERY.fullmatch(name)]
+    # where a query was moved, a file keeps earlier drivers from making the directory again
+    return [name for name in earlier if is_directory(posixpath.join(directory.path, name))]
 
 
 def _is_earlier_copy(directory: JobDirectory, name: str, query: str) -> bool:

@@ -5,8 +5,9 @@ of a query's files say, before Spark is started.
     <query>/commits/7    batch 7 is committed
     <query>/sources/1/3  of a file source that is input 1: the files that its position {"logOffset":3} stands for
 
-Rule: a file that is not as Spark writes it is an error; its content is never guessed. Spark alone adds to the log; only
-`QueryLog.give_up` takes something out of it.
+Rule: a file that is not as Spark writes it is an error; its content is never guessed. Spark alone adds to the log, but
+for the commit of an epoch behind which the query never runs again (`QueryLog.commit`); only `QueryLog.give_up` takes
+something out of it.
 
 Rule: an error names the file that is missing or unreadable before Spark is started. Some of these files Spark would not
 miss: it would plan an epoch anew that it has run already.
@@ -34,6 +35,8 @@ from flinkish.storage.stores import Entry, storage_of
 #: What Spark writes for an input that has no position yet.
 _NONE = "-"
 _VERSION = "v1"
+#: What Spark writes for a committed batch of a query without watermarks of Spark's.
+_COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 #: The position of a file source: the number of its last list of files.
 _FILES_READ = re.compile(r'\{"logOffset":(-?\d+)\}')
@@ -100,6 +103,11 @@ class QueryLog:
         if not whole:
             raise damaged(path, "not what Spark writes")
         return settings, [None if position == _NONE else position for position in positions]
+
+    def commit(self, batch: int) -> None:
+        """Mark a planned batch as committed, as Spark does it, after the sinks have committed what it has for them: if
+        Spark delivered it again, it would do nothing else. To be called while no query runs."""
+        storage_of(self.path).replace(posixpath.join(self.path, "commits", str(batch)), _COMMIT, durable=True)
 
     def committed_positions(self) -> list[str | None]:
         """The position of each input at the end of the last committed batch; [] before the first one."""

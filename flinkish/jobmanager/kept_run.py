@@ -25,7 +25,6 @@ from flinkish.errors import (
     SavepointError,
 )
 from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
-from flinkish.jobdir.fencing import was_here
 from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
@@ -237,12 +236,9 @@ class KeptRun(JobRun):
             shutil.rmtree(self.directory.path, ignore_errors=True)
 
     def _found_end(self) -> JobEnd | None:
-        """How the job has ended before, if it is not to be started again. A job that is not done is started again if
-        that was asked for, or if this process has ended it itself: then it knows what it does."""
+        """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
-        if end is None or end.done:
-            return end
-        if self.settings.restart or (was_here(end.run) and not end.from_outside):
+        if end is not None and not self.directory.ends_at_once(self.settings.restart):
             self.directory.delete(ENDED_FILE)
             return None
         return end

@@ -24,6 +24,7 @@ from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import probe
 from flinkish.jobmanager.attempt import AttemptPlan
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path, directory_of_job, temporary_directory
+from flinkish.jobmanager.upgrade import Upgrade
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.place import partitions_of
 from flinkish.spark.session import may_run_on_other_machines
@@ -62,19 +63,26 @@ class Preparation:
         check_nothing_missing(directory.path)
         job = self._generator.generate(self._job_id, self._name)
         directory.check_finished_by(job)
-        first_run = directory.check_compatible(job, partitions_of(job))
+        differences = directory.differences(job, partitions_of(job))
         attempts = directory.read("attempts.json") or {"attempts": 0}
         directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
         job = replace(job, attempt=attempts["attempts"])
-        program = self._program(job, sources)
-        base = prepare_restore(self._spark, program, self._settings, directory, first_run)
-        # only now, so that a start which fails during its restore is a first run again when it is repeated
-        directory.remember_structure(job, partitions_of(job))
+        program, changes = self._program(job, sources), differences is None or not self._ends_at_once()
+        if differences and changes:
+            Upgrade(self._spark, self._settings, directory, program, tuple(differences)).carry_out()
+        base = prepare_restore(self._spark, program, self._settings, directory, differences is None)
+        if changes:
+            # only now, so that a start which fails during its restore is a first run again when it is repeated
+            directory.remember_structure(job, partitions_of(job))
         job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
         remembered = read_restored(directory)
         watermarks = restored_watermarks(job, remembered)
-        job = replace(job, restored_watermarks=watermarks, restored=remembered is not None)
-        return AttemptPlan(job, sources, base)
+        restored = remembered is not None and remembered.get("state", True)
+        return AttemptPlan(replace(job, restored_watermarks=watermarks, restored=restored), sources, base)
+
+    def _ends_at_once(self) -> bool:
+        """Whether the job has ended here, so that nothing runs, and nothing is taken over (`KeptRun`)."""
+        return self._directory.ends_at_once(self._settings.restart)
 
     def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:
         return RestoredProgram(job, sources, self._generator.migrations())

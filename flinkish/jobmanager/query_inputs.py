@@ -1,7 +1,7 @@
 """What must stay the same in the inputs of a job's query from run to run, the positions of its sources, and whether
 sources and sinks can go on from there; and the runs of the query by which a job gets to its end.
 
-``<job dir>/query.json`` remembers how the job's first query began: whether it took in a savepoint, and into how many
+``<job dir>/query.json`` remembers how the job's query began: whether it took in a savepoint, and into how many
 partitions Spark packs the files of a source that it reads itself. With another packing, a replayed epoch would have its
 records in another order and in other subtasks.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,15 +50,17 @@ _MIN_PARTITIONS = "spark.sql.files.minPartitionNum"
 
 
 def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptions) -> dict[str, str]:
-    """The settings for packing files that the job directory began with; a new directory begins with the defaults.
+    """The settings for packing files that the job's query began with; a new query begins with the defaults.
 
     Raises:
         FinalOperationError: the query began with a savepoint, and the file that describes it is missing.
     """
-    kept = directory.read(_FILE)
-    if kept is None:
+    kept, first_epoch = directory.read(_FILE), directory.query_location().first_epoch
+    if kept is None or kept.get("query", 0) != first_epoch:
         widest = max((vertex.parallelism for vertex in job.vertices if vertex.level == 0), default=1)
         kept = {"packing": {**_PACKING, _MIN_PARTITIONS: str(widest)}, "restored": options.restore_rows is not None}
+        if first_epoch:
+            kept["query"] = first_epoch
         directory.write(_FILE, kept)
     if kept.get("restored") and options.restore_rows is None:
         raise missing_file(directory.path, "restored.json")
@@ -95,6 +97,36 @@ def source_positions(
     return found
 
 
+def positions_by_uid(
+    uids: Sequence[str],
+    ends: list[str | None],
+    store: SegmentStore,
+    known: Mapping[str, Mapping[str, str]],
+    where: str,
+) -> dict[str, str]:
+    """The same of the sources of an earlier program, of which only the uids are known, in their order, and what is in
+    the query's log: the split sources by their uids, behind them the others in their order.
+
+    Args:
+        ends: as for `source_positions`, without that of the rows with which the query has begun.
+
+    Raises:
+        FinalOperationError: it cannot be told which position is whose.
+    """
+    inputs = iter(ends)
+    offset = offset_of(next(inputs, None), where)
+    splits = list(offset.get("sources", ()))
+    found = {uid: encode_position(progress_in(offset, uid, where), store, known.get(uid)) for uid in splits}
+    frames, ends_of_frames = [uid for uid in uids if uid not in splits], list(inputs)
+    if any(ends_of_frames) and len(frames) != len(ends_of_frames):
+        raise FinalOperationError(
+            f"it cannot be told which of the sources {', '.join(frames)} has which position in the query's log",
+            where=where,
+            hint="take a savepoint with the program as it was, and start this one from it (-s) in a new directory",
+        )
+    return found | {uid: end for uid, end in zip(frames, ends_of_frames) if end is not None}
+
+
 class LeftBehind:
     """Finds out what an epoch has left of the sources that Spark reads, as far as they know it. Where the query's
     directory is on an object store they are asked once in ten seconds at most, since each answer may be a request."""
@@ -124,13 +156,18 @@ def input_has_ended(job: JobDescriptor, sources: Mapping[int, Source], ends: lis
     """Whether these are the positions behind the epoch in which the last source of a bounded job has ended. The end of
     sources that Spark reads is that of all: an epoch after those with records announces it. ``ends``: as for
     `source_positions`."""
-    offset = offset_of(next(iter(ends), None), f"job '{job.name}'")
+    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
+    return all_have_ended(offset_of(next(iter(ends), None), f"job '{job.name}'"), uids, bool(frame_sources(sources)))
+
+
+def all_have_ended(offset: dict[str, Any], uids: Iterable[str], frames: bool) -> bool:
+    """Whether all sources have ended by the offset of the split sources, which have these uids. ``frames``: whether
+    there are sources that Spark reads."""
     if offset == NOTHING_READ:
         return False
-    if frame_sources(sources):
+    if frames:
         return bool(offset.get("announce"))
-    uids = [job.vertex(vertex).head.uid for vertex, source in sources.items() if isinstance(source, SplitSource)]
-    read = [progress_in(offset, uid, f"job '{job.name}'") for uid in uids]
+    read = [progress_in(offset, uid, "the query's log") for uid in uids]
     return all(progress.all_assigned and not progress.open for progress in read)
 
 

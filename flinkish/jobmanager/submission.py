@@ -220,31 +220,31 @@ def _client_of_job_that_does_not_run(job_name: str) -> RunClient:
 def _end_with_report(
     graph: StreamGraph, configuration: Configuration, chaining: bool, session: Any, job_name: str
 ) -> NoReturn:
-    """Carry out ``execution.state-recovery.dry-run``: print the report and end the program, with exit code 0 if it can
-    be started from the savepoint, and otherwise 1.
+    """Carry out ``execution.state-recovery.dry-run``: print what a start would do and end the program, with exit code 0
+    if it can be started, and otherwise 1.
 
     Raises:
-        ConfigurationError: the configuration names no savepoint.
-        SavepointError: there is no such savepoint, or it is damaged.
+        ConfigurationError: the configuration of a job in the minicluster names no savepoint.
+        FlinkishError: as the start would, but for states that cannot be taken over.
     """
-    savepoint = driver_settings(configuration).savepoint
-    if savepoint is None:
-        raise ConfigurationError(
-            "a dry run needs a savepoint",
-            expected="execution.state-recovery.path, or -s / --fromSavepoint",
-            hint="name the savepoint, or leave out execution.state-recovery.dry-run",
-        )
+    from flinkish.jobmanager.dry_run import StartKind, StartReport, start_report
+
     if configuration.get(execution.TARGET) == _MINICLUSTER:
         from flinkish.jobmanager.minicluster_run import report_of
 
-        report = report_of(JobGraphGenerator(graph, job_settings(configuration), chaining), configuration, job_name)
+        if driver_settings(configuration).savepoint is None:
+            raise ConfigurationError(
+                "a dry run in the minicluster needs a savepoint",
+                expected="execution.state-recovery.path, or -s / --fromSavepoint",
+                hint="name the savepoint, or leave out execution.state-recovery.dry-run",
+            )
+        generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
+        found = StartReport(StartKind.RESTORES, None, report_of(generator, configuration, job_name))
     else:
-        from flinkish.checkpoint.restore import compatibility_report
-
-        report = compatibility_report(graph, configuration, savepoint, chaining, session, job_name)
-    sys.stdout.write(report.text() + "\n")
+        found = start_report(graph, configuration, chaining, session, job_name)
+    sys.stdout.write(found.shown() + "\n")
     sys.stdout.flush()
-    raise SystemExit(0 if report.compatible else 1)
+    raise SystemExit(0 if found.possible else 1)
 
 
 #: Keys whose settings mean something on Spark only, where they are set.

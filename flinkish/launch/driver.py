@@ -112,6 +112,9 @@ if __name__ == "__main__":
 #: The environment variable that holds the request as JSON.
 VARIABLE = "FLINKISH_REPLAY"
 
+#: The environment variable with the format of the report of a dry run: ``json``, or else text for people.
+DRY_RUN_FORMAT = "FLINKISH_DRY_RUN"
+
 #: The number of records that are shown of each input and output of a subtask, unless the request says otherwise.
 DEFAULT_LIMIT = 20
 

@@ -1,5 +1,6 @@
 """What tests control of a job: the wall clock, which is a parameter, and the named phases of an epoch, a checkpoint, a
-savepoint, a restore, a drain and a fallback, and the steps of a job, with a hook that is called at each of them.
+savepoint, a restore, a drain, a fallback and an upgrade, and the steps of a job, with a hook that is called at each of
+them.
 
 Tests use the hook to fail, kill or pause the process at any phase: ``FLINKISH_FAULT`` holds an import path
 ``module:function``, and the function is called with (phase, details) in every process of the job. A test fails if there
@@ -126,6 +127,9 @@ class Phase(Enum):
     DRAIN_DONE = "drain done"
     FALLBACK_PREPARED = "fallback prepared"
     FALLBACK_DONE = "fallback done"
+    UPGRADE_PREPARED = "upgrade prepared"
+    UPGRADE_WRITTEN = "upgrade written"
+    UPGRADE_DONE = "upgrade done"
     #: with the ``step`` that the job is about to carry out (``jobmanager/decision.py``)
     STEP_DECIDED = "step decided"
 

@@ -73,7 +73,8 @@ STATE_RECOVERY_DRY_RUN: ConfigOption[bool] = (
     .boolean_type()
     .default_value(False)
     .with_description(
-        "Print what a start from the savepoint would take over, and end: with exit code 0 if all of it, else 1. "
+        "Print what a start would do with each state of the savepoint, or of the job in its directory, and end: with "
+        "exit code 0 if it is possible, else 1. "
         "Not in Flink."
     )
 )

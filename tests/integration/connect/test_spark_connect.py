@@ -107,7 +107,8 @@ def test_the_job_goes_on_after_a_stop_and_after_a_kill_with_nothing_lost_and_not
     killed_at = total(database)
     assert stopped_at < killed_at < everything
 
-    with start(tmp_path, job, remote=remote) as driver:
+    # and with more subtasks
+    with start(tmp_path, {**job, "settings": {"parallelism.default": "3"}}, remote=remote) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(COUNT)
     assert_history(tmp_path / "job-0")
@@ -234,6 +235,20 @@ def test_restarts_checkpoints_savepoints_and_drain_are_those_of_other_sessions(t
     with start(tmp_path, {**job, "count": count + 600, "job_dir": str(tmp_path / "other"), "settings": more}) as driver:
         assert "connect: finished after" in driver.succeed(timeout_s=120)
     assert counts_in(database) == expected(count + 600)
+
+
+@pytest.mark.slow
+def test_what_is_prepared_is_committed_by_the_client_before_a_changed_program_goes_on(tmp_path: Path) -> None:
+    plan, table = tmp_path / "plan", tmp_path / "table"
+    job = {"sink": "delta", "table": str(table), "count": 1_200, "per_epoch": 400, "job_dir": str(tmp_path / "job")}
+    changed = {**job, "settings": {"parallelism.default": "3"}}
+    faults.plan_fault(plan, Phase.EPOCH_PREPARED, "raise", epoch=1)
+    with start(tmp_path, job, changed, env=faults.environment(plan)) as driver:
+        assert "connect: finished after" in driver.end_with(3, 240).split("\nEND", 1)[1]
+    assert faults.happened(plan)
+    rows = rows_of(table)
+    assert Counter(user for user, _ in rows) == expected(1_200)
+    assert dict(sorted(rows, key=lambda row: row[1])) == expected(1_200)
 
 
 @pytest.mark.slow

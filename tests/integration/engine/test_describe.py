@@ -200,7 +200,7 @@ def test_the_history_of_a_job_is_read_with_sql_when_it_has_ended(spark: SparkSes
         again = counting(collected, "kept", 100, tmp_path, **HISTORY)
         again.get_job_execution_result().result(TIMEOUT_S)
         with pytest.raises(IncompatibleJobError):
-            counting(collected, "kept", 100, tmp_path, parallelism__default="3", **HISTORY)
+            counting(collected, "another", 100, tmp_path, **HISTORY)
     steps = ["INITIALIZING", "CREATED", "RUNNING", "FINISHED"]
     assert told == list(zip([None, *steps], steps))
     drivers = dict.fromkeys(rows(spark, tmp_path, "jobs", "job_id, job_name, driver"))

@@ -96,6 +96,7 @@ OF_CHECKPOINTS = [
 ]
 OF_DRAINS = [Case(phase, "raise") for phase in (Phase.DRAIN_BEGUN, Phase.DRAIN_PREPARED, Phase.DRAIN_DONE)]
 OF_FALLBACKS = [Case(phase, "raise") for phase in (Phase.FALLBACK_PREPARED, Phase.FALLBACK_DONE)]
+OF_UPGRADES = [Case(phase, "raise") for phase in (Phase.UPGRADE_PREPARED, Phase.UPGRADE_WRITTEN, Phase.UPGRADE_DONE)]
 #: One driver after the other, on the same job.
 KILLED_DRIVERS = [
     Case(phase, "kill", True)
@@ -106,6 +107,7 @@ KILLED_RESTORES = [Case(case.phase, "kill", True) for case in OF_RESTORES]
 KILLED_CHECKPOINTS = [Case(case.phase, "kill", True) for case in OF_CHECKPOINTS]
 KILLED_DRAINS = [Case(case.phase, "kill", True) for case in OF_DRAINS]
 KILLED_FALLBACKS = [Case(case.phase, "kill", True) for case in OF_FALLBACKS]
+KILLED_UPGRADES = [Case(case.phase, "kill", True) for case in OF_UPGRADES]
 
 
 def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
@@ -113,6 +115,8 @@ def test_every_phase_has_a_case_that_raises_and_one_that_kills() -> None:
     cases += [*KILLED_DRIVERS, *KILLED_SAVEPOINTS, *KILLED_RESTORES]
     # test_faults_of_recoveries.py
     cases += [*OF_DRAINS, *OF_FALLBACKS, *KILLED_DRAINS, *KILLED_FALLBACKS]
+    # test_upgrades.py
+    cases += [*OF_UPGRADES, *KILLED_UPGRADES]
     cases += [*OF_CHECKPOINTS, *KILLED_CHECKPOINTS]
     # tests/unit/jobmanager/test_killed_steps.py
     cases += [Case(Phase.STEP_DECIDED, "raise"), Case(Phase.STEP_DECIDED, "kill", True)]

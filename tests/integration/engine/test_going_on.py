@@ -195,25 +195,6 @@ def test_a_second_driver_on_the_same_directory_is_refused(spark: SparkSession, t
         first.get_job_execution_result().result(TIMEOUT_S)
 
 
-@pytest.mark.nightly
-def test_a_program_that_changed_its_state_is_refused_and_says_what_differs(spark: SparkSession, tmp_path: Path) -> None:
-    def job(uid: str = "counts", parallelism: int = 2, splits: int = 2) -> StreamExecutionEnvironment:
-        env = environment(tmp_path / "job", parallelism__default=parallelism)
-        source = DataGeneratorSource(lambda i: i, splits=splits, records_per_epoch=10)
-        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
-        counted(stream).uid(uid).sink_to(collected.sink())
-        return env
-
-    with collecting() as collected:
-        run_until(job(), collected.rows["out"], 10)
-        with pytest.raises(IncompatibleJobError, match=r"'counts' is gone; operator 'sums' is new.*take a savepoint"):
-            job("sums").execute("counting")
-        with pytest.raises(IncompatibleJobError, match="parallelism of 'counts' was 2 and is 4"):
-            job(parallelism=4).execute("counting")
-        with pytest.raises(IncompatibleJobError, match=r"sources were \['numbers \(parallelism 2, 2 splits\)'\]"):
-            job(splits=3).execute("counting")
-
-
 class CountsAll(MapFunction, CheckpointedFunction):
     """Counts the records of its subtask, in state."""
 
@@ -253,31 +234,6 @@ def test_state_of_an_operator_behind_the_head_of_its_task_is_kept_until_it_is_gi
         run_until(job("renamed", ignore=True), rows, before + 20)
         run_until(job("renamed"), rows, len(rows) + 20)
         assert sorted(rows[before:]) == list(range(1, len(rows) - before + 1))
-
-
-@pytest.mark.nightly
-def test_a_job_goes_on_with_the_spark_partitions_that_it_has_until_it_is_restored_from_a_savepoint(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    def job(name: str, **more: Any) -> StreamExecutionEnvironment:
-        env = environment(tmp_path / name, parallelism__default=3, **more)
-        counted(numbers(env)).sink_to(collected.sink())
-        return env
-
-    with collecting() as collected:
-        rows = collected.rows["out"]
-        run_until(job("job", flinkish__spark__partitions=2), rows, 20)
-        with pytest.raises(
-            IncompatibleJobError, match=r"\(flinkish.spark.partitions\) was 2 and is 3.*take a savepoint"
-        ):
-            job("job").execute("counting")
-        before = len(rows)
-        client = job("job", flinkish__spark__partitions=2).execute_async("counting")
-        wait_until(lambda: len(rows) >= before + 20, TIMEOUT_S, "results")
-        path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
-        before = len(rows)
-        run_until(job("next", execution__state_recovery__path=path), rows, before + 20)
-    assert_each_count_once(rows)
 
 
 @pytest.mark.nightly

@@ -371,7 +371,7 @@ def test_what_is_new_dropped_or_unknown_is_said_before_a_restore(
     assert not report.compatible
     assert {(s.uid, s.state) for s in report.of(StateStatus.NEW)} >= {("renamed", "n"), ("renamed", "digits")}
     assert {s.uid for s in report.of(StateStatus.DROPPED)} == {"counter"}
-    assert "problem: the savepoint holds state of operators that the program does not have: counter" in report.text()
+    assert "problem: there is state of operators that the program does not have: counter" in report.text()
     unknown = report_of(tmp_path, savepoint, Refusing())
     assert unknown.compatible
     assert "the server of open() is away" in unknown.of(StateStatus.UNKNOWN)[0].reason

@@ -263,7 +263,7 @@ def bundle_subtasks(cell: Cell, sessions: Sessions) -> None:
     assert files[0] and files[1:] == files[:1] * 3
 
 
-_REFUSED = {"removed": "sink 'sink of rebalanced' is gone", "renamed": "sink 'renamed' is new"}
+_REFUSED = dict.fromkeys(("removed", "renamed"), "which the program does not have")
 UPGRADES = {
     program: Change(partial(upgrade, program=program, refused=_REFUSED.get(program, "")), None)
     for program in SINKS_OF

@@ -67,7 +67,7 @@ def test_dropping_needs_permission() -> None:
     stored = StoredState("gone", "y", "value", 3)
     refused = report(stored, positions=("in", "old-in"))
     assert not refused.compatible
-    assert refused.problems == ("the savepoint holds state of operators that the program does not have: gone, old-in",)
+    assert refused.problems == ("there is state of operators that the program does not have: gone, old-in",)
     assert "--allowNonRestoredState" in refused.text()
     assert report(stored, allow=True).compatible
 

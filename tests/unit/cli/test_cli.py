@@ -243,6 +243,8 @@ def test_what_a_restore_takes_over_is_said_with_the_options_of_flink(program: Pa
             "flinkish.job.restart": "true",
         }
     assert "NO_CLAIM" in refused("run", "--claimMode", "mine", str(program))
+    assert command("run", "--dry-run", "--json", str(program)).environment["FLINKISH_DRY_RUN"] == "json"
+    assert "--json is for what a dry run prints" in refused("run", "--json", str(program))
 
 
 def test_a_replay_starts_the_program_with_the_request_in_its_environment(

@@ -231,6 +231,24 @@ def test_the_next_driver_deletes_what_killed_ones_and_commands_have_left_and_not
     heir.release()
 
 
+@pytest.mark.parametrize("commits", [(), ("spark-17/commits/0",)], ids=["no epoch yet", "an epoch is committed"])
+def test_what_an_upgrade_has_left_behind_goes_once_its_query_has_committed_an_epoch(
+    tmp_path: Path, commits: tuple[str, ...]
+) -> None:
+    first = take(tmp_path)
+    first.write("restored.json", {"savepoint": "/s", "path": "/s", "rows": "restore-1"})
+    began = {"query": "spark-9", "first_epoch": 9, "epoch": 16, "levels": 1, "keyed_state": "keyed-state-9"}
+    first.write("restored-17.json", {"rows": "restore-epoch-17", "upgraded_from": began})
+    first.move_query("spark-17", 17, "keyed-state-17")
+    earlier = ("spark/offsets/3", "spark-9/offsets/0", "keyed-state/1/", "keyed-state-9/1/", "restore-1/")
+    kept = ("spark-17/offsets/0", "keyed-state-17/1/", "restore-epoch-17/", "changelog/", "checkpoints/state/")
+    make(tmp_path, *earlier, *kept, *commits)
+    sweep(first)
+    assert {(tmp_path / path).exists() for path in earlier} == {not commits}
+    assert all((tmp_path / path).exists() for path in kept)
+    first.release()
+
+
 def test_names_of_unfinished_files_are_those_that_writers_give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer that is killed between its two steps leaves such a file."""
 

@@ -1,0 +1,309 @@
+"""Lets a job go on in its own directory with a changed program: another graph, parallelism, max parallelism or number
+of Spark partitions. It is a restore from the state of the last epoch that sinks can have heard of.
+
+    the prepared epoch is committed     if Spark has not committed it, and the state before it can be taken over
+    rows of the state, re-hashed        restore-epoch-<first epoch>/
+    restored-<first epoch>.json, accumulators/before-<first epoch>.json, the entry ``upgrade`` of job.json
+    query-location.json                 spark-<first epoch> is the job's query, and the changed program its program
+
+Rule: up to the last step the job is the one that it was, and whoever starts the earlier program goes on with that;
+behind it the job is the changed one. What cannot be taken over is refused before anything is written but rows, which
+are deleted again. A prepared epoch may be committed by whichever program, as it is committed once and in one way.
+
+Rule: no epoch number is used twice. What the earlier program has planned and not prepared, no sink has heard of; the
+changed program reads it anew. The earlier query, with its files of keyed state, stays until the new one has committed
+an epoch: until then the next upgrade, or the way back, begins with the same state.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flinkish.checkpoint.claim import check_same_savepoint, read_restored, restored_file
+from flinkish.checkpoint.compatibility import CompatibilityReport, read_states
+from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.restore import OwnState, RestoredProgram, take_over, take_over_own
+from flinkish.errors import CorruptStateError, IncompatibleJobError
+from flinkish.jobdir.directory import KEYED_STATE_NAME, QUERY_NAME, JobDirectory
+from flinkish.jobdir.query import QueryLog, Traces, check_query
+from flinkish.jobdir.structure import levels_of, source_uids
+from flinkish.jobdir.waiting_epoch import DrainMarker, known_sources
+from flinkish.jobmanager.job.settings import DriverSettings
+from flinkish.jobmanager.query_inputs import (
+    all_have_ended,
+    check_committed,
+    end_offsets,
+    positions_by_uid,
+    prepare_sinks,
+)
+from flinkish.runtime.epoch.changelog_files import changelog_directory
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
+from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
+from flinkish.runtime.phases import Phase, passed
+from flinkish.runtime.sources.job_enumerator import offset_of
+from flinkish.runtime.sources.split_list import SegmentFiles
+from flinkish.spark.failures import translate
+from flinkish.spark.place import partitions_of
+from flinkish.spark.sink_stage import EpochRunner
+from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state
+from flinkish.spark.worker import DeployedClasses, announce_batch, deploy, numbers_announced
+from flinkish.storage.files import delete_directory
+
+_LOG = logging.getLogger("flinkish.JobManager")
+
+#: The entry of ``restored-<first epoch>.json`` with the query whose state was taken over.
+_ORIGIN = "upgraded_from"
+
+
+@dataclass(frozen=True)
+class UpgradeStep:
+    """From where to where an upgrade goes."""
+
+    #: the last epoch that the job's query has committed; None: it has committed none
+    epoch: int | None
+    #: the epoch behind it that is prepared and has to be committed first; None: there is none
+    to_commit: int | None
+    #: number of the first epoch of the new query
+    first_epoch: int
+
+
+def decide(traces: Traces, first_epoch: int) -> UpgradeStep:
+    """Decide with which state a changed program goes on. ``first_epoch``: that of the job's query, whose traces these
+    are.
+
+    Rule: the names of files decide. An epoch counts as soon as it is prepared: its state is written by then, sinks may
+    have a part of it, and it is committed before anything else. An epoch that was only planned does not count, and its
+    number is not used again.
+    """
+    epoch, prepared = max(traces.committed, default=None), max(traces.prepared, default=-1)
+    to_commit = prepared if prepared > (-1 if epoch is None else epoch) else None
+    return UpgradeStep(epoch, to_commit, max(first_epoch, prepared, *traces.planned, *traces.committed) + 1)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The state of a query of the job, as of the end of an epoch."""
+
+    query: str
+    first_epoch: int
+    epoch: int
+    levels: int
+    keyed_state: str
+
+
+@dataclass(frozen=True)
+class Upgrade:
+    """The upgrade of one job to a changed program.
+
+    Args:
+        spark: the session.
+        settings: the driver's.
+        directory: the job directory, which this driver owns; for a report alone it need not.
+        program: the changed program.
+        differences: what differs in it, in words.
+    """
+
+    spark: Any
+    settings: DriverSettings
+    directory: JobDirectory
+    program: RestoredProgram
+    differences: tuple[str, ...]
+
+    def report(self) -> tuple[UpgradeStep, CompatibilityReport]:
+        """What would become of each state; nothing is written.
+
+        Raises:
+            FinalOperationError: the state cannot be read, or the program lacks a sink of a prepared epoch.
+        """
+        step, _ = self._step()
+        return step, self._taken_over(step, None)[0]
+
+    def carry_out(self) -> None:
+        """Let the job go on with the changed program.
+
+        Raises:
+            FinalOperationError: that is not possible; then the directory is as it was.
+        """
+        step, traces = self._step()
+        check_committed(self.spark, self.program.job, self.directory, traces.last_delivered)
+        if step.to_commit is not None:
+            self._check(self._taken_over(step, None)[0])
+            self._commit(step.to_commit)
+            step, _ = self._step()
+        target = self.directory.fallback_rows(step.first_epoch)
+        try:
+            report, restored = self._taken_over(step, target)
+            self._check(report)
+        except BaseException:
+            delete_directory(target)
+            raise
+        passed(Phase.UPGRADE_PREPARED, epoch=step.first_epoch)
+        self._write(step, restored)
+        passed(Phase.UPGRADE_WRITTEN, epoch=step.first_epoch)
+        name, keyed_state = f"spark-{step.first_epoch}", f"keyed-state-{step.first_epoch}"
+        # files that an interrupted upgrade, or a copy of the directory, has left
+        for left in (name, keyed_state):
+            delete_directory(posixpath.join(self.directory.path, left))
+        self.directory.move_query(name, step.first_epoch, keyed_state)
+        passed(Phase.UPGRADE_DONE, epoch=step.first_epoch)
+        _LOG.warning(
+            "job '%s': it goes on with a changed program from %s: %s",
+            self.program.job.name,
+            report.savepoint,
+            "; ".join(self.differences),
+        )
+
+    # ------------------------------------------------------------------ what there is
+
+    @property
+    def _where(self) -> str:
+        return f"job '{self.program.job.name}', directory {self.directory.path}"
+
+    def _step(self) -> tuple[UpgradeStep, Traces]:
+        """From where to where it goes, and the traces of the query.
+
+        Raises:
+            FinalOperationError: nobody but the earlier program can go on from there.
+        """
+        if DrainMarker.read(self.directory) is not None:
+            raise self._only_earlier("the job is being drained", "it completes the drain")
+        check_same_savepoint(self.program.job, self.settings, self.directory, read_restored(self.directory))
+        location = self.directory.query_location()
+        try:
+            traces = check_query(location)
+        except CorruptStateError as error:
+            raise self._only_earlier(error.what, "it goes back to its last checkpoint if it can") from error
+        step = decide(traces, location.first_epoch)
+        last = step.epoch if step.to_commit is None else step.to_commit
+        if last is not None and self._has_ended(self._ends(last)):
+            raise self._only_earlier("the job has read all of its input", "it comes to its end")
+        if step.to_commit is not None:
+            prepared = PreparedEpochs(prepared_directory(location.path)).read(step.to_commit)
+            if prepared is not None:
+                # raises if the program lacks a sink of it
+                prepared.by_target(self.program.job)
+        return step, traces
+
+    def _only_earlier(self, what: str, then: str) -> IncompatibleJobError:
+        return IncompatibleJobError(
+            f"the program differs from the one that wrote this job directory, and {what}",
+            where=self._where,
+            expected="the program as it was",
+            hint=f"start it once more: {then}. The program has changed in this: {'; '.join(self.differences)}",
+        )
+
+    def _check(self, report: CompatibilityReport) -> None:
+        """Raise IncompatibleJobError, with the whole report, if something cannot be taken over."""
+        if report.compatible:
+            return
+        refused = IncompatibleJobError(
+            f"the program differs from the one that wrote this job directory: {'; '.join(self.differences)}. It cannot "
+            f"take over {report.savepoint}: {'; '.join(report.problems)}",
+            where=self._where,
+            expected="a program that can take in all of the job's state",
+            hint="; ".join((*report.hints, "or undo the change: the directory is as it was")),
+        )
+        refused.details = report.table()
+        raise refused
+
+    # ------------------------------------------------------------------ the state
+
+    def _taken_over(self, step: UpgradeStep, target: str | None) -> tuple[CompatibilityReport, dict[str, Any]]:
+        """The report, and what the new query begins with; its rows are written below ``target`` if that is given."""
+        before = read_restored(self.directory) or {}
+        origin, sources = self._origin(step, before)
+        path = before.get("checkpoint") or before.get("path")
+        if origin is None and path:
+            # the query has begun with it and committed nothing
+            manifest = read_manifest(path)
+            report, watermarks = take_over(self.spark, self.program, self.settings, path, manifest, target)
+            sources = manifest.sources
+        else:
+            states = read_states(self.directory)
+            own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)
+            report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target)
+        restored = {
+            **{name: before.get(name) for name in ("savepoint", "path", "claim_mode", "time_ms")},
+            "sources": dict(sources),
+            "watermarks": watermarks,
+            "rows": posixpath.basename(self.directory.fallback_rows(step.first_epoch)),
+            _ORIGIN: None if origin is None else asdict(origin),
+            "state": origin is not None or bool(path),
+        }
+        return report, restored
+
+    def _origin(self, step: UpgradeStep, before: Mapping[str, Any]) -> tuple[Origin | None, Mapping[str, str]]:
+        """The query whose state is taken over, and the positions of its sources."""
+        if step.epoch is None:
+            # if the query has itself begun by an upgrade, and committed nothing, its state is still where it was
+            kept = before.get(_ORIGIN)
+            return None if kept is None else Origin(**kept), before.get("sources", {})
+        location, structure = self.directory.query_location(), self.directory.structure() or {}
+        keyed_state, query = posixpath.basename(self.directory.keyed_state), posixpath.basename(location.path)
+        sources = positions_by_uid(
+            source_uids(structure),
+            self._ends(step.epoch),
+            SegmentFiles(self.directory.path),
+            known_sources(self.directory),
+            self._where,
+        )
+        return Origin(query, location.first_epoch, step.epoch, levels_of(structure), keyed_state), sources
+
+    def _ends(self, epoch: int) -> list[str | None]:
+        """The positions of the inputs of the query that are sources, at the end of an epoch."""
+        ends = end_offsets(self.directory.query_location(), epoch)
+        # the rows with which the query has begun are its last input
+        return ends[:-1] if read_restored(self.directory) else ends
+
+    def _has_ended(self, ends: list[str | None]) -> bool:
+        offset = offset_of(next(iter(ends), None), self._where)
+        return all_have_ended(offset, offset.get("sources", ()), len(ends) > 1)
+
+    def _shown(self, origin: Origin | None) -> str:
+        if origin is None:
+            return f"the beginning of the job in {self.directory.path}"
+        return f"the state of epoch {origin.epoch} in {self.directory.path}"
+
+    def _rows(self, session: Any, origin: Origin | None) -> Any:
+        """The rows of the state, in a session."""
+        rows = None
+        if origin is not None:
+            query = self.directory.path_of(QUERY_NAME, origin.query, _ORIGIN)
+            state = self.directory.path_of(KEYED_STATE_NAME, origin.keyed_state, _ORIGIN)
+            deployed = DeployedClasses.of_job(self.program.job)
+            rows = read_state(session, query, origin.epoch - origin.first_epoch, origin.levels, deployed, state)
+        return session.createDataFrame([], SAVEPOINT_SCHEMA) if rows is None else rows
+
+    # ------------------------------------------------------------------ what is done
+
+    def _commit(self, epoch: int) -> None:
+        """Commit the prepared epoch, as the query does when Spark delivers it again."""
+        job, directory, location = self.program.job, self.directory, self.directory.query_location()
+        prepare_sinks(self.spark, job)
+        prepared = prepared_directory(location.path)
+        files = EpochFiles(prepared, changelog_directory(directory.path), directory.keyed_state)
+        deployment = deploy(job, partitions_of(job), location.first_epoch, directory.fence, files)
+        batch = epoch - location.first_epoch
+        directory.fence.check()
+        try:
+            with numbers_announced(self.spark, deployment):
+                announce_batch(self.spark, deployment, batch)
+                EpochRunner(deployment).run(self.spark.range(0), epoch, lambda: None)
+        except Exception as error:
+            raise translate(error, f"{self._where}, epoch {epoch}", deployment.secret, epoch) from error
+        directory.fence.check()
+        QueryLog(location.path).commit(batch)
+
+    def _write(self, step: UpgradeStep, restored: dict[str, Any]) -> None:
+        """Write what the new query begins with."""
+        job, directory = self.program.job, self.directory
+        first_epoch = directory.query_location().first_epoch
+        accumulators = accumulators_directory(directory.path)
+        directory.write(restored_file(step.first_epoch), restored)
+        totals = AccumulatorFiles(accumulators, first_epoch).before(None)
+        AccumulatorFiles(accumulators).begin(step.first_epoch, totals)
+        directory.remember_upgrade(job, partitions_of(job), step.first_epoch)
