@@ -1,4 +1,4 @@
-"""What a job directory remembers of the savepoint that its job has begun with (``restored.json``); and the deletion of
+"""What a job directory remembers of the savepoint that its job has begun with (`Restored`); and the deletion of
 one that the job has claimed (``execution.state-recovery.claim-mode: CLAIM``), once it is subsumed.
 
 Rule: a claimed savepoint counts as the job's first checkpoint. It is deleted when it is subsumed, that is when the job
@@ -12,14 +12,13 @@ from __future__ import annotations
 import logging
 import posixpath
 import re
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from flinkish.checkpoint.compatibility import read_states, write_states
-from flinkish.checkpoint.manifest import ENDED, MANIFEST, CheckpointDirectory, Manifest, read_manifest
+from flinkish.checkpoint.manifest import ENDED, CheckpointDirectory, Manifest, read_manifest
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import damaged_file
+from flinkish.jobdir.layout import Restored, RestoredByFallback
 from flinkish.jobmanager.job.description import RestoreDescription
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -29,32 +28,22 @@ from flinkish.storage.paths import absolute, joined
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
 
-#: The file that says with which savepoint the job has begun.
-RESTORED_FILE = "restored.json"
 _CHECKPOINT = re.compile(r"chk-\d+")
 
 
-def restored_file(first_epoch: int) -> str:
-    """Name of the file that says with which savepoint or checkpoint a query begins.
-
-    A query that takes the place of a damaged one has a file of its own, so that the query and its file are exchanged in
-    one step: when the new query becomes the job's query.
-    """
-    return RESTORED_FILE if first_epoch == 0 else f"restored-{first_epoch}.json"
-
-
-def read_restored(directory: JobDirectory) -> dict[str, Any] | None:
+def read_restored(directory: JobDirectory) -> Restored | None:
     """The record of the savepoint or checkpoint that the job's query has begun with; None: it began with none."""
-    own = restored_file(directory.query_location().first_epoch)
-    return directory.read(own) or directory.read(RESTORED_FILE)
+    first_epoch = directory.query_location().first_epoch
+    own = directory.read(RestoredByFallback, first_epoch) if first_epoch else None
+    return own or directory.read(Restored)
 
 
 def check_same_savepoint(
-    job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: dict[str, Any] | None
+    job: JobDescriptor, settings: DriverSettings, directory: JobDirectory, remembered: Restored | None
 ) -> None:
     """Refuse another savepoint than the job has begun with. The same savepoint is accepted, however its path is
     written: the same command line again is a restart."""
-    began_with, path = (None, None) if remembered is None else (remembered["savepoint"], remembered["path"])
+    began_with, path = (None, None) if remembered is None else (remembered.savepoint, remembered.path)
     if settings.savepoint is None or settings.savepoint == began_with:
         return
     if path is not None and absolute(settings.savepoint) == absolute(path):
@@ -77,7 +66,7 @@ def remember_restored(
     manifest: Manifest,
     watermarks: dict[str, int],
     rows: str,
-) -> dict[str, Any]:
+) -> Restored:
     """Remember that a job begins with a savepoint, and the states that the savepoint declares; returns what
     `read_restored` will return.
 
@@ -88,36 +77,29 @@ def remember_restored(
     uids = {descriptor.uid for vertex in job.vertices for descriptor in vertex.operators}
     known = {(state.uid, state.name): state for state in (*manifest.states, *read_states(directory))}
     write_states(directory, tuple(state for state in known.values() if state.uid in uids))
-    remembered = {
-        "savepoint": savepoint,
-        "path": absolute(savepoint),
-        "rows": rows,
-        "claim_mode": claim_mode,
-        "sources": manifest.sources,
-        "watermarks": watermarks,
-        "time_ms": SystemClock().now_ms(),
-    }
-    directory.write(RESTORED_FILE, remembered)
+    path, now_ms = absolute(savepoint), SystemClock().now_ms()
+    remembered = Restored(savepoint, path, rows, claim_mode, manifest.sources, watermarks, now_ms)
+    directory.write(remembered)
     return remembered
 
 
-def describe_restored(remembered: Mapping[str, Any] | None) -> RestoreDescription | None:
+def describe_restored(remembered: Restored | None) -> RestoreDescription | None:
     """What a job has been restored from last; None: it has begun without state. ``remembered``: what `read_restored`
     returns."""
     if remembered is None:
         return None
-    path = remembered.get("checkpoint") or remembered.get("path") or remembered.get("savepoint")
+    path = remembered.checkpoint or remembered.path or remembered.savepoint
     if not path:
         return None
-    name = posixpath.basename(str(path).rstrip("/"))
+    name = posixpath.basename(path.rstrip("/"))
     number = int(name.removeprefix("chk-")) if _CHECKPOINT.fullmatch(name) else 0
-    return RestoreDescription(number, remembered.get("time_ms") or 0, str(path), is_savepoint=not number)
+    return RestoreDescription(number, remembered.time_ms or 0, path, is_savepoint=not number)
 
 
-def restored_watermarks(job: JobDescriptor, remembered: Mapping[str, Any] | None) -> dict[int, int]:
+def restored_watermarks(job: JobDescriptor, remembered: Restored | None) -> dict[int, int]:
     """Vertex id -> the watermark that its subtasks begin with, if the job's query has begun with a savepoint or
     checkpoint. ``remembered``: what `read_restored` returns."""
-    watermarks = (remembered or {}).get("watermarks", {})
+    watermarks = {} if remembered is None else remembered.watermarks
     return {vertex.id: watermarks[vertex.head.uid] for vertex in job.vertices if vertex.head.uid in watermarks}
 
 
@@ -134,15 +116,15 @@ def subsume_claimed(directory: JobDirectory, completed: int, retained: int) -> s
     """
     if completed < retained:
         return None
-    remembered = directory.read(RESTORED_FILE)
-    if remembered is None or remembered.get("claim_mode") != "CLAIM" or remembered.get("subsumed"):
+    remembered = directory.read(Restored)
+    if remembered is None or remembered.claim_mode != "CLAIM" or remembered.subsumed:
         return None
-    if remembered.get("path") is None:
-        raise damaged_file(directory.path, RESTORED_FILE, "it does not say which savepoint was claimed")
-    path = absolute(str(remembered["path"]))
+    if remembered.path is None:
+        raise remembered.damaged(Restored.path_in(directory.path), "it does not say which savepoint was claimed")
+    path = absolute(remembered.path)
     directory.fence.check()
     delete_savepoint(path)
-    directory.write(RESTORED_FILE, {**remembered, "subsumed": True})
+    directory.write(replace(remembered, subsumed=True))
     return path
 
 
@@ -162,12 +144,12 @@ def delete_checkpoints(checkpoints: CheckpointDirectory, directory: JobDirectory
 def delete_savepoint(path: str) -> None:
     """Delete a savepoint; or a checkpoint, with the tables that it shares if it is the last one that uses them. What is
     no savepoint stays as it is, and so does what else lies beside one."""
-    if MANIFEST not in child_names(path):
+    if Manifest.NAME not in child_names(path):
         return
     manifest = read_manifest(path, whole=False)
     table = manifest.table_path(path)
     # only what flinkish has written there: whatever else somebody keeps in the directory stays
-    delete_file(posixpath.join(path, MANIFEST))
+    delete_file(posixpath.join(path, Manifest.NAME))
     own = posixpath.dirname(table) == path
     if own:
         delete_directory(table)
@@ -177,7 +159,7 @@ def delete_savepoint(path: str) -> None:
         return
     parent = posixpath.dirname(path)
     others = [name for name in child_names(parent) if _CHECKPOINT.fullmatch(name)]
-    if not any(MANIFEST in child_names(posixpath.join(parent, name)) for name in others):
+    if not any(Manifest.NAME in child_names(posixpath.join(parent, name)) for name in others):
         delete_directory(table)
         for beside in ("changes", ENDED):
             delete_directory(joined(parent, beside))

@@ -25,7 +25,8 @@ import pyarrow as pa
 from flinkish.common.typeinfo.arrow import spark_type
 from flinkish.errors import FencedError, OperationError, SavepointError
 from flinkish.graph.job_graph import stateful_without_uid
-from flinkish.jobdir.directory import STATES_FILE, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import States
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -35,7 +36,6 @@ from flinkish.runtime.stored.pickling import to_worker
 from flinkish.runtime.task.tasks import states_of_program
 from flinkish.spark.failures import translate
 from flinkish.spark.worker import Deployment, failures_marked
-from flinkish.storage.sealed import typed
 
 #: Name under which the position of a source is shown.
 POSITION = "(position)"
@@ -353,18 +353,17 @@ class StateCatalog(JobObserver):
                 if isinstance(error, FencedError):
                     raise
                 # the file only holds types: the job need not fail, and the next epoch that declares a state tries again
-                _STATES_LOG.warning("the file %s in %s cannot be written: %s", STATES_FILE, self._directory.path, error)
+                _STATES_LOG.warning("the file %s in %s cannot be written: %s", States.NAME, self._directory.path, error)
                 return
             self._states = merged
 
 
 def read_states(directory: JobDirectory) -> tuple[DeclaredState, ...]:
     """The states that the job in a directory has declared so far."""
-    content = directory.read(STATES_FILE) or {"states": []}
-    return typed(tuple[DeclaredState, ...], content["states"])
+    return tuple((directory.read(States) or States([])).states)
 
 
 def write_states(directory: JobDirectory, states: tuple[DeclaredState, ...]) -> None:
     """Write these as all states of the job, in place of those that the file holds."""
     ordered = sorted(states, key=lambda state: (state.uid, state.name))
-    directory.write(STATES_FILE, {"states": [state.to_json() for state in ordered]})
+    directory.write(States(ordered))

@@ -5,7 +5,7 @@ Rule: a new query takes the place of the damaged one in one step (``query-locati
 has changed, after it the damaged files are not read any more. They stay where they are, so that they can be examined.
 
     <job dir>/restore-epoch-<first epoch>/    the checkpoint's rows
-    <job dir>/restored-<first epoch>.json     positions and watermarks of the checkpoint
+    <job dir>/ (`RestoredByFallback`)          positions and watermarks of the checkpoint
     <job dir>/accumulators/before-<first epoch>.json   totals of the accumulators as of the checkpoint
     <job dir>/query-location.json             spark-<first epoch>, whose epochs follow all that were ever planned
 """
@@ -17,13 +17,13 @@ import posixpath
 from dataclasses import dataclass
 from typing import Any
 
-from flinkish.checkpoint.claim import read_restored, restored_file
+from flinkish.checkpoint.claim import read_restored
 from flinkish.checkpoint.manifest import CheckpointDirectory, read_manifest
 from flinkish.checkpoint.restore import RestoredProgram, take_over
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import DrainMarker, Restored, RestoredByFallback
 from flinkish.jobdir.query import Traces, read_traces
-from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.job.settings import DriverSettings, Fallback
 from flinkish.runtime.job.accumulators import AccumulatorFiles, accumulators_directory
 from flinkish.runtime.phases import Phase, SystemClock, passed
@@ -135,7 +135,7 @@ class QueryFallback:
             raise FinalOperationError(
                 error.what, where=error.where, expected="a file that can be read", hint="restore the file from a copy"
             ) from error
-        if DrainMarker.read(self.directory) is not None:
+        if self.directory.read(DrainMarker) is not None:
             raise FinalOperationError(
                 f"{error.what}, in the midst of a drain",
                 where=error.where,
@@ -148,10 +148,10 @@ class QueryFallback:
 
     def _check_not_in_vain(self, program: RestoredProgram, error: CorruptStateError, traces: Traces) -> None:
         """Raise if the query has itself begun with a checkpoint and committed nothing: it would get no further."""
-        began = read_restored(self.directory) or {}
-        if "checkpoint" in began and not traces.committed:
+        began = read_restored(self.directory)
+        if began is not None and began.checkpoint and not traces.committed:
             raise FinalOperationError(
-                f"{error.what}, right after the job went back to the checkpoint {began['checkpoint']}",
+                f"{error.what}, right after the job went back to the checkpoint {began.checkpoint}",
                 where=f"job '{program.job.name}'; {error.where}",
                 hint="start the job in a new directory from an older checkpoint or from a savepoint",
             ) from error
@@ -178,17 +178,19 @@ class QueryFallback:
         if not report.compatible:
             delete_directory(target)
             raise FinalOperationError("; ".join(report.problems), hint="; ".join(report.hints))
-        before = read_restored(self.directory) or {}
+        before = read_restored(self.directory) or Restored()
         passed(Phase.FALLBACK_PREPARED, epoch=checkpoint.epoch)
-        began = {
-            "checkpoint": checkpoint.path,
-            "sources": manifest.sources,
-            "watermarks": {**manifest.watermarks, **watermarks},
-            "rows": posixpath.basename(target),
-            "time_ms": SystemClock().now_ms(),
-        }
-        savepoint = {name: before.get(name) for name in ("savepoint", "path", "claim_mode")}
-        self.directory.write(restored_file(first_epoch), {**savepoint, **began})
+        restored = RestoredByFallback(
+            before.savepoint,
+            before.path,
+            posixpath.basename(target),
+            before.claim_mode,
+            manifest.sources,
+            {**manifest.watermarks, **watermarks},
+            SystemClock().now_ms(),
+            checkpoint=checkpoint.path,
+        )
+        self.directory.write(restored, first_epoch)
         if manifest.accumulators is not None:
             files = AccumulatorFiles(accumulators_directory(self.directory.path))
             files.begin(first_epoch, base64.b64decode(manifest.accumulators))

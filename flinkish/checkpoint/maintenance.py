@@ -13,21 +13,16 @@ VACUUM counts whole hours.
 
 from __future__ import annotations
 
-import json
-import posixpath
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
-from flinkish.checkpoint.manifest import CheckpointDirectory
+from flinkish.checkpoint.manifest import CheckpointDirectory, MaintenanceCounts
 from flinkish.checkpoint.table import CheckpointTable, Written
 from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import VERIFY_PAGES
 from flinkish.spark.session import is_remote, slots_of
 from flinkish.spark.settings import copy_of, described_jobs, tagged
-from flinkish.storage.files import read_bytes, write_bytes
-from flinkish.storage.paths import FileKind
-from flinkish.storage.sealed import json_as
 
 #: Full checkpoints between two clean-ups.
 OVERWRITES_PER_CLEAN_UP = 3
@@ -41,7 +36,6 @@ MERGES_PER_COMPACTION = 20
 _CHANGED_SHARE = 0.5
 #: Tolerated difference between the clocks of storage and driver, in milliseconds.
 _MARGIN_MS = 1_000
-_FILE = "maintenance.json"
 _DAY_MS = 86_400_000
 #: How long Delta keeps replaced files by default.
 _RETENTION_MS = 7 * _DAY_MS
@@ -56,25 +50,21 @@ class Maintenance:
         self._changes = CheckpointTable(table.spark, directory.changes, table.check)
         self._directory = directory
         self._clock = clock or SystemClock()
-        self._path = posixpath.join(directory.path, _FILE)
         self._counts = self._load()
 
     def _load(self) -> dict[str, int]:
         counts = {"overwrites": 0, "merges": 0, "changed": 0, "rows": 0, "bytes": 0, "retention_ms": _RETENTION_MS}
         # of the table of changes: how often it was begun anew; checkpoints and rows since then
         counts.update(resets=0, appends=0, appended=0)
-        # damaged: nothing is lost but when the next compaction is due
-        with suppress(ValueError):
-            data = read_bytes(self._path, FileKind.COUNTER)
-            if data is not None:
-                found = json_as(dict[str, int], data)
-                counts.update({name: value for name, value in found.items() if name in counts})
+        found = MaintenanceCounts.read(self._directory.path)
+        if found is not None:
+            counts.update({name: value for name, value in found.counts.items() if name in counts})
         return counts
 
     def _save(self) -> None:
         # a driver that was paused while it wrote the table must not replace the counts of the one that took over
         self._table.check()
-        write_bytes(self._path, json.dumps(self._counts).encode())
+        MaintenanceCounts(self._counts).write(self._directory.path)
 
     def overwritten(self, written: Written) -> None:
         """Count a full checkpoint, which has replaced all files."""

@@ -1,15 +1,15 @@
 """The manifest of a savepoint or checkpoint: all of it except the rows of state, and the location of those rows; and
 the directory of a job's checkpoints, each of which is complete once its manifest is written.
 
-    <savepoint>/manifest.json     "state": {"table": "state", "version": null}
-    <savepoint>/state/            Delta: uid, state, kind, key, namespace, value
+    <savepoint>/ (`Manifest`)            "state": {"table": "state", "version": null}
+    <savepoint>/state/                   Delta: uid, state, kind, key, namespace, value
 
-    <checkpoints>/chk-17/manifest.json   "state": {"table": "../state", "version": 42}
+    <checkpoints>/chk-17/ (`Manifest`)   "state": {"table": "../state", "version": 42}
     <checkpoints>/state/                 Delta, one table for all checkpoints
 
-    <checkpoints>/chk-18/manifest.json   the same, and "changes": {"table": "../changes", "version": 3}
+    <checkpoints>/chk-18/ (`Manifest`)   the same, and "changes": {"table": "../changes", "version": 3}
     <checkpoints>/changes/               Delta: what has changed since that version of the state, entry by entry
-    <checkpoints>/ended/<name>.json      ids of splits, to which positions refer (runtime/sources/progress.py)
+    <checkpoints>/ended/ (`EndedSplits`) ids of splits, to which positions refer (runtime/sources/progress.py)
 
 Rule: the manifest is written last, so that a directory without one is not a savepoint; and it carries a digest of its
 own text, so that a manifest in which a single byte has changed is never accepted.
@@ -27,48 +27,80 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flinkish.errors import SavepointError
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.sources.progress import files_of, with_ended
 from flinkish.runtime.state.state_rows import DeclaredState
-from flinkish.storage.files import (
-    child_names,
-    delete_directory,
-    delete_directory_at_once,
-    delete_file,
-    is_directory,
-    read_bytes,
-    write_bytes,
-)
+from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once, delete_file, is_directory
 from flinkish.storage.paths import FileKind, NameForm, absolute, check_below, joined
-from flinkish.storage.sealed import json_as, sealed, typed, unsealed_as
+from flinkish.storage.sealed import json_as, optional, plain, typed
+from flinkish.storage.stored_file import StoredFile, newer_release
 
 #: Version of the layout above and of the table's columns; and the versions of a manifest with changes, and of one that
 #: refers to files with splits, which differ so that no reader ignores those.
 SAVEPOINT_VERSION = 2
 VERSION_WITH_CHANGES = 3
 VERSION_WITH_FILES = 4
-MANIFEST = "manifest.json"
 
 #: The tables of state and of changes that a manifest may name, relative to its directory.
 _STATE, _CHANGES = ("state", "../state"), ("../changes",)
 _CHECKPOINT = re.compile(r"chk-[0-9]+")
 
 
-#: The directory of the files with ids of splits, beside the checkpoints that refer to them; their names and version.
+#: The directory of the files with ids of splits, beside the checkpoints that refer to them; what stands in their names.
 ENDED = "ended"
-_ENDED = NameForm(r"[0-9a-f]{32}-[0-9a-f]{8}\.json")
-_ENDED_VERSION = 2
+_ENDED = NameForm(r"[0-9a-f]{32}-[0-9a-f]{8}")
+
+_OF_SAVEPOINT = "copy the file from a backup, or use another checkpoint or savepoint"
 
 
 @dataclass(frozen=True)
-class _Ended:
-    """The content of such a file."""
+class EndedSplits(StoredFile):
+    """Ids of splits that sources have read to their ends."""
+
+    NAME = "{}.json"
+    PART = _ENDED.pattern
+    FOLDER = "ended"
+    PRIVATE = False
+    WHEN = "of checkpoints of sources with many splits"
+    READER = "any release since 0.1"
+    REMEDY = _OF_SAVEPOINT
+    ERROR = SavepointError
+    KIND = FileKind.ENDED_SPLITS
 
     ended: list[str]
+
+
+@dataclass(frozen=True)
+class CheckpointCounter(StoredFile):
+    """The last number that was given to a checkpoint or savepoint."""
+
+    NAME = "counter.json"
+    FOLDER = "checkpoints"
+    PRIVATE = SEALED = False
+    LENIENT = True
+    WHEN = "with checkpoints or savepoints"
+    KIND = FileKind.COUNTER
+
+    last: int
+
+
+@dataclass(frozen=True)
+class MaintenanceCounts(StoredFile):
+    """What the checkpoints have written since their tables were merged and cleaned up last."""
+
+    NAME = "maintenance.json"
+    FOLDER = "checkpoints"
+    PRIVATE = SEALED = False
+    LENIENT = BARE = True
+    WHEN = "with checkpoints on Spark"
+    READER = "the thread that takes checkpoints"
+    KIND = FileKind.COUNTER
+
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -109,9 +141,19 @@ class TableContents:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Manifest(StoredFile):
     """The content of a manifest: all that a job needs in order to go on from a savepoint or checkpoint, besides the
     rows of state."""
+
+    NAME = "manifest.json"
+    FOLDER = "<savepoint>"
+    VERSION, OLDEST = VERSION_WITH_FILES, SAVEPOINT_VERSION
+    PRIVATE = False
+    WHEN = "once the savepoint or checkpoint is complete"
+    READER = "any release since 0.1"
+    REMEDY = _OF_SAVEPOINT + "; only the rows of the state table may be edited"
+    ERROR = SavepointError
+    KIND = FileKind.MANIFEST
 
     job_id: str
     job_name: str
@@ -128,11 +170,39 @@ class Manifest:
     states: tuple[DeclaredState, ...] = ()
     state: TableVersion = TableVersion()
     #: checkpoints only: the table of changes since that version of the state; None: there are none
-    changes: TableVersion | None = None
+    changes: TableVersion | None = optional(None)
     contents: TableContents | None = None
     #: checkpoints only: totals of the job's accumulators (Base64), for a job that goes back to it; None: not known
-    accumulators: str | None = None
+    accumulators: str | None = optional(None)
     savepoint_version: int = SAVEPOINT_VERSION
+
+    def encoded(self) -> bytes:
+        """The content of the file, with a digest of its own text."""
+        return _rendered(self.content())
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Any:
+        """The inverse of `encoded`.
+
+        Raises:
+            ValueError: the content is not what was written; the message gives the reason.
+        """
+        content = json_as(dict[str, Any], data)
+        version = content.get("savepoint_version")
+        # version 1 has no digest
+        if content.pop("digest", None) is not None or version != 1:
+            try:
+                whole = _rendered(content) == data
+            except (RecursionError, MemoryError):
+                whole = False
+            if not whole:
+                raise ValueError("its content does not fit its digest")
+        if type(version) is int and version > cls.VERSION:
+            raise newer_release(version, cls.VERSION)
+        own = VERSION_WITH_CHANGES if "changes" in content else SAVEPOINT_VERSION
+        if version not in (own, VERSION_WITH_FILES):
+            raise ValueError(f"it has version {version!r:.100}, expected version {own} or {VERSION_WITH_FILES}")
+        return typed(cls, content)
 
     def changes_path(self, directory: str) -> str | None:
         """Path of the table of changes, if the manifest is in ``directory``; None: there is no such table.
@@ -159,35 +229,23 @@ def _table(directory: str, table: str, known: tuple[str, ...]) -> str:
     path, above = joined(directory, table), posixpath.dirname(directory) if beside else directory
     try:
         if table not in known or (beside and _CHECKPOINT.fullmatch(posixpath.basename(directory)) is None):
-            raise ValueError(f"it names the table {table!r:.200}")
+            raise ValueError(f"it names the table {table!r:.200}, expected one of {', '.join(known)}")
         check_below(above, path)
     except ValueError as error:
-        raise SavepointError(
-            f"the manifest of the savepoint was not written by flinkish: {error}",
-            where=posixpath.join(directory, MANIFEST),
-            expected=f"one of the tables {', '.join(known)}, those above only from a checkpoint (chk-<number>), and no "
-            "link that leads elsewhere",
-            hint="use another savepoint",
-        ) from error
+        raise Manifest.damaged(Manifest.path_in(directory), error) from error
     return path
 
 
 def write_manifest(directory: str, manifest: Manifest) -> str:
     """Write the manifest of a savepoint or checkpoint into its directory; returns the path of the file."""
-    path = posixpath.join(absolute(directory), MANIFEST)
-    content = {**asdict(manifest), "states": [state.to_json() for state in manifest.states]}
-    if manifest.changes is None:
-        del content["changes"]
-    if manifest.accumulators is None:
-        del content["accumulators"]
-    write_bytes(path, _rendered(content))
-    return path
+    manifest.write(absolute(directory))
+    return Manifest.path_in(absolute(directory))
 
 
 def _rendered(content: dict[str, Any]) -> bytes:
-    text = json.dumps(content, sort_keys=True)
+    text = json.dumps(content, sort_keys=True, default=plain)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({"digest": digest, **content}, sort_keys=True, indent=1).encode()
+    return json.dumps({"digest": digest, **content}, sort_keys=True, indent=1, default=plain).encode()
 
 
 def version_of(sources: Mapping[str, str], changes: TableVersion | None) -> int:
@@ -208,23 +266,9 @@ def read_manifest(directory: str, whole: bool = True) -> Manifest:
         SavepointError: there is no manifest, or it is damaged or has another version; the error names the file.
     """
     directory = absolute(directory)
-    path = posixpath.join(directory, MANIFEST)
-    try:
-        data = read_bytes(path, FileKind.MANIFEST)
-    except ValueError as error:
-        raise _damaged(f"none that flinkish wrote: {error}", path) from error
-    if data is None:
-        raise _missing(directory, path)
-    content = _parsed(data, path)
-    version = content.get("savepoint_version")
-    if version not in (VERSION_WITH_CHANGES if "changes" in content else SAVEPOINT_VERSION, VERSION_WITH_FILES):
-        raise SavepointError(
-            f"the savepoint has version {version}",
-            where=path,
-            expected=f"version {SAVEPOINT_VERSION}, or {VERSION_WITH_CHANGES} with changes",
-            hint="restore it with the version of flinkish that wrote it",
-        )
-    manifest = _manifest(content, path)
+    manifest = Manifest.read(directory)
+    if manifest is None:
+        raise _missing(directory)
     manifest.table_path(directory)
     manifest.changes_path(directory)
     if not whole:
@@ -234,87 +278,36 @@ def read_manifest(directory: str, whole: bool = True) -> Manifest:
     try:
         complete = {uid: with_ended(position, lambda name: _ids_in(ended, name)) for uid, position in sources}
     except ValueError as error:
-        raise _damaged(f"at odds with a file that it refers to: {error}", path) from error
+        raise manifest.damaged(manifest.path_in(directory), f"it refers to a file in vain: {error}") from error
     return replace(manifest, sources=complete)
-
-
-def ended_file(ended: str, name: str) -> str:
-    """The path of a file with ids of splits, in the directory of these files.
-
-    Raises:
-        SavepointError: the name is none that flinkish gives.
-    """
-    try:
-        return _ENDED.path(ended, f"{name}.json")
-    except ValueError as error:
-        raise _damaged(f"not as flinkish writes it: {error}", ended) from error
 
 
 def write_ids(ended: str, name: str, ids: list[str]) -> None:
     """Write a file with ids of splits."""
-    write_bytes(ended_file(ended, name), sealed({"version": _ENDED_VERSION, "ended": ids}))
+    EndedSplits(ids).write(ended, _ENDED.checked(name))
 
 
 def _ids_in(ended: str, name: str) -> list[str]:
-    path = ended_file(ended, name)
-    try:
-        data = read_bytes(path, FileKind.ENDED_SPLITS)
-        if data is None:
-            raise ValueError("it is missing")
-        return unsealed_as(_Ended, data).ended
-    except ValueError as error:
-        raise SavepointError(
-            f"the list of the splits that a source has read is damaged: {error}",
-            where=path,
-            expected="the file as flinkish wrote it, beside the checkpoint",
-            hint="copy the file from a backup, or use another checkpoint or savepoint",
-        ) from error
+    """The ids in the file that a position refers to. Raises ValueError if the name is none that flinkish gives."""
+    path = EndedSplits.path_in(ended, _ENDED.checked(name))
+    check_below(ended, path)
+    found = EndedSplits.read(ended, name)
+    if found is None:
+        raise EndedSplits.damaged(path, "it is missing")
+    return found.ended
 
 
-def _missing(directory: str, path: str) -> SavepointError:
+def _missing(directory: str) -> SavepointError:
     if not is_directory(directory):
         return SavepointError(
             f"there is no savepoint at {directory}", hint="check the path given with -s / --fromSavepoint"
         )
     return SavepointError(
-        f"the savepoint at {directory} is not complete: {MANIFEST} is missing",
-        where=path,
+        f"the savepoint at {directory} is not complete: {Manifest.NAME} is missing",
+        where=Manifest.path_in(directory),
         expected="a savepoint or checkpoint that was written to its end",
         hint="use another savepoint",
     )
-
-
-def _parsed(data: bytes, path: str) -> dict[str, Any]:
-    """The content of a manifest of any version, once its digest has shown that nothing in it has changed."""
-    try:
-        content = json_as(dict[str, Any], data)
-    except ValueError as error:
-        raise _damaged("empty" if not data else f"no JSON object ({error})", path) from error
-    if content.pop("digest", None) is None and content.get("savepoint_version") == 1:
-        return content  # version 1 has no digest; the caller refuses that version
-    try:
-        whole = _rendered(content) == data
-    except (RecursionError, MemoryError):
-        whole = False
-    if not whole:
-        raise _damaged("not as it was written: its digest does not fit its content", path)
-    return content
-
-
-def _damaged(what: str, path: str) -> SavepointError:
-    return SavepointError(
-        f"the manifest of the savepoint is damaged: it is {what}",
-        where=path,
-        expected="the file as flinkish wrote it",
-        hint="copy the file from a backup, or use another savepoint; only the rows of the state table may be edited",
-    )
-
-
-def _manifest(content: dict[str, Any], path: str) -> Manifest:
-    try:
-        return typed(Manifest, content)
-    except ValueError as error:
-        raise _damaged(f"not as flinkish writes it: {error}", path) from error
 
 
 def state_table(savepoint: str) -> str:
@@ -335,20 +328,22 @@ def manifest_of(job: JobDescriptor, epoch: int, positions: dict[str, str], **mor
     )
 
 
+#: All kinds of files of checkpoints and savepoints that are read as a whole.
+CHECKPOINT_LAYOUT: tuple[type[StoredFile], ...] = (Manifest, EndedSplits, CheckpointCounter, MaintenanceCounts)
+
 _NUMBERED = re.compile(r"chk-(\d+)")
-_COUNTER = "counter.json"
 
 
 class CheckpointDirectory:
     """Numbers, lists, reads, writes and deletes the checkpoints of one job, and numbers its savepoints. A checkpoint is
     complete once its manifest is written.
 
-        <checkpoints>/counter.json           the last number that was given to a checkpoint or savepoint
+        <checkpoints>/ (`CheckpointCounter`) the last number that was given to a checkpoint or savepoint
         <checkpoints>/state/                 Delta: the state of the last checkpoint that was full, or after which
                                              changes were merged; older checkpoints refer to earlier versions
         <checkpoints>/changes/               Delta: what has changed since (`writer.IncrementalWriter`)
         <checkpoints>/ended/                 ids of splits that sources have read, to which positions refer
-        <checkpoints>/chk-17/manifest.json   written last: without it there is no checkpoint 17
+        <checkpoints>/chk-17/ (`Manifest`)   written last: without it there is no checkpoint 17
 
     Rule: a number is given once, whatever becomes of the checkpoint. Only what was there before the check that the job
     is still this driver's (``check``) is deleted, so nothing that a newer driver has made.
@@ -408,14 +403,9 @@ class CheckpointDirectory:
             return self._next_id()
 
     def _next_id(self) -> int:
-        try:
-            data = read_bytes(posixpath.join(self.path, _COUNTER), FileKind.COUNTER)
-            counted = 0 if data is None else json_as(dict[str, int], data).get("last", 0)
-        except ValueError:
-            # the counter is damaged: numbers only have to rise
-            counted = 0
+        counted = (CheckpointCounter.read(self.path) or CheckpointCounter(0)).last
         number = max([counted, *self._ids()]) + 1
-        write_bytes(posixpath.join(self.path, _COUNTER), json.dumps({"last": number}).encode())
+        CheckpointCounter(number).write(self.path)
         return number
 
     def _ids(self) -> list[int]:
@@ -427,7 +417,7 @@ class CheckpointDirectory:
         return self._whole(self._ids())
 
     def _whole(self, numbers: list[int]) -> list[int]:
-        return [number for number in numbers if MANIFEST in child_names(self.checkpoint(number))]
+        return [number for number in numbers if Manifest.NAME in child_names(self.checkpoint(number))]
 
     def write(self, number: int, manifest: Manifest) -> None:
         """Write the manifest of a checkpoint, which completes it."""
@@ -472,7 +462,7 @@ class CheckpointDirectory:
         try:
             for number in reversed(left):
                 if ended:
-                    ended = ended - {f"{name}.json" for name in self._referred([number])}
+                    ended = ended - set(map(EndedSplits.file_name, self._referred([number])))
         except SavepointError:
             # it is not known what a damaged checkpoint refers to
             return set()

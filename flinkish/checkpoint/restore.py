@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flinkish.checkpoint.claim import RESTORED_FILE, check_same_savepoint, read_restored, remember_restored
+from flinkish.checkpoint.claim import check_same_savepoint, read_restored, remember_restored
 from flinkish.checkpoint.compatibility import (
     CompatibilityReport,
     ProgramOutline,
@@ -41,6 +41,7 @@ from flinkish.core.source import Source
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import ROWS_NAME, Restored
 from flinkish.jobmanager.job.settings import DriverSettings, driver_settings, job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
@@ -55,10 +56,7 @@ from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs, session_with
 from flinkish.spark.worker import Deployment, deploy
 from flinkish.storage.files import delete_directory
-from flinkish.storage.paths import NameForm, absolute
-
-#: The names of the directories of restored rows.
-_ROWS = NameForm(r"restore(-[0-9]+|-epoch-[0-9]+)?")
+from flinkish.storage.paths import absolute
 
 
 @dataclass(frozen=True)
@@ -90,14 +88,14 @@ def prepare_restore(
         # also if an earlier start has already restored it and got no further: it may have had another parallelism
         remembered = _restore(spark, program, settings, settings.savepoint, directory)
     elif remembered is not None:
-        directory.delete(RESTORED_FILE)
+        directory.delete(Restored)
         remembered = None
     return PlanOptions() if remembered is None else _options(program, directory, remembered)
 
 
 def _restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
-) -> dict[str, Any]:
+) -> Restored:
     manifest = read_manifest(savepoint)
     with described_jobs(spark, f"{program.job.name}: restore from {savepoint}"):
         report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
@@ -144,8 +142,8 @@ def take_over(
 
 @dataclass(frozen=True)
 class OwnState:
-    """State of the job's own, with which a changed program goes on: its rows as they were written, read in a session;
-    the states that the job has declared; and the positions of its sources. ``shown``: what it is, in words."""
+    """State of the job's own, with which a changed program goes on: its rows as they were written, in a session, the
+    states that the job has declared, and the positions of its sources. ``shown``: what it is, in words."""
 
     shown: str
     rows: Callable[[Any], Any]
@@ -220,21 +218,21 @@ def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
     return replace(report, own_state=True)
 
 
-def _options(program: RestoredProgram, directory: JobDirectory, remembered: dict[str, Any]) -> PlanOptions:
+def _options(program: RestoredProgram, directory: JobDirectory, remembered: Restored) -> PlanOptions:
     uids = {program.job.vertex(vertex).head.uid for vertex in program.sources}
-    positions = {uid: position for uid, position in remembered["sources"].items() if uid in uids}
+    positions = {uid: position for uid, position in remembered.sources.items() if uid in uids}
     # a query that has taken the place of a damaged one has its own directory of rows
     rows = rows_of(directory, remembered)
     return PlanOptions(positions=positions, restore_rows=rows)
 
 
-def rows_of(directory: JobDirectory, remembered: dict[str, Any]) -> str:
+def rows_of(directory: JobDirectory, remembered: Restored) -> str:
     """The directory of the rows that the query has begun with, given what `read_restored` returns.
 
     Raises:
         FinalOperationError: it names a directory of another form.
     """
-    return directory.path_of(_ROWS, remembered.get("rows", "restore"), RESTORED_FILE)
+    return directory.path_of(ROWS_NAME, remembered.rows, Restored)
 
 
 def compatibility_report(

@@ -19,6 +19,7 @@ from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVer
 from flinkish.checkpoint.table import CheckpointTable, FileAppends, Written, may_be_damage, set_aside_if_damaged
 from flinkish.errors import CorruptStateError, SavepointError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.layout import Changelog
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.runtime.epoch.changelog_files import changelog_directory, epoch_directory, read_parts
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -31,15 +32,12 @@ from flinkish.spark.worker import DeployedClasses
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once, directory_bytes
 from flinkish.storage.paths import for_spark
 
-_FILE = "changelog.json"
 _PREFIX = "epoch="
 
 
 class ChangelogLedger:
     """Keeps the record of one job's changelog: which epochs it covers without a gap, and why checkpoints may not use
     it. It decides whether a checkpoint can be incremental.
-
-        <job dir>/changelog.json    {"since": 12, "location": "spark", "refused": null}
 
     Rule: in doubt there is no changelog. It begins after the first epoch that is known to have been written by tasks
     that keep one; it ends with any run that does not keep one, and with any change of the query. Only files are deleted
@@ -58,7 +56,7 @@ class ChangelogLedger:
         """Delete the changelog, if there is one, and forget why checkpoints could not use it."""
         self._since = self.refused = None
         # checks that this driver still owns the directory
-        self._directory.delete(_FILE)
+        self._directory.delete(Changelog)
         delete_directory_at_once(self.path)
 
     def epoch_written(self, epoch: int, location: str) -> None:
@@ -72,9 +70,9 @@ class ChangelogLedger:
 
     def _begin(self, location: str) -> None:
         self._location = location
-        kept = self._directory.read(_FILE)
-        if kept is not None and kept["location"] == posixpath.basename(location):
-            self._since, self.refused = kept["since"], kept["refused"]
+        kept = self._directory.read(Changelog)
+        if kept is not None and kept.location == posixpath.basename(location):
+            self._since, self.refused = kept.since, kept.refused
         else:
             self.drop()
         self._location = location
@@ -86,8 +84,7 @@ class ChangelogLedger:
 
     def _write(self) -> None:
         assert self._location is not None
-        content = {"since": self._since, "location": posixpath.basename(self._location), "refused": self.refused}
-        self._directory.write(_FILE, content)
+        self._directory.write(Changelog(self._since, posixpath.basename(self._location), self.refused))
 
     def covers(self, first: int) -> bool:
         """Whether the changelog has all epochs from this one on."""

@@ -3,16 +3,15 @@ starts it again."""
 
 from __future__ import annotations
 
-import posixpath
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from flinkish.errors import FlinkishError
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
-from flinkish.jobdir.layout import JobEnd
+from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.storage.files import is_directory
+from flinkish.storage.stored_file import StoredFile
 
 
 @dataclass(frozen=True)
@@ -43,18 +42,19 @@ def ended(path: str) -> Ended | None:
     """
     # a JobDirectory makes its directory
     directory = JobDirectory(path) if is_directory(path) else None
-    owner = None if directory is None else directory.read("owner.json")
+    owner = None if directory is None else directory.read(Owner)
     if directory is None or owner is None or life_of(owner) is not Life.GONE:
         return None
-    job, end = directory.read("job.json") or {}, directory.end()
-    driver = f"process {owner['pid']} on {owner['host']}"
+    job, end = directory.read(Job), directory.end()
+    driver = f"process {owner.pid} on {owner.host}"
+    program = job if job is not None or end is None else end.program
     if end is not None:
-        status, how, ended_ms = end.status, end.told(), _modified_ms(directory, ENDED_FILE)
+        status, how, ended_ms = end.status, end.told(), _modified_ms(directory, JobEnd)
     else:
         status, how, ended_ms = _last_status(directory, owner, driver)
     return Ended(
-        job.get("job_id"),
-        job.get("name") or (end.program.name if end is not None and end.program is not None else "a job"),
+        None if job is None else job.job_id,
+        "a job" if program is None else program.name,
         directory.path,
         status,
         how,
@@ -79,20 +79,20 @@ def how_to_go_on(directory: str, end: JobEnd | None) -> str:
     return f"flinkish run -s {end.savepoint} -D flinkish.job.dir=ANOTHER PROGRAM.py, or in its own directory: {again}"
 
 
-def _modified_ms(directory: JobDirectory, name: str) -> int | None:
+def _modified_ms(directory: JobDirectory, kind: type[StoredFile]) -> int | None:
     with suppress(OSError, FlinkishError):
-        modified_s = directory.storage.modified_s(posixpath.join(directory.path, name))
+        modified_s = directory.storage.modified_s(kind.path_in(directory.path))
         return None if modified_s is None else int(modified_s * 1000)
     return None
 
 
-def _last_status(directory: JobDirectory, owner: dict[str, Any], driver: str) -> tuple[str, str, int | None]:
+def _last_status(directory: JobDirectory, owner: Owner, driver: str) -> tuple[str, str, int | None]:
     """The status of a job that has not ended for good, with what is known of the cause, and the time."""
-    told = owner.get("ended")
+    told = owner.ended
     if told is not None:
-        how = "it has failed" if told["status"] == "FAILED" else "it was suspended"
-        return told["status"], how + (f": {told['cause']}" if told["cause"] else ""), told["time_ms"]
+        how = "it has failed" if told.status == "FAILED" else "it was suspended"
+        return told.status, how + (f": {told.cause}" if told.cause else ""), told.time_ms
     how = f"its driver has died ({driver})"
-    if owner.get("released"):
+    if owner.released:
         how = "it was suspended, or has failed: its driver's output says which"
-    return "SUSPENDED", how, _modified_ms(directory, "owner.json")
+    return "SUSPENDED", how, _modified_ms(directory, Owner)

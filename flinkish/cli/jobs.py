@@ -16,8 +16,9 @@ from typing import Any
 from flinkish.cli import targets
 from flinkish.cli.operations import Driver, Outcome, RestDriver, carry_out, checked_id, driver_of
 from flinkish.cli.parsers import ACCEPTED, DONE, add_command, add_json, print_json
-from flinkish.cli.targets import ENDED, Finder, Job, owner_of, with_directory
+from flinkish.cli.targets import ENDED, Finder, Job, with_directory
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError
+from flinkish.jobdir.layout import Owner
 from flinkish.storage.paths import absolute
 
 #: Seconds between two drawings of a live table, and between two looks at a log.
@@ -258,7 +259,7 @@ def _owner(finder: Finder, path: str) -> Driver | None:
     above = absolute(path)
     for _ in range(_LEVELS):
         above = posixpath.dirname(above)
-        if owner_of(above) is not None and (job := finder.of_directory(above)).client is not None:
+        if Owner.read(absolute(above)) is not None and (job := finder.of_directory(above)).client is not None:
             return driver_of(job)
     return None
 
@@ -392,8 +393,8 @@ def _behind(text: str, newer: str) -> str:
 def _no_log(job: Job) -> FlinkishError:
     from flinkish.launch.home import Home
 
-    owner = owner_of(job.directory) if job.directory is not None else None
-    place = "its driver" if owner is None else f"the process {owner['pid']} on {owner['host']}"
+    owner = Owner.read(absolute(job.directory)) if job.directory is not None else None
+    place = "its driver" if owner is None else f"the process {owner.pid} on {owner.host}"
     return OperationError(
         "the log of the driver cannot be read from here: no driver of the job answers by REST",
         where=f"job '{job.name}', directory {job.directory}",

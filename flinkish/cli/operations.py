@@ -193,13 +193,13 @@ class FileDriver:
             if answer is None:
                 return Outcome(operation, completed=False)
             sent.withdraw()
-            return _of_value(operation, answer["value"])
+            return _of_value(operation, answer.value)
         from flinkish.jobmanager.requests import ask, sent_before
 
         earlier = sent_before(self._directory, operation)
         answer = None if earlier is None else earlier.answer()
         if answer is not None:
-            return _of_value(operation, answer["value"])
+            return _of_value(operation, answer.value)
         found = ask(self._directory, "operation", operation=operation)
         if found is None:
             raise FinalOperationError(f"there is no operation {operation}, or its result is not kept any more")

@@ -16,20 +16,18 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from flinkish.errors import (
     ConfigurationError,
     ConnectionFailedError,
     FinalOperationError,
     FlinkishError,
-    OperationError,
 )
+from flinkish.jobdir import layout
+from flinkish.jobdir.layout import Owner
 from flinkish.rest.access import default_token_file, is_loopback
 from flinkish.rest.client import RestClient, token_in
-from flinkish.storage.files import read_bytes
-from flinkish.storage.paths import FileKind, absolute, local_path
-from flinkish.storage.sealed import unsealed
+from flinkish.storage.paths import absolute, local_path
 from flinkish.storage.stores import storage_of
 
 #: The environment variable with which Flink's command line sends a token.
@@ -140,11 +138,13 @@ class Finder:
             OperationError: a file of the directory is damaged.
         """
         path = absolute(path)
-        owner, written = owner_of(path), _file(path, "job.json") or {}
-        is_free = owner is not None and owner.get("released")
-        status = ((owner or {}).get("ended") or {}).get("status", "SUSPENDED") if is_free else None
-        unknown = Job(written.get("job_id"), written.get("name") or posixpath.basename(path), status, directory=path)
-        client = None if owner is None or is_free else self._client_of(owner)
+        owner, written = Owner.read(path), layout.Job.read(path)
+        status = None
+        if owner is not None and owner.released:
+            status = "SUSPENDED" if owner.ended is None else owner.ended.status
+        job_id, name = (None, "") if written is None else (written.job_id, written.name)
+        unknown = Job(job_id, name or posixpath.basename(path), status, directory=path)
+        client = None if owner is None or owner.released else self._client_of(owner)
         if client is None:
             return unknown
         try:
@@ -155,10 +155,10 @@ class Finder:
                 self.skipped.append(error.message)
             return unknown
 
-    def _client_of(self, owner: dict[str, Any]) -> RestClient | None:
-        """A client of the driver that ``owner.json`` names; None: it is not reached from here."""
-        url, host = owner.get("rest"), str(owner.get("host"))
-        if not isinstance(url, str):
+    def _client_of(self, owner: Owner) -> RestClient | None:
+        """A client of the driver that owns a directory; None: it is not reached from here."""
+        url, host = owner.rest, owner.host
+        if url is None:
             return None
         try:
             plain = RestClient(url)
@@ -258,15 +258,6 @@ def with_directory(job: Job) -> Job:
     return job
 
 
-def owner_of(directory: str) -> dict[str, Any] | None:
-    """What the driver that owns a directory, or has owned it last, has written of itself; None: there is none.
-
-    Raises:
-        OperationError: the file is damaged.
-    """
-    return _file(absolute(directory), "owner.json")
-
-
 def _is_named(job: Job, named: str) -> bool:
     if job.name == named or (_ID.fullmatch(named) is not None and (job.id or "").startswith(named)):
         return True
@@ -290,18 +281,9 @@ def _announced() -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal() and len(name) <= 5)
 
 
-def _file(directory: str, name: str) -> dict[str, Any] | None:
-    path = posixpath.join(directory, name)
-    try:
-        data = read_bytes(path, FileKind.JOB_FILE)
-        return None if data is None else unsealed(data)
-    except ValueError as error:
-        raise OperationError(f"the file {name} is damaged: {error}", where=path) from error
-
-
 def _is_job_directory(path: str) -> bool:
     with suppress(FlinkishError, OSError):
-        return any(_file(absolute(path), name) is not None for name in ("owner.json", "job.json"))
+        return any(kind.read(absolute(path)) is not None for kind in (Owner, layout.Job))
     return "/" in path
 
 

@@ -35,6 +35,7 @@ from flinkish.doctor.findings import (
 from flinkish.errors import ConnectionFailedError, FlinkishError, is_secret
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.layout import Owner
 from flinkish.launch.__main__ import Launch
 from flinkish.launch.home import SETTINGS, Home
 from flinkish.launch.options import CommandLine, read_properties
@@ -221,7 +222,7 @@ def _space(path: str) -> Finding:
 def _driver(job_dir: str) -> Iterator[Finding]:
     """The driver that owns the directory, and its REST API."""
     try:
-        owner = JobDirectory(job_dir).read("owner.json")
+        owner = JobDirectory(job_dir).read(Owner)
     except FlinkishError as error:
         yield Finding("Driver", Level.FAIL, error.what, error.hint or error.expected)
         return
@@ -229,13 +230,12 @@ def _driver(job_dir: str) -> Iterator[Finding]:
     if owner is None or life is Life.GONE:
         yield ok("Driver", "no driver runs a job here")
         return
-    yield ok("Driver", f"process {owner['pid']} on {owner['host']}, {'alive' if life is Life.ALIVE else life.value}")
-    url = owner.get("rest")
-    if not url:
+    yield ok("Driver", f"process {owner.pid} on {owner.host}, {'alive' if life is Life.ALIVE else life.value}")
+    if not owner.rest:
         hint = "pip install uvicorn starlette, or set flinkish.rest.enabled: true; commands reach it through files"
         yield Finding("REST API", Level.WARN, "the driver has none", hint)
         return
-    yield _rest(str(url), life is Life.ALIVE)
+    yield _rest(owner.rest, life is Life.ALIVE)
 
 
 def _rest(url: str, here: bool) -> Finding:

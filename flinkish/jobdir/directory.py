@@ -1,15 +1,10 @@
 """The files that a job keeps in its directory, besides the Spark query's own checkpoint: which driver owns the
 directory and which program wrote it.
 
+    <job dir>/*.json            small files, of which layout.py has the list
     <job dir>/spark/            checkpoint of the streaming query, and in prepared/ what its epochs give to sinks
-    <job dir>/query-location.json  where that checkpoint is instead, once the query has been replaced or moved
     <job dir>/minicluster/      in its place: the state of a job in the minicluster (minicluster/stored_epochs.py)
-    <job dir>/job.json          the stateful structure of the program that wrote the directory
-    <job dir>/owner.json        the driver that owns the directory, and a sign that it is alive
     <job dir>/fencing/          Delta: the claims of all drivers, which decide who may write (fencing.py)
-    <job dir>/end-of-input.json the query whose run that announces the sources' end has begun
-    <job dir>/ended.json        the job has ended for good: how, at whose request, and which program it was
-    <job dir>/saving-<id>.json  a savepoint is being written, or a stop has written it and the job has not ended
     <job dir>/jobs/<name>/      the job directory of a further job of the same program (probe.py)
     <job dir>/accumulators/     totals of the last epochs that have added to accumulators (runtime/job/accumulators.py)
     <job dir>/restore/          rows of the savepoint that the job began with; restore-<fencing token>/ of later drivers
@@ -28,29 +23,41 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar, overload
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from flinkish.core.sink import NO_FENCE, Fence, NoFence
 from flinkish.errors import FencedError, FlinkishError, IncompatibleJobError, OperationError
-from flinkish.graph.job_graph import lost_operators
-from flinkish.jobdir.fencing import SILENCE_S, Life, entry, given_back, is_earlier_attempt, life_of, was_here, watch
-from flinkish.jobdir.layout import JobEnd, content_of, damaged_file
-from flinkish.jobdir.structure import describe_structure, differences_between
+from flinkish.jobdir.fencing import (
+    SILENCE_S,
+    Life,
+    given_back,
+    is_earlier_attempt,
+    life_of,
+    this_process,
+    was_here,
+    watch,
+)
+from flinkish.jobdir.layout import (
+    KEYED_STATE_NAME,
+    QUERY_NAME,
+    Attempts,
+    Finished,
+    Job,
+    JobEnd,
+    Owner,
+    OwnersEnd,
+    QueryFile,
+    States,
+    Structure,
+    UpgradedProgram,
+)
+from flinkish.jobdir.structure import describe_program, describe_structure, differences_between, lost_operators
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import STATE_FORMAT_VERSION
-from flinkish.storage.paths import FileKind, NameForm, absolute, check_private, is_local, make_private
-from flinkish.storage.sealed import sealed, typed
-from flinkish.storage.stores import job_directory_error, storage_error, storage_errors, storage_of
-
-#: Name of the file that says where the query's checkpoint is; ownership.py adds the entry ``moved_from`` to it.
-QUERY_FILE = "query-location.json"
-
-#: Says that the job has ended for good (`JobEnd`). Earlier versions wrote the second one, at the end of the input only.
-ENDED_FILE, _FINISHED_FILE = "ended.json", "finished.json"
-
-#: The states that tasks have reported (checkpoint/compatibility.py).
-STATES_FILE = "states.json"
+from flinkish.storage.paths import NameForm, absolute, check_private, is_local, make_private
+from flinkish.storage.stored_file import StoredFile
+from flinkish.storage.stores import job_directory_error, storage_of
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
@@ -59,31 +66,7 @@ _GIVE_UP = (
     "execution.state-recovery.ignore-unclaimed-state: true)"
 )
 
-#: The entry of ``job.json`` with the program of an upgrade that has begun.
-UPGRADE = "upgrade"
-
-#: Version of the files in the directory. Since version 2 they carry a digest.
-FORMAT_VERSION = 2
-
-
-#: The names of the directories of queries, and of what the minicluster has in their place.
-QUERY_NAME = NameForm(r"(minicluster|spark(-drain|-[0-9]+)?)(-owner-[0-9]+)?")
-
-#: The names of the directories of files of keyed state: the first one, and those of queries that began by an upgrade.
-KEYED_STATE_NAME = NameForm(r"keyed-state(-[0-9]+)?")
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class QueryFile:
-    """The content of `QUERY_FILE`. ``moved_from``: the move of the query from there has begun."""
-
-    name: Annotated[str, QUERY_NAME]
-    first_epoch: int
-    moved_from: Annotated[str | None, QUERY_NAME] = None
-    #: directory of the files of keyed state; None: the first one
-    keyed_state: Annotated[str | None, KEYED_STATE_NAME] = None
+F = TypeVar("F", bound=StoredFile)
 
 
 @dataclass(frozen=True)
@@ -127,15 +110,11 @@ class JobDirectory:
 
     def query_location(self) -> QueryLocation:
         """The location of the query's own checkpoint, and the query's first epoch."""
-        kept = self.query_file() or QueryFile("spark", 0)
-        return QueryLocation(self.path_of(QUERY_NAME, kept.name, QUERY_FILE), kept.first_epoch)
+        kept = self.read(QueryFile) or QueryFile("spark", 0)
+        return QueryLocation(self.path_of(QUERY_NAME, kept.name, QueryFile), kept.first_epoch)
 
-    def query_file(self) -> QueryFile | None:
-        """The content of the file that says where the query is; None: it is where it began. Raises as `read` does."""
-        return self.read(QUERY_FILE, QueryFile)
-
-    def path_of(self, form: NameForm, name: object, file: str) -> str:
-        """The path of a directory that a file of the job directory (``file``) names.
+    def path_of(self, form: NameForm, name: object, kind: type[StoredFile]) -> str:
+        """The path of a directory that a file of the job directory, of this kind, names.
 
         Raises:
             FinalOperationError: the name is none that flinkish gives; the error names the file.
@@ -143,7 +122,7 @@ class JobDirectory:
         try:
             return form.path(self.path, name)
         except ValueError as error:
-            raise damaged_file(self.path, file, error) from error
+            raise kind.damaged(kind.path_in(self.path), error) from error
 
     def check_private(self) -> None:
         """Check that nobody but this user can write to the directory, if it is on a local file system: whoever can is
@@ -158,19 +137,15 @@ class JobDirectory:
     def move_query(self, name: str, first_epoch: int, keyed_state: str | None = None) -> None:
         """Replace the job's query by another one, below ``name``, whose epochs are numbered from ``first_epoch`` on.
         ``keyed_state``: name of the directory of its files of keyed state; None: that of the query before."""
-        before = self.query_file()
+        before = self.read(QueryFile)
         kept = None if before is None else before.keyed_state
-        self.write_query(QueryFile(name, first_epoch, keyed_state=keyed_state or kept))
-
-    def write_query(self, query: QueryFile) -> None:
-        """Write the file that says where the query is."""
-        self.write(QUERY_FILE, {name: value for name, value in asdict(query).items() if value is not None})
+        self.write(QueryFile(name, first_epoch, keyed_state=keyed_state or kept))
 
     @property
     def keyed_state(self) -> str:
         """Directory of the files of keyed state of the job's query, with a subdirectory per vertex and subtask."""
-        kept = self.query_file()
-        return self.path_of(KEYED_STATE_NAME, (kept and kept.keyed_state) or "keyed-state", QUERY_FILE)
+        kept = self.read(QueryFile)
+        return self.path_of(KEYED_STATE_NAME, (kept and kept.keyed_state) or "keyed-state", QueryFile)
 
     @property
     def restore_rows(self) -> str:
@@ -184,53 +159,41 @@ class JobDirectory:
 
     # ------------------------------------------------------------------ files
 
-    def _file(self, name: str) -> str:
-        return posixpath.join(self.path, name)
-
-    @overload
-    def read(self, name: str, *, file: FileKind = FileKind.JOB_FILE) -> dict[str, Any] | None: ...
-
-    @overload
-    def read(self, name: str, kind: type[T], *, file: FileKind = FileKind.JOB_FILE) -> T | None: ...
-
-    def read(self, name: str, kind: Any = dict[str, Any], *, file: FileKind = FileKind.JOB_FILE) -> Any:
-        """The content of a JSON file as an instance of the dataclass ``kind``, which declares its fields, or as a dict;
-        None when there is no such file.
+    def read(self, kind: type[F], *parts: object) -> F | None:
+        """The content of the file of this kind; None when there is no such file. ``parts``: what stands in its name, of
+        a kind of which there are several.
 
         Raises:
-            FinalOperationError: the file is damaged, none of the kind ``file``, or its fields are not those of the
-                class; the error names it.
+            FinalOperationError: the file is damaged, of another kind, or of a newer release; the error names it.
         """
-        try:
-            return typed(kind, content_of(name, self.storage.read(self._file(name), file)))
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise storage_error(error, "read", self._file(name)) from error
-        except ValueError as error:
-            raise damaged_file(self.path, name, error) from error
+        return kind.read(self.path, *parts)
 
-    def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write a JSON file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
-        data = sealed({"version": FORMAT_VERSION, **value})
-        with storage_errors("write", self._file(name)):
-            self.fence.check()
-            try:
-                self.storage.replace(self._file(name), data)
-            except FileNotFoundError:
+    def write(self, value: StoredFile, *parts: object) -> None:
+        """Write a file, whole or not at all. Raises FencedError when the directory is no longer this driver's."""
+        self.fence.check()
+        try:
+            value.write(self.path, *parts)
+        except OperationError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
                 # a newer driver deletes what others have not finished
                 self.fence.check()
-                raise
+            raise
 
-    def delete(self, name: str) -> None:
+    def delete(self, kind: type[StoredFile], *parts: object) -> None:
         """Delete a file if it is there. Raises FencedError when the directory is no longer this driver's."""
         self.fence.check()
-        self.storage.delete(self._file(name))
+        self.storage.delete(kind.path_in(self.path, *parts))
 
-    def names(self, prefix: str, suffix: str) -> list[str]:
-        """The names of the files with this prefix and suffix, sorted. Directories, pipes and the like are left out."""
-        found = (entry.name for entry in self.storage.list(self.path) if entry.is_file)
-        return sorted(name for name in found if name.startswith(prefix) and name.endswith(suffix))
+    def kept(self, kind: type[StoredFile]) -> list[tuple[str, ...]]:
+        """What stands in the names of the files of this kind, sorted. Directories, pipes and the like are left out."""
+        found = (kind.parts_of(entry.name) for entry in self.storage.list(self.path) if entry.is_file)
+        return sorted(parts for parts in found if parts is not None)
+
+    def count_start(self) -> int:
+        """Count a start of the job; returns how many there were before."""
+        attempts = (self.read(Attempts) or Attempts(0)).attempts
+        self.write(Attempts(attempts + 1))
+        return attempts
 
     # ------------------------------------------------------------------ ownership
 
@@ -251,14 +214,15 @@ class JobDirectory:
         """Raise FencedError when the owner is alive; otherwise return what is known of it. An owner on another machine
         is watched until it has been silent for ``silence_s`` seconds, or ``waiting`` raises; an earlier attempt of this
         application of YARN is not."""
-        owner = self.read("owner.json")
+        owner = self.read(Owner)
         life = life_of(owner)
         if life is Life.SILENT and not is_earlier_attempt(owner):
-            life = watch(lambda: self.read("owner.json"), silence_s - self._silent_for_s(), waiting)
+            life = watch(lambda: self.read(Owner), silence_s - self._silent_for_s(), waiting)
         if life is Life.ALIVE:
-            owner = self.read("owner.json") or {}
+            owner = self.read(Owner) or owner
+            assert owner is not None, "it is alive"
             raise FencedError(
-                f"another driver (process {owner.get('pid')} on {owner.get('host')}) runs a job in this directory",
+                f"another driver (process {owner.pid} on {owner.host}) runs a job in this directory",
                 where=f"job '{job_name}', directory {self.path}",
                 expected="one driver per job directory",
                 hint="stop the other driver, or give this job a directory of its own (flinkish.job.dir)",
@@ -270,17 +234,17 @@ class JobDirectory:
         if self.is_local:
             # a network file system may take such times from the machines' own clocks
             return 0.0
-        written = posixpath.join(self.path, f".owner.json.{uuid.uuid4().hex}")
+        written = posixpath.join(self.path, f".{Owner.NAME}.{uuid.uuid4().hex}")
         try:
             self.storage.write(written, b"{}")
-            now_s, then_s = self.storage.modified_s(written), self.storage.modified_s(self._file("owner.json"))
+            now_s, then_s = self.storage.modified_s(written), self.storage.modified_s(Owner.path_in(self.path))
         finally:
             self.storage.delete(written)
         return 0.0 if now_s is None or then_s is None else max(0.0, now_s - then_s)
 
     def owner_life(self) -> Life:
         """What can be known, without waiting, of whether the driver that owns the directory is alive."""
-        return life_of(self.read("owner.json"))
+        return life_of(self.read(Owner))
 
     def has_living_owner(self) -> bool:
         """Whether a driver runs a job here, as far as this machine can tell: an owner on another machine
@@ -290,17 +254,17 @@ class JobDirectory:
     def write_owner(self) -> None:
         """Write down that this driver owns the directory and is alive."""
         self._renewals += 1
-        self.write("owner.json", entry(self._token, self.fence.token, self._renewals, self.remote))
+        self.write(this_process(self._token, self.fence.token, self._renewals, self.remote))
 
     def check_owner(self, job_name: str) -> None:
         """Raise FencedError when another driver has claimed the directory since. Called before each commit."""
         if not isinstance(self.fence, NoFence):
             self.fence.check()
             return
-        owner = self.read("owner.json")
-        if owner is not None and owner["token"] != self._token:
+        owner = self.read(Owner)
+        if owner is not None and owner.token != self._token:
             raise FencedError(
-                f"the driver {owner['pid']} on {owner['host']} has taken over this job directory",
+                f"the driver {owner.pid} on {owner.host} has taken over this job directory",
                 where=f"job '{job_name}', directory {self.path}",
                 hint="nothing to do if that was intended; this driver stops",
             )
@@ -325,10 +289,10 @@ class JobDirectory:
         self.released.set()
         given_back(self._token)
         with self._owning, contextlib.suppress(OperationError):
-            owner = self.read("owner.json")
-            if owner is not None and owner["token"] == self._token:
-                ended = {"status": status, "cause": cause, "time_ms": int(time.time() * 1000)} if status else None
-                self.write("owner.json", {**owner, "released": True, "ended": ended})
+            owner = self.read(Owner)
+            if owner is not None and owner.token == self._token:
+                ended = OwnersEnd(status, cause, int(time.time() * 1000)) if status else None
+                self.write(replace(owner, released=True, ended=ended))
 
     # ------------------------------------------------------------------ the program that wrote it
 
@@ -341,7 +305,8 @@ class JobDirectory:
         differences = self.differences(job, partitions)
         if not differences:
             return differences is None
-        lost = self._lost((self._program() or {})["structure"], describe_structure(job, partitions))[0]
+        before = self._program()
+        lost = {} if before is None else self._lost(before.structure, describe_structure(job, partitions))[0]
         raise IncompatibleJobError(
             "the program differs from the one that wrote this job directory: " + "; ".join(differences),
             where=f"job '{job.name}', directory {self.path}",
@@ -360,7 +325,7 @@ class JobDirectory:
         now, before = describe_structure(job, partitions), self._program()
         if before is None:
             return None
-        state_format = before.get("state_format", 1)
+        state_format = before.state_format
         if state_format != STATE_FORMAT_VERSION:
             raise IncompatibleJobError(
                 f"the state in this job directory has format version {state_format}"
@@ -369,9 +334,9 @@ class JobDirectory:
                 expected=f"format version {STATE_FORMAT_VERSION}",
                 hint="start in a new job directory: from the beginning, or from a savepoint with declared types",
             )
-        self._check_engine(job, before["structure"]["partitions"], partitions)
-        found = differences_between(before["structure"], now)
-        lost, taken = self._lost(before["structure"], now)
+        self._check_engine(job, before.structure.partitions, partitions)
+        found = differences_between(before.structure, now)
+        lost, taken = self._lost(before.structure, now)
         texts = list(lost.values())
         if job.settings.ignore_unclaimed_state and not found and not taken:
             if lost:
@@ -379,19 +344,19 @@ class JobDirectory:
             return []
         return [*found, *texts, *taken]
 
-    def structure(self) -> dict[str, Any] | None:
+    def structure(self) -> Structure | None:
         """The remembered structure; None when none is remembered yet."""
         program = self._program()
-        return None if program is None else dict(program["structure"])
+        return None if program is None else program.structure
 
-    def _program(self) -> dict[str, Any] | None:
+    def _program(self) -> Job | None:
         """What is remembered of the program of the job's query."""
-        job = self.read("job.json")
-        upgrade = None if job is None else job.get(UPGRADE)
+        job = self.read(Job)
+        upgrade = None if job is None else job.upgrade
         # it is that of the query that the upgrade has made, if that one has taken the place of the one before
-        if upgrade is not None and upgrade["first_epoch"] == self.query_location().first_epoch:
-            return {**(job or {}), **upgrade}
-        return job
+        if job is None or upgrade is None or upgrade.first_epoch != self.query_location().first_epoch:
+            return job
+        return replace(job, name=upgrade.name, structure=upgrade.structure, given_up=upgrade.given_up)
 
     def _check_engine(self, job: JobDescriptor, before: int, now: int) -> None:
         """Check that the job does not change between Spark and the minicluster, which has 0 partitions: neither can
@@ -407,19 +372,20 @@ class JobDirectory:
                 f"this one: -s {self.path}/checkpoints/chk-<number>",
             )
 
-    def _lost(self, before: dict[str, Any], now: dict[str, Any]) -> tuple[dict[str, str], list[str]]:
+    def _lost(self, before: Structure, now: Structure) -> tuple[dict[str, str], list[str]]:
         """What `lost_operators` returns, given what tasks have reported."""
-        states = (self.read(STATES_FILE) or {"states": []})["states"]
-        return lost_operators(before["vertices"], now["vertices"], {str(state["uid"]) for state in states})
+        reported = {state.uid for state in (self.read(States) or States([])).states}
+        old, new = ({vertex.uid: vertex.operators for vertex in one.vertices} for one in (before, now))
+        return lost_operators(old, new, reported)
 
     def given_up(self) -> tuple[str, ...]:
         """The uids of the operators whose state was given up."""
         job = self._program()
-        return () if job is None else tuple(job.get("given_up", ()))
+        return () if job is None else tuple(job.given_up)
 
     def end(self) -> JobEnd | None:
         """How the job has ended for good; None: it has not."""
-        return self.read(ENDED_FILE, JobEnd) or self.read(_FINISHED_FILE, JobEnd)
+        return self.read(JobEnd) or self.read(Finished)
 
     def ends_at_once(self, restart: bool) -> bool:
         """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
@@ -440,10 +406,10 @@ class JobDirectory:
         if end is None or not end.done:
             return
         now = describe_program(job)
-        name = (self.read("job.json") or now)["name"] if end.program is None else end.program.name
-        found = [] if name == now["name"] else [f"its job was '{name}' and is '{now['name']}'"]
+        name = (end.program or self.read(Job) or now).name
+        found = [] if name == now.name else [f"its job was '{name}' and is '{now.name}'"]
         if end.program is not None and end.program.operators:
-            old, new = dict(end.program.operators), dict(now["operators"])
+            old, new = dict(end.program.operators), dict(now.operators)
             found.extend(f"operator '{uid}' ({old[uid]}) is gone" for uid in old if old[uid] != new.get(uid))
             found.extend(f"operator '{uid}' ({new[uid]}) is new" for uid in new if old.get(uid) != new[uid])
         if found:
@@ -460,40 +426,20 @@ class JobDirectory:
         """Remember the program's structure: from now on only programs with the same one, or with more sinks, go on with
         the job's query."""
         before, structure = self._program(), describe_structure(job, partitions)
-        if before is None or before["structure"] != structure or UPGRADE in before:
-            gone = {} if before is None else self._lost(before["structure"], structure)[0]
+        if before is None or before.structure != structure or before.upgrade is not None:
+            gone = {} if before is None else self._lost(before.structure, structure)[0]
             present = {operator.uid for vertex in job.vertices for operator in vertex.operators}
-            self._write_program(job, structure, sorted({*self.given_up(), *gone} - present))
+            given_up = sorted({*self.given_up(), *gone} - present)
+            self.write(Job(job.job_id, job.name, STATE_FORMAT_VERSION, structure=structure, given_up=given_up))
 
     def remember_upgrade(self, job: JobDescriptor, partitions: int, first_epoch: int) -> None:
         """Remember the program's structure as that of the query whose first epoch this is, which is about to take the
         place of the one before. Until it has, the structure of that one counts."""
-        before, structure = self._program() or {}, describe_structure(job, partitions)
-        upgrade = {"first_epoch": first_epoch, "name": job.name, "structure": structure, "given_up": []}
-        kept = {name: value for name, value in before.items() if name not in ("version", "first_epoch")}
-        self.write("job.json", {**kept, UPGRADE: upgrade})
-
-    def _write_program(self, job: JobDescriptor, structure: dict[str, Any], given_up: list[str]) -> None:
-        self.write(
-            "job.json",
-            {
-                "job_id": job.job_id,
-                "name": job.name,
-                "state_format": STATE_FORMAT_VERSION,
-                "structure": structure,
-                "given_up": given_up,
-            },
-        )
+        before, structure = self._program(), describe_structure(job, partitions)
+        assert before is not None, "it has differed from this one"
+        self.write(replace(before, upgrade=UpgradedProgram(first_epoch, job.name, structure)))
 
     def job_id(self) -> str | None:
         """The id of the job that wrote the directory; None when none has yet."""
-        job = self.read("job.json")
-        return None if job is None else str(job["job_id"])
-
-
-def describe_program(job: JobDescriptor) -> dict[str, Any]:
-    """The properties by which a program is recognized once its job has finished: names and uids."""
-    return {
-        "name": job.name,
-        "operators": sorted({op.uid: op.name for v in job.vertices for op in v.operators}.items()),
-    }
+        job = self.read(Job)
+        return None if job is None else job.job_id

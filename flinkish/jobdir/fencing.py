@@ -1,5 +1,5 @@
 """Decides which driver owns a job: the one whose claim is the newest commit of the Delta table ``<job dir>/fencing``;
-and whether the driver that ``owner.json`` names is alive.
+and whether the driver that `Owner` names is alive.
 
 Rule: each driver appends one row before it does anything; the version of that commit is its fencing token. Two claims
 have two versions, whatever clocks say, so of any two drivers exactly one is the newer one. The log is kept for ever:
@@ -31,6 +31,7 @@ from typing import Any
 from flinkish.delta.fence import Claim, DeltaFence, FencingLog
 from flinkish.delta.log import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
 from flinkish.errors import EnvironmentVersionError, OperationError
+from flinkish.jobdir.layout import Owner
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
 from flinkish.storage.paths import for_spark
@@ -260,21 +261,21 @@ def rest_url() -> str | None:
     return _rest_url
 
 
-def entry(token: str, fencing_token: int, renewals: int, remote: bool = False) -> dict[str, Any]:
-    """The content of owner.json for this process. ``remote``: its queries run in a Spark server, and outlive it."""
-    return {
-        "token": token,
-        "fencing_token": fencing_token,
-        "host": socket.gethostname(),
-        "machine": machine(),
-        "pid": os.getpid(),
-        "started": process_start(os.getpid()),
-        "renewals": renewals,
-        "remote": remote,
-        "container": os.environ.get(_CONTAINER, ""),
-        "renewed_s": time.time(),
-        "rest": _rest_url,
-    }
+def this_process(token: str, fencing_token: int, renewals: int, remote: bool = False) -> Owner:
+    """What this process writes of itself. ``remote``: its queries run in a Spark server, and outlive it."""
+    return Owner(
+        token=token,
+        fencing_token=fencing_token,
+        host=socket.gethostname(),
+        machine=machine(),
+        pid=os.getpid(),
+        started=process_start(os.getpid()),
+        renewals=renewals,
+        remote=remote,
+        container=os.environ.get(_CONTAINER, ""),
+        renewed_s=time.time(),
+        rest=_rest_url,
+    )
 
 
 #: Tokens of owners in this process that gave their directory back, whether that could be written there or not.
@@ -291,38 +292,36 @@ def was_here(token: str) -> bool:
     return token in _given_back
 
 
-def life_of(owner: dict[str, Any] | None) -> Life:
-    """What is known of an owner without waiting. ``owner``: the content of owner.json; None: there is none."""
-    if owner is None or owner.get("released") or owner["token"] in _given_back:
+def life_of(owner: Owner | None) -> Life:
+    """What is known of an owner without waiting; None: there is none."""
+    if owner is None or owner.released or owner.token in _given_back:
         return Life.GONE
-    if owner["host"] != socket.gethostname() or owner.get("machine", machine()) != machine():
+    if owner.host != socket.gethostname() or owner.machine not in (None, machine()):
         return Life.SILENT
-    there = process_start(int(owner["pid"])) == owner.get("started") is not None
+    there = process_start(owner.pid) == owner.started is not None
     return Life.ALIVE if there else Life.GONE
 
 
-def is_of_this_process(owner: dict[str, Any] | None) -> bool:
+def is_of_this_process(owner: Owner | None) -> bool:
     """Whether an owner is a driver in this process."""
-    if owner is None or life_of(owner) is not Life.ALIVE:
-        return False
-    return int(owner["pid"]) == os.getpid()
+    return owner is not None and life_of(owner) is Life.ALIVE and owner.pid == os.getpid()
 
 
-def is_earlier_attempt(owner: dict[str, Any] | None) -> bool:
+def is_earlier_attempt(owner: Owner | None) -> bool:
     """Whether an owner was an earlier attempt of the application of YARN that this process is an attempt of: YARN
     starts the next one when the earlier one has ended."""
-    theirs = _CONTAINER_FORM.fullmatch(str((owner or {}).get("container", "")))
+    theirs = _CONTAINER_FORM.fullmatch("" if owner is None else owner.container)
     ours = _CONTAINER_FORM.fullmatch(os.environ.get(_CONTAINER, ""))
     return theirs is not None and ours is not None and theirs[1] == ours[1] and int(theirs[2]) < int(ours[2])
 
 
-def leaves_nothing_behind(owner: dict[str, Any] | None) -> bool:
+def leaves_nothing_behind(owner: Owner | None) -> bool:
     """Whether no query of an owner that is GONE can still run: one in a Spark server outlives its driver."""
-    return owner is None or bool(owner.get("released")) or not owner.get("remote")
+    return owner is None or owner.released or not owner.remote
 
 
 def watch(
-    read: Callable[[], dict[str, Any] | None],
+    read: Callable[[], Owner | None],
     silence_s: float = SILENCE_S,
     waiting: Callable[[], None] = lambda: None,
 ) -> Life:
@@ -330,7 +329,7 @@ def watch(
     it does neither for ``silence_s`` seconds.
 
     Args:
-        read: returns the content of owner.json.
+        read: returns what is known of the owner.
         waiting: called before each look; what it raises ends the watch.
     """
     first = read()
@@ -348,8 +347,8 @@ def watch(
         time.sleep(min(POLL_S, silence_s))
 
 
-def _mark(owner: dict[str, Any] | None) -> Any:
-    return None if owner is None else (owner["token"], owner.get("renewals"), owner.get("renewed_s"))
+def _mark(owner: Owner | None) -> Any:
+    return None if owner is None else (owner.token, owner.renewals, owner.renewed_s)
 
 
 def machine() -> str:

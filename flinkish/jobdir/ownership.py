@@ -21,9 +21,10 @@ from dataclasses import replace
 from typing import Any
 
 from flinkish.errors import FencedError, FlinkishError, OperationError
-from flinkish.jobdir.directory import QUERY_FILE, QUERY_NAME, JobDirectory, QueryFile, QueryLocation
+from flinkish.jobdir.checks import check_release
+from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
-from flinkish.jobdir.layout import damaged_file
+from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
 from flinkish.spark.session import is_remote
 from flinkish.storage.files import child_names, delete_directory, delete_file, is_directory
@@ -52,12 +53,12 @@ def move_query_away(directory: JobDirectory) -> None:
     written before that epoch was allowed to begin.
     """
     for _ in range(_TRIES):
-        kept = directory.query_file() or QueryFile("spark", 0)
+        kept = directory.read(QueryFile) or QueryFile("spark", 0)
         old = kept.name
         new = f"{_SUFFIX.sub('', old)}-owner-{directory.fence.token}"
-        directory.write_query(replace(kept, name=new, moved_from=old))
+        directory.write(replace(kept, name=new, moved_from=old))
         finish_move(directory)
-        again = directory.query_file()
+        again = directory.read(QueryFile)
         if again is not None and again.name == new:
             return
     raise OperationError(
@@ -70,21 +71,21 @@ def move_query_away(directory: JobDirectory) -> None:
 
 def finish_move(directory: JobDirectory) -> None:
     """Finish a move that has begun, if there is one."""
-    kept = directory.query_file()
+    kept = directory.read(QueryFile)
     if kept is None or kept.moved_from is None:
         return
     old, new = kept.moved_from, kept.name
     if old == new:
-        raise damaged_file(directory.path, QUERY_FILE, f"the query was moved from {old} to the same place")
+        raise kept.damaged(kept.path_in(directory.path), f"the query was moved from {old} to the same place")
     for name in (old, new):
-        directory.path_of(QUERY_NAME, name, QUERY_FILE)
+        directory.path_of(QUERY_NAME, name, QueryFile)
     source, target = posixpath.join(directory.path, old), posixpath.join(directory.path, new)
     directory.fence.check()
     if directory.storage.renames_directories:
         _rename(directory.storage, source, target, new)
     else:
         _copy(directory.storage, source, target)
-    directory.write_query(replace(kept, moved_from=None))
+    directory.write(replace(kept, moved_from=None))
 
 
 def _rename(storage: Storage, source: str, target: str, new: str) -> None:
@@ -167,12 +168,14 @@ def take_ownership(
 
     Raises:
         FencedError: another driver owns the directory, or has claimed it in the same moment and later.
+        FinalOperationError: a newer release has written the directory.
     """
+    check_release(directory.path)
     if takeover == REFUSE:
         life = directory.refuse_if_owned(job_name, silence_s, waiting)
     else:
         life = directory.owner_life()
-    whole = life is Life.GONE and leaves_nothing_behind(directory.read("owner.json"))
+    whole = life is Life.GONE and leaves_nothing_behind(directory.read(Owner))
     directory.remote = is_remote(spark)
     directory.fence = claim(spark, directory.path, Claim.of_this_process(directory.token, job_name))
     try:
@@ -225,10 +228,9 @@ class Renewal:
 
 #: Requests of the command line and answers to them, and files that were being written, under the names that
 #: `JobDirectory.write`, `files.write_bytes` and `stores` give them.
-_MESSAGE = re.compile(r"\.?(request|answer)-.*")
+_MESSAGE = re.compile("|".join(rf"\.?{kind.NAME.partition('{')[0]}.*" for kind in (StoredRequest, Answer)))
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
-_RESTORED_FILE = re.compile(r"restored(-[0-9]+)?\.json")
 _ROWS = re.compile(r"restore(-[0-9]+)?")
 _FALLBACK_ROWS = re.compile(r"restore-epoch-([0-9]+)")
 _OF_QUERY = re.compile(rf"spark.*|keyed-state.*|{_ROWS.pattern}|{_FALLBACK_ROWS.pattern}")
@@ -269,15 +271,17 @@ def _left_directories(directory: JobDirectory) -> list[str]:
     """The names of the directories to delete. In doubt one stays: where a file is missing that says what is needed, the
     start is about to be refused, and whoever puts the file back needs what it names."""
     top, location = child_names(directory.path), directory.query_location()
-    restored = [directory.read(name) or {} for name in top if _RESTORED_FILE.fullmatch(name)]
-    needed = {str(one.get("rows", "restore")) for one in restored}
+    restored = [
+        directory.read(kind, *parts) for kind in (Restored, RestoredByFallback) for parts in directory.kept(kind)
+    ]
+    needed = {one.rows for one in restored if one is not None}
     begun = bool(child_names(posixpath.join(location.path, "offsets")))
     found = []
     for name in top:
         fallback = _FALLBACK_ROWS.fullmatch(name)
         if _DELETED.fullmatch(name) or is_abandoned(name):
             found.append(name)
-        elif _ROWS.fullmatch(name) and name not in needed and ("restored.json" in top or not begun):
+        elif _ROWS.fullmatch(name) and name not in needed and (Restored.NAME in top or not begun):
             found.append(name)
         elif fallback and name not in needed and int(fallback[1]) != location.first_epoch:
             found.append(name)
@@ -291,10 +295,10 @@ def _superseded(directory: JobDirectory, location: QueryLocation, top: list[str]
     """The names of the directories of earlier queries, from which the job was upgraded, of their keyed state and of the
     rows that they began with, once the query that has taken their place has committed an epoch: nothing goes back to
     them any more."""
-    own = directory.read(f"restored-{location.first_epoch}.json") or {}
-    if "upgraded_from" not in own or not child_names(posixpath.join(location.path, "commits")):
+    own = directory.read(RestoredByFallback, location.first_epoch)
+    if own is None or not own.upgraded or not child_names(posixpath.join(location.path, "commits")):
         return []
-    used = {posixpath.basename(path) for path in (location.path, directory.keyed_state)} | {own.get("rows"), *found}
+    used = {posixpath.basename(path) for path in (location.path, directory.keyed_state)} | {own.rows, *found}
     earlier = [name for name in top if name not in used and _OF_QUERY.fullmatch(name)]
     # where a query was moved, a file keeps earlier drivers from making the directory again
     return [name for name in earlier if is_directory(posixpath.join(directory.path, name))]

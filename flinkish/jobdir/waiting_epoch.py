@@ -13,7 +13,7 @@ import os
 import posixpath
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from flinkish.common.types import Row
 from flinkish.core.source import Source
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, StoredClassError, UnsafeStateError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.layout import Job, Sources
 from flinkish.jobdir.ownership import REFUSE, take_ownership
 from flinkish.jobdir.query import QueryLog
 from flinkish.runtime.epoch.changelog_files import changelog_directory
@@ -210,7 +211,8 @@ def skip_output(path: str, sink: str, subtask: int | None, numbers: Collection[i
     """
     directory = existing_directory(path)
     spark = None if directory.is_local else get_session(Configuration(), "flinkish prepared")
-    take_ownership(spark, directory, str((directory.read("job.json") or {}).get("name", "")), REFUSE)
+    job = directory.read(Job)
+    take_ownership(spark, directory, "" if job is None else job.name, REFUSE)
     try:
         return WaitingEpoch(directory).skip(sink, subtask, numbers, into)
     finally:
@@ -267,49 +269,15 @@ def existing_directory(path: str) -> JobDirectory:
     Raises:
         FinalOperationError: the path is not the directory of a job.
     """
-    if "job.json" not in child_names(path):
+    if Job.NAME not in child_names(path):
         raise FinalOperationError(
             f"{path} is not the directory of a job", expected="the flinkish.job.dir of a job that has run"
         )
     return JobDirectory(path)
 
 
-_DRAIN = "drain.json"
-
 #: Name of the directory of the drain's query.
 QUERY_NAME = "spark-drain"
-
-
-@dataclass(frozen=True)
-class DrainMarker:
-    """Describes a drain that has begun, with what is needed to complete it: ``<job dir>/drain.json``.
-
-    Rule: once the file is there, the job has no ordinary epoch any more. Any driver that runs the job next completes
-    the drain: epoch ``epoch + 1`` is the drain's, however often it is begun, so sinks accept it once.
-    """
-
-    #: the last ordinary epoch
-    epoch: int
-    #: source uid -> its position after that epoch
-    positions: dict[str, str]
-    #: directory for the final savepoint; None: the directory of the job's savepoints
-    savepoint_directory: str | None
-    #: number of operator levels of the job
-    levels: int
-
-    @property
-    def drain_epoch(self) -> int:
-        """The epoch in which event time ends."""
-        return self.epoch + 1
-
-    def write(self, directory: JobDirectory) -> None:
-        """Write the marker: from now on the job is being drained."""
-        directory.write(_DRAIN, asdict(self))
-
-    @staticmethod
-    def read(directory: JobDirectory) -> DrainMarker | None:
-        """The marker of the drain that has begun in a directory; None when there is none."""
-        return directory.read(_DRAIN, DrainMarker)
 
 
 def state_rows(directory: JobDirectory) -> str:
@@ -323,20 +291,16 @@ def has_moved(directory: JobDirectory) -> bool:
     return posixpath.basename(directory.query_location().path).startswith(QUERY_NAME)
 
 
-_KNOWN_SOURCES = "sources.json"
-
-
 def known_sources(directory: JobDirectory) -> dict[str, dict[str, str]]:
     """Source uid -> ids of the things that it read when the job was last started (topic -> its id), which tell them
     from others of the same name."""
-    found: dict[str, dict[str, str]] = (directory.read(_KNOWN_SOURCES) or {}).get("sources", {})
-    return found
+    return (directory.read(Sources) or Sources({})).sources
 
 
 def continue_sources(
     job: JobDescriptor, sources: Mapping[int, Source], directory: JobDirectory, positions: Mapping[str, str]
 ) -> None:
-    """Ask each source whether it can go on from its position, and remember in ``<job dir>/sources.json`` what it reads.
+    """Ask each source whether it can go on from its position, and remember in `Sources` what it reads.
 
     Rule: a job goes on with the input that it has read before. If that has been deleted meanwhile, or been replaced by
     something else of the same name, an error says so before anything is read.
@@ -350,7 +314,7 @@ def continue_sources(
         ConnectionFailedError: the external system of a source does not answer.
     """
     before = known_sources(directory)
-    now: dict[str, Any] = {}
+    now: dict[str, dict[str, str]] = {}
     for vertex, source in sorted(sources.items()):
         uid = job.vertex(vertex).head.uid
         try:
@@ -361,4 +325,4 @@ def continue_sources(
         if known:
             now[uid] = known
     if now != before:
-        directory.write(_KNOWN_SOURCES, {"sources": now})
+        directory.write(Sources(now))

@@ -18,14 +18,16 @@ from typing import Any, Protocol
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
+from flinkish.jobdir.checks import with_free_space
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.layout import with_free_space
+from flinkish.jobdir.far_side import FarEnd, StopRequest
+from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
 from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.epochs import EpochFunction, ProgressWatch, explained
-from flinkish.jobmanager.giving_up import END_OF_INPUT, QueryEnd, RunningEpoch, give_up_planned
+from flinkish.jobmanager.giving_up import QueryEnd, RunningEpoch, give_up_planned
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import (
     LeftBehind,
@@ -41,7 +43,7 @@ from flinkish.jobmanager.query_inputs import (
     prepare_sinks,
     source_positions,
 )
-from flinkish.jobmanager.remote import END_FILE, STOP_FILE, Inbox
+from flinkish.jobmanager.remote import Inbox
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
@@ -254,7 +256,7 @@ class QueryAttempt:
             if not again:
                 self._query_run = self._queries.popleft()
                 if self._query_run.announces_end:
-                    self.directory.write(END_OF_INPUT, {"announced": True, "query": self.location.first_epoch})
+                    self.directory.write(EndOfInput(query=self.location.first_epoch))
             self._run_once(self._query_run)
             if self.ended and not self._queries:
                 # Spark has committed the last epoch: nothing will be delivered again
@@ -268,7 +270,7 @@ class QueryAttempt:
         """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier query, such as one
         that had to fail: it would end the next query, and that would pass for the end of the job."""
         if self._inbox is not None:
-            self.directory.delete(STOP_FILE)
+            self.directory.delete(StopRequest)
             if self._stop.is_set():
                 # asked for since, and maybe deleted just now: a stop is set first and told afterwards
                 self.wake()
@@ -303,7 +305,7 @@ class QueryAttempt:
     def _runs(self) -> list[QueryRun]:
         """The runs of the query that are still to be made."""
         # announced for this query only: one that takes its place begins before the end again
-        announced = (self.directory.read(END_OF_INPUT) or {}).get("query") == self.location.first_epoch
+        announced = (self.directory.read(EndOfInput) or EndOfInput()).query == self.location.first_epoch
         self._packing = keep_packing(self.directory, self.job, self._base)
         check_sources(self.job, self.sources, self.directory, self._base)
         bounded = all(source.bounded for source in self.sources.values())
@@ -318,7 +320,7 @@ class QueryAttempt:
             # the job was cancelled before its query has begun
             return
         self._secret = deployment.secret
-        self.directory.delete(END_FILE)
+        self.directory.delete(FarEnd)
         self._waits = run.interval_ms > 0 and not run.available_now
         self._ends_idle = run.available_now and not plans_with_start()
         self._refused = self._idle = self.set_back = False
@@ -550,4 +552,4 @@ class QueryAttempt:
         """Look at once at what was asked for, and tell the process that runs epochs, if it is another one, of it."""
         self._woken.set()
         if self._inbox is not None:
-            self.directory.write(STOP_FILE, {"stop": True})
+            self.directory.write(StopRequest())

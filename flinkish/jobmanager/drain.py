@@ -3,11 +3,11 @@ query of one epoch, in which every source ends.
 
     stop -> last ordinary epoch E committed, query ended
          -> the savepoint's directory is checked: the job goes on if nothing can be written there
-         -> drain.json                   from here on the job can only be drained
+         -> the drain's marker           from here on the job can only be drained
          -> drain-state/, the job's query is spark-drain      (`DrainAttempt`)
          -> epoch E + 1: every source ends, windows and timers fire, sinks commit
          -> savepoint of E + 1, with the positions of E
-         -> ended.json
+         -> the end is remembered
 
 Rule: when a driver dies, the next one goes on with the drain at the step that was reached.
 """
@@ -20,8 +20,9 @@ from typing import Any
 
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobdir.query import QueryLog
-from flinkish.jobdir.waiting_epoch import QUERY_NAME, DrainMarker, has_moved, state_rows
+from flinkish.jobdir.waiting_epoch import QUERY_NAME, has_moved, state_rows
 from flinkish.jobmanager.attempt import AttemptObserver, AttemptPlan, QueryAttempt
 from flinkish.jobmanager.epoch_gate import StopQuery
 from flinkish.jobmanager.job.settings import DriverSettings
@@ -127,6 +128,6 @@ def begin_drain(attempt: QueryAttempt, directory: JobDirectory, savepoint_direct
             hint="try again after its first epoch",
         )
     marker = DrainMarker(epoch, attempt.positions(epoch), savepoint_directory, attempt.job.levels)
-    marker.write(directory)
+    directory.write(marker)
     passed(Phase.DRAIN_BEGUN, epoch=epoch)
     return marker

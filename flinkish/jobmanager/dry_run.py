@@ -17,7 +17,8 @@ from flinkish.common.job_id import JobID
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.waiting_epoch import DrainMarker, existing_directory
+from flinkish.jobdir.layout import Attempts, DrainMarker, Job
+from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings, job_settings
 from flinkish.launch.driver import DRY_RUN_FORMAT
 from flinkish.runtime.job.deployment import JobDescriptor
@@ -108,7 +109,7 @@ def start_report(
     spark = session if session is not None else get_session(configuration, job_name)
     generator.with_shipped_files(ship(spark, configuration))
     path = None if settings.job_dir is None else directory_of_job(settings.job_dir, job_name)
-    directory = existing_directory(path) if path is not None and "job.json" in child_names(path) else None
+    directory = existing_directory(path) if path is not None and Job.NAME in child_names(path) else None
     job_id = (None if directory is None else directory.job_id()) or JobID().to_hex_string()
     job = generator.generate(job_id, job_name)
     program = RestoredProgram(job, generator.sources(), generator.migrations())
@@ -132,9 +133,9 @@ def _in_directory(
     if end is not None and directory.ends_at_once(settings.restart):
         return StartReport(StartKind.ENDED, directory.path, None, end=end.told())
     differences = tuple(directory.differences(job, partitions_of(job)) or ())
-    if not differences and DrainMarker.read(directory) is not None:
+    if not differences and directory.read(DrainMarker) is not None:
         return StartReport(StartKind.DRAINS, directory.path, None)
-    attempts = (directory.read("attempts.json") or {"attempts": 0})["attempts"]
+    attempts = (directory.read(Attempts) or Attempts(0)).attempts
     program = replace(program, job=replace(job, attempt=attempts))
     step, report = Upgrade(spark, settings, directory, program, differences).report()
     if differences:

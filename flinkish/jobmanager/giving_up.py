@@ -18,10 +18,11 @@ from typing import Any
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.far_side import StopRequest
+from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, late_batch
 from flinkish.jobmanager.epoch_gate import EpochGate
 from flinkish.jobmanager.job.settings import DriverSettings
-from flinkish.jobmanager.remote import STOP_FILE
 from flinkish.runtime.epoch.files import PreparedEpochs
 from flinkish.runtime.sources.job_enumerator import offset_of
 from flinkish.spark.executors import running_tasks
@@ -29,9 +30,6 @@ from flinkish.spark.plan import frame_sources
 from flinkish.spark.state_files import delete_state_from
 
 _log = logging.getLogger("flinkish.JobMaster")
-
-#: The file that says that the run which announces the end of the input has begun, and of which query.
-END_OF_INPUT = "end-of-input.json"
 
 #: Seconds between two looks at whether tasks are still at work.
 _POLL_S = 0.02
@@ -92,7 +90,7 @@ def give_up_planned(
         return committed
     # the source that reads split by split, and announces ends, is the plan's first input
     if offset_of(next(iter(log.positions(batch)), None), f"job '{job_name}'").get("announce"):
-        directory.delete(END_OF_INPUT)
+        directory.delete(EndOfInput)
     log.give_up(batch)
     _log.info("job '%s': epoch %s was planned and is not prepared: it is planned anew", job_name, last)
     return committed
@@ -177,7 +175,7 @@ class RunningEpoch:
         if self._since_s is None:
             self._since_s = now_s
             if self._far_directory is not None:
-                self._far_directory.write(STOP_FILE, {"stop": True, "now": True})
+                self._far_directory.write(StopRequest(now=True))
         too_long = 0 < limit_s < now_s - self._since_s
         if too_long:
             _log.warning(

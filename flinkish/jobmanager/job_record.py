@@ -21,6 +21,7 @@ from flinkish.common.job_status import JobStatus
 from flinkish.common.options import cluster, execution, flinkish, state
 from flinkish.errors import FlinkishError, OperationError, ProgramError, RetryableError, UserCodeError, escaped
 from flinkish.jobdir.fencing import rest_url
+from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.execution_graph import Execution, ExecutionGraph, shown_accumulators
 from flinkish.jobmanager.job.description import (
     AttemptDescription,
@@ -33,7 +34,6 @@ from flinkish.jobmanager.job.description import (
     JobObserver,
     RestoreDescription,
     RunningEpochDescription,
-    TotalsDescription,
 )
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import checkpoint_settings

@@ -24,7 +24,8 @@ from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import End
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
@@ -294,17 +295,8 @@ class JobStart(JobRun):
         directory = self._directory
         if directory is None or self._temporary or directory.end() is not None:
             return False
-        end: dict[str, Any] = {
-            "job_id": self.job_id.to_hex_string(),
-            "status": JobStatus.CANCELED.name,
-            "run": directory.token,
-            "done": False,
-            "from_outside": live_jobs.is_asked_from_outside(self),
-            "program": None,
-            "last_epoch": None,
-            "savepoint": None,
-        }
-        directory.write(ENDED_FILE, end)
+        job_id, asked = self.job_id.to_hex_string(), live_jobs.is_asked_from_outside(self)
+        directory.write(JobEnd(job_id, JobStatus.CANCELED.name, directory.token, done=False, from_outside=asked))
         return True
 
 

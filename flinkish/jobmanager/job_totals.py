@@ -10,19 +10,17 @@ import logging
 import threading
 import time
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver, TotalsDescription
+from flinkish.jobdir.layout import TotalsDescription
+from flinkish.jobmanager.job.description import CheckpointDescription, JobObserver
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor
 
 _LOG = logging.getLogger("flinkish.JobManager")
-
-#: The file of the job directory.
-TOTALS_FILE = "totals.json"
 
 #: Seconds between two notes of a job that runs.
 NOTED_EVERY_S = 10.0
@@ -46,7 +44,7 @@ class JobTotals(JobObserver):
 
     def _noted(self) -> TotalsDescription:
         try:
-            noted = None if self._directory is None else self._directory.read(TOTALS_FILE, TotalsDescription)
+            noted = None if self._directory is None else self._directory.read(TotalsDescription)
         except FlinkishError as error:
             _LOG.warning("the totals of the job begin anew: %s", error)
             noted = None
@@ -105,4 +103,4 @@ class JobTotals(JobObserver):
     def _note(self) -> None:
         self._noted_s = time.monotonic()
         if self._directory is not None:
-            self._directory.write(TOTALS_FILE, asdict(self.describe()))
+            self._directory.write(self.describe())

@@ -24,8 +24,9 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import JobEnd
+from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
     Attempt,
@@ -239,7 +240,7 @@ class KeptRun(JobRun):
         """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
         if end is not None and not self.directory.ends_at_once(self.settings.restart):
-            self.directory.delete(ENDED_FILE)
+            self.directory.delete(JobEnd)
             return None
         return end
 
@@ -268,18 +269,18 @@ class KeptRun(JobRun):
         return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
     def _write_end(self, status: JobStatus, done: bool) -> None:
-        """Write `ENDED_FILE`, because the job is over."""
-        end: dict[str, Any] = {
-            "job_id": self.job_id.to_hex_string(),
-            "status": (JobStatus.CANCELED if status is JobStatus.CANCELED else JobStatus.FINISHED).name,
-            "run": self.directory.token,
-            "done": done,
-            "from_outside": live_jobs.is_asked_from_outside(self),
-            "program": describe_program(self.job),
-            "last_epoch": self.last_epoch,
-            "savepoint": self._final_savepoint,
-        }
-        self.directory.write(ENDED_FILE, end)
+        """Write `JobEnd`, because the job is over."""
+        end = JobEnd(
+            self.job_id.to_hex_string(),
+            (JobStatus.CANCELED if status is JobStatus.CANCELED else JobStatus.FINISHED).name,
+            self.directory.token,
+            done,
+            live_jobs.is_asked_from_outside(self),
+            describe_program(self.job),
+            self.last_epoch,
+            self._final_savepoint,
+        )
+        self.directory.write(end)
         self.saving.end_stop()
 
     def abandon(self) -> bool:

@@ -16,10 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
 from flinkish.checkpoint.claim import (
-    RESTORED_FILE,
     check_same_savepoint,
     delete_checkpoints,
     describe_restored,
@@ -46,8 +44,9 @@ from flinkish.common.job_status import JobStatus
 from flinkish.core.source import Source
 from flinkish.errors import CheckpointError, ConfigurationError, FencedError, FlinkishError, OperationError
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import check_nothing_missing, missing_file
+from flinkish.jobdir.layout import Job, QueryFile, Restored
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.decision import End
@@ -138,7 +137,7 @@ def prepare(
     """
     job = sent_to_minicluster(generator.generate(directory.job_id() or (job_id or JobID()).to_hex_string(), name))
     attempts, store = 0, StateStore()
-    remembered: dict[str, Any] | None = None
+    remembered: Restored | None = None
     if not temporary:
         attempts, store = _opened(directory, job)
         remembered = read_restored(directory)
@@ -148,15 +147,15 @@ def prepare(
     elif settings.savepoint is not None:
         remembered = _restore(generator, job, settings, settings.savepoint, directory, store, read)
     elif remembered is not None:
-        directory.delete(RESTORED_FILE)
+        directory.delete(Restored)
         remembered = None
     if not temporary:
         # only now, so that a start which fails during its restore is a first run again when it is repeated
         directory.remember_structure(job, NO_SPARK)
-        if directory.query_file() is None:
+        if directory.read(QueryFile) is None:
             directory.move_query("minicluster", 0)
     uids = [one.uid for one in coordinated_sources(job)]
-    began: dict[str, str] = {} if remembered is None else remembered["sources"]
+    began: dict[str, str] = {} if remembered is None else remembered.sources
     store.positions = {uid: decode_position(began[uid], uid, store.segments) for uid in uids if uid in began}
     job = replace(
         job,
@@ -176,13 +175,12 @@ def _opened(directory: JobDirectory, job: JobDescriptor) -> tuple[int, StateStor
     check_nothing_missing(directory.path)
     directory.check_finished_by(job)
     directory.check_compatible(job, NO_SPARK)
-    attempts = (directory.read("attempts.json") or {"attempts": 0})["attempts"]
-    directory.write("attempts.json", {"attempts": attempts + 1})
-    located = directory.query_file() is not None
+    attempts = directory.count_start()
+    located = directory.read(QueryFile) is not None
     location = directory.query_location().path if located else posixpath.join(directory.path, "minicluster")
     store = StateStore.kept_in(directory.path, location, directory.fence, directory.keyed_state)
     if store.has_begun and directory.job_id() is None:
-        raise missing_file(directory.path, "job.json")
+        raise Job.missing(directory.path)
     return attempts, store
 
 
@@ -194,7 +192,7 @@ def _restore(
     directory: JobDirectory,
     store: StateStore,
     read: Read,
-) -> dict[str, Any]:
+) -> Restored:
     manifest, taken = _taken_in(generator, job, settings, savepoint, read)
     if not taken.report.compatible:
         raise incompatible(taken.report, job)

@@ -18,8 +18,8 @@ from flinkish.errors import (
     CorruptStateError,
 )
 from flinkish.graph.job_graph import JobGraphGenerator
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import check_nothing_missing
 from flinkish.jobdir.ownership import take_ownership
 from flinkish.jobdir.probe import probe
 from flinkish.jobmanager.attempt import AttemptPlan
@@ -53,7 +53,7 @@ class Preparation:
         self._job_id = directory.job_id() or (job_id or JobID()).to_hex_string()
 
     def next_plan(self) -> AttemptPlan:
-        """Make the plan of the next attempt, which is counted in ``attempts.json``.
+        """Make the plan of the next attempt, which is counted.
 
         Raises:
             FinalOperationError: a file of the job directory is missing, the program does not fit the directory, or the
@@ -64,9 +64,7 @@ class Preparation:
         job = self._generator.generate(self._job_id, self._name)
         directory.check_finished_by(job)
         differences = directory.differences(job, partitions_of(job))
-        attempts = directory.read("attempts.json") or {"attempts": 0}
-        directory.write("attempts.json", {"attempts": attempts["attempts"] + 1})
-        job = replace(job, attempt=attempts["attempts"])
+        job = replace(job, attempt=directory.count_start())
         program, changes = self._program(job, sources), differences is None or not self._ends_at_once()
         if differences and changes:
             Upgrade(self._spark, self._settings, directory, program, tuple(differences)).carry_out()
@@ -77,7 +75,7 @@ class Preparation:
         job = replace(job, settings=replace(job.settings, given_up=directory.given_up()))
         remembered = read_restored(directory)
         watermarks = restored_watermarks(job, remembered)
-        restored = remembered is not None and remembered.get("state", True)
+        restored = remembered is not None and remembered.state
         return AttemptPlan(replace(job, restored_watermarks=watermarks, restored=restored), sources, base)
 
     def _ends_at_once(self) -> bool:

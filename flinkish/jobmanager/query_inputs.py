@@ -1,7 +1,7 @@
 """What must stay the same in the inputs of a job's query from run to run, the positions of its sources, and whether
 sources and sinks can go on from there; and the runs of the query by which a job gets to its end.
 
-``<job dir>/query.json`` remembers how the job's query began: whether it took in a savepoint, and into how many
+`Query` remembers how the job's query began: whether it took in a savepoint, and into how many
 partitions Spark packs the files of a source that it reads itself. With another packing, a replayed epoch would have its
 records in another order and in other subtasks.
 
@@ -24,7 +24,7 @@ from flinkish.core.sink import DataFrameSink
 from flinkish.core.source import Source, SplitSource
 from flinkish.errors import FinalOperationError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.layout import missing_file
+from flinkish.jobdir.layout import Query, Restored
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import continue_sources, known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
@@ -38,8 +38,6 @@ from flinkish.spark.failures import raised_by_spark, translate
 from flinkish.spark.plan import PlanOptions, frame_sources
 from flinkish.spark.session import is_remote
 from flinkish.storage.paths import is_local
-
-_FILE = "query.json"
 
 #: Spark's settings for packing files into partitions, with the values that a new job directory begins with.
 _PACKING = {
@@ -55,16 +53,15 @@ def keep_packing(directory: JobDirectory, job: JobDescriptor, options: PlanOptio
     Raises:
         FinalOperationError: the query began with a savepoint, and the file that describes it is missing.
     """
-    kept, first_epoch = directory.read(_FILE), directory.query_location().first_epoch
-    if kept is None or kept.get("query", 0) != first_epoch:
+    kept, first_epoch = directory.read(Query), directory.query_location().first_epoch
+    if kept is None or kept.query != first_epoch:
         widest = max((vertex.parallelism for vertex in job.vertices if vertex.level == 0), default=1)
-        kept = {"packing": {**_PACKING, _MIN_PARTITIONS: str(widest)}, "restored": options.restore_rows is not None}
-        if first_epoch:
-            kept["query"] = first_epoch
-        directory.write(_FILE, kept)
-    if kept.get("restored") and options.restore_rows is None:
-        raise missing_file(directory.path, "restored.json")
-    return dict(kept["packing"])
+        packing, restored = {**_PACKING, _MIN_PARTITIONS: str(widest)}, options.restore_rows is not None
+        kept = Query(packing, restored, first_epoch)
+        directory.write(kept)
+    if kept.restored and options.restore_rows is None:
+        raise Restored.missing(directory.path)
+    return kept.packing
 
 
 def source_positions(

@@ -9,18 +9,19 @@ dies, and printed lines appear where the program runs.
 
 from __future__ import annotations
 
-import base64
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from flinkish.core.sink import NO_FENCE, Fence
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, ForDriver, StopRequest
+from flinkish.jobdir.layout import Owner
 from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
 from flinkish.runtime.epoch.commit import CommitReport, EpochCommit
 from flinkish.runtime.epoch.files import sink_of_identity
@@ -31,38 +32,8 @@ from flinkish.spark.sink_stage import Target
 
 _log = logging.getLogger("flinkish.JobMaster")
 
-#: Name of the file that asks the query to end before its next epoch; with ``now``: to give up the running one, too.
-STOP_FILE = "stop.json"
-
 #: Seconds between two looks at whether the running epoch is to be given up, or a waiting one may begin.
 LOOK_S = 1.0
-
-#: Name of the file that lets epochs wait for those who read the state of an earlier one.
-WAIT_FILE = "wait.json"
-
-
-@dataclass(frozen=True)
-class EpochsWait:
-    """What that file says. ``token``: the driver's, which has written it; ``last_epoch``: the last one that may
-    begin."""
-
-    token: str
-    last_epoch: int
-
-
-#: Name of the file that says why the query ended. Spark Connect cuts off long messages, so the text of its errors
-#: cannot be relied upon.
-END_FILE = "far-end.json"
-
-#: Version of the stored form of reports.
-_FORMAT_VERSION = 2
-
-_PREFIX, _SUFFIX = "report-", ".json"
-
-
-def report_file(epoch: int) -> str:
-    """Name of the file of one epoch's report."""
-    return f"{_PREFIX}{epoch:010d}{_SUFFIX}"
 
 
 class FarSide:
@@ -76,7 +47,7 @@ class FarSide:
         self._job_name = job_name
         self._ended = False
         #: the identity of the sink, subtask and buffers of what the driver commits
-        self._for_driver: list[dict[str, Any]] = []
+        self._for_driver: list[ForDriver] = []
         self._gate = EpochGate()
 
     def before_epoch(self, epoch: int) -> None:
@@ -88,17 +59,17 @@ class FarSide:
             OperationError: this process does not see the driver's job directory.
         """
         self._check_owner()
-        while self._has_to_wait(epoch) and self._directory.read(STOP_FILE) is None:
+        while self._has_to_wait(epoch) and self._directory.read(StopRequest) is None:
             time.sleep(LOOK_S)
             self._check_owner()
-        if self._ended or self._directory.read(STOP_FILE) is not None:
-            self._directory.write(END_FILE, {"token": self._token})
+        if self._ended or self._directory.read(StopRequest) is not None:
+            self._directory.write(FarEnd(self._token))
             raise StopQuery
         self._gate.begin()
         self._for_driver = []
 
     def _has_to_wait(self, epoch: int) -> bool:
-        wait = self._directory.read(WAIT_FILE, EpochsWait)
+        wait = self._directory.read(EpochsWait)
         return wait is not None and wait.token == self._token and epoch > wait.last_epoch
 
     @contextmanager
@@ -117,10 +88,10 @@ class FarSide:
     def _watch(self, over: threading.Event, interrupt: Callable[[], Any]) -> None:
         while not over.wait(LOOK_S):
             try:
-                if not (self._directory.read(STOP_FILE) or {}).get("now"):
+                if not (self._directory.read(StopRequest) or StopRequest()).now:
                     continue
                 if self._gate.close():
-                    self._directory.write(END_FILE, {"token": self._token})
+                    self._directory.write(FarEnd(self._token))
                     interrupt()
                 return
             except Exception as error:
@@ -137,10 +108,9 @@ class FarSide:
     def keep(self, commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
         """Keep the buffers of these targets for the report, instead of committing them here: the driver does that."""
         for sink, subtask, buffers in targets:
-            texts = [base64.b64encode(commit.with_payload(buffer)).decode() for buffer in buffers]
-            identity = commit.job.sink(sink).identity
-            uid = commit.uids.get(sink)
-            self._for_driver.append({"sink": identity, "uid": uid, "subtask": subtask, "buffers": texts})
+            whole = [commit.with_payload(buffer) for buffer in buffers]
+            identity, uid = commit.job.sink(sink).identity, commit.uids.get(sink)
+            self._for_driver.append(ForDriver(sink=identity, uid=uid, subtask=subtask, buffers=whole))
         return []
 
     def after_epoch(self, report: EpochReport) -> None:
@@ -148,17 +118,17 @@ class FarSide:
         StopQuery if it was given up."""
         self._gate.go_through()
         self._check_owner()
-        self._directory.write(report_file(report.epoch), {"report": report.to_json(), "for_driver": self._for_driver})
+        self._directory.write(FarReport(report.stored(), self._for_driver), report.epoch)
         self._ended = report.end_of_input
 
     def failed(self, error: FlinkishError) -> None:
         """Write down the error with which the query ends. Nothing is written if another driver owns the directory, or
         if this process does not see the driver's directory."""
-        if not isinstance(error, FencedError) and self._directory.read("owner.json") is not None:
-            self._directory.write(END_FILE, {"token": self._token, "error": encode_error(error).decode()})
+        if not isinstance(error, FencedError) and self._directory.read(Owner) is not None:
+            self._directory.write(FarEnd(self._token, encode_error(error).decode()))
 
     def _check_owner(self) -> None:
-        if self._directory.read("owner.json") is None:
+        if self._directory.read(Owner) is None:
             raise OperationError(
                 "the Spark server does not see the job directory of the driver",
                 where=f"job '{self._job_name}', directory {self._directory.path}",
@@ -191,43 +161,39 @@ class Inbox:
     def take(self, committed: int | None) -> Iterator[EpochReport]:
         """The reports up to an epoch (None: all), in order, each once the driver has committed its part of it, and each
         only once, although its file may stay for a while. To be called by one thread at a time."""
-        for name in self._directory.names(_PREFIX, _SUFFIX):
-            epoch = int(name[len(_PREFIX) : -len(_SUFFIX)])
+        for (number,) in self._directory.kept(FarReport):
+            epoch = int(number)
             if committed is not None and epoch > committed:
                 return
-            value = self._directory.read(name)
-            if value is None:
+            found = self._directory.read(FarReport, epoch)
+            if found is None:
                 continue
             if epoch > self._taken:
-                report = EpochReport.from_json(value["report"])
-                committed_report = self._committed(report, self._commit(report, value["for_driver"]))
+                report = EpochReport.from_stored(found.report)
+                committed_report = self._committed(report, self._commit(report, found.for_driver))
                 self._taken = epoch
                 yield committed_report
-            self._directory.delete(name)
+            self._directory.delete(FarReport, epoch)
 
     def end(self) -> FlinkishError | bool:
         """How the query ended: True if on purpose, the error, or False if the far side has left nothing."""
-        value = self._directory.read(END_FILE)
-        if value is None or value.get("token") != self._directory.token:
+        found = self._directory.read(FarEnd)
+        if found is None or found.token != self._directory.token:
             return False
-        if "error" not in value:
+        if found.error is None:
             return True
-        return decode_error(str(value["error"]).encode("utf-8", "replace"), f"{self._directory.path}/{END_FILE}")
+        return decode_error(found.error.encode("utf-8", "replace"), FarEnd.path_in(self._directory.path))
 
-    def _commit(self, report: EpochReport, targets: list[dict[str, Any]]) -> list[CommitReport]:
+    def _commit(self, report: EpochReport, targets: list[ForDriver]) -> list[CommitReport]:
         commit = EpochCommit(self._job, report.epoch, report.time_ms, report.end_of_input, self._directory.fence)
         uids = {
-            sink_of_identity(self._job, target["sink"], report.epoch).id: target["uid"]
+            sink_of_identity(self._job, target.sink, report.epoch).id: target.uid
             for target in targets
-            if target.get("uid") is not None
+            if target.uid is not None
         }
         commit = replace(commit, uids=uids)
         return [
-            commit.commit(
-                sink_of_identity(self._job, target["sink"], report.epoch).id,
-                target["subtask"],
-                map(base64.b64decode, target["buffers"]),
-            )
+            commit.commit(sink_of_identity(self._job, target.sink, report.epoch).id, target.subtask, target.buffers)
             for target in targets
         ]
 

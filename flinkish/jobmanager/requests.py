@@ -1,9 +1,6 @@
 """Requests to a running job from another process (the command line), as files in the job directory.
 
-    <job dir>/request-<run>-<id>.json    {"action": "stop", "drain": true, "expires_ms": 1760000600000}
-    <job dir>/answer-<run>-<id>.json     {"value": "/data/savepoints/savepoint-..."} or {"error": "..."}
-
-``run`` is the token of the driver that was asked, as ``owner.json`` has it.
+What stands in the names of the files (`StoredRequest`, `Answer`) is the token of the driver that was asked, and an id.
 
 Rule: a request is carried out once, by the driver that it names and by no other one, before it expires. Whoever asked
 withdraws it when it gives up, and deletes the answer; what a killed process has left expires or is deleted by the next
@@ -23,23 +20,25 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flinkish.checkpoint.manifest import Manifest
 from flinkish.common.arguments import abbreviated
 from flinkish.common.completable_future import CompletableFuture
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import ConfigurationError, FinalOperationError, FlinkishError, OperationError, message_of
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, life_of
+from flinkish.jobdir.layout import Answer, Owner, SavingNote, StoredRequest
 from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.operations import Kind, Request
 from flinkish.storage.files import child_names, is_directory
-from flinkish.storage.paths import FileKind, absolute
+from flinkish.storage.paths import absolute
 
 if TYPE_CHECKING:
     from flinkish.jobmanager.client import RunClient
 
-_REQUEST, _ANSWER, _SUFFIX = "request-", "answer-", ".json"
 _LOG = logging.getLogger("flinkish.JobManager")
 
 #: Interval at which the driver looks for requests in a local directory, in seconds.
@@ -59,50 +58,38 @@ TIMEOUT_S = 600.0
 _OPERATION_ID = re.compile("[0-9a-f]{32}")
 
 #: The most bytes of a request.
-MAX_REQUEST_BYTES = FileKind.REQUEST.max_bytes
+MAX_REQUEST_BYTES = StoredRequest.KIND.max_bytes
 
-#: Begins what a request asks for and returns at once; the future holds the answer.
-Action = Callable[["RunClient", dict[str, Any]], CompletableFuture[Any]]
-
-
-#: The arguments that a request may have, each with its types and what to call them.
-_ARGUMENTS: dict[str, tuple[tuple[type, ...], str]] = {
-    "attempts": ((bool,), "true or false"),
-    "cancel_job": ((bool,), "true or false"),
-    "directory": ((str, type(None)), "a text or null"),
-    "drain": ((bool,), "true or false"),
-    "full": ((bool,), "true or false"),
-    "operation": ((str,), "an id"),
-}
-#: Fields that the form of the files adds.
-_FORM = {"version", "action", "expires_ms"}
+#: Begins what a request asks for, as the operation of an id (None: a new one), and returns at once; the future holds
+#: the answer.
+Action = Callable[["RunClient", StoredRequest, "str | None"], CompletableFuture[Any]]
 
 
-def _operate(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+def _operate(client: RunClient, request: StoredRequest, operation_id: str | None) -> CompletableFuture[Any]:
     asked = Request(
-        Kind(request["action"]),
+        Kind(request.action),
         client.run.job_id.to_hex_string(),
-        request.get("directory"),
-        drain=request.get("drain", False),
-        cancel_job=request.get("cancel_job", False),
-        full=request.get("full", False),
+        request.directory,
+        drain=request.drain,
+        cancel_job=request.cancel_job,
+        full=request.full,
     )
-    operation = client.operations.trigger(asked, request.get("id"))
+    operation = client.operations.trigger(asked, operation_id)
     outcome = client.operations.outcome(operation.id)
     assert outcome is not None, "it was triggered just now"
     return outcome
 
 
-def _describe(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+def _describe(client: RunClient, request: StoredRequest, _: str | None) -> CompletableFuture[Any]:
     """With earlier attempts of subtasks only if they are asked for: after some restarts of many subtasks they are most
     of the answer."""
     described = client.describe()
-    return CompletableFuture.completed(asdict(described if request.get("attempts") else described.without_earlier()))
+    return CompletableFuture.completed(asdict(described if request.attempts else described.without_earlier()))
 
 
-def _look(client: RunClient, request: dict[str, Any]) -> CompletableFuture[Any]:
+def _look(client: RunClient, request: StoredRequest, _: str | None) -> CompletableFuture[Any]:
     """An operation that was asked for before, as of now; None: there is none, or its result is not kept any more."""
-    found = client.operations.get(request.get("operation", ""))
+    found = client.operations.get(request.operation)
     if found is None:
         return CompletableFuture.completed(None)
     return CompletableFuture.completed(
@@ -131,16 +118,14 @@ class RequestDesk(JobObserver):
     def __init__(self, client: RunClient, directory: JobDirectory) -> None:
         self._client = client
         self._directory = directory
-        #: what the names of this driver's requests begin with
-        self._prefix = f"{_REQUEST}{directory.token}-"
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="flinkish-requests", daemon=True)
-        #: name of a request -> the future answer
-        self._pending: dict[str, CompletableFuture[Any]] = {}
-        #: (when it was written, in seconds of the monotonic clock, name of the answer), oldest first
-        self._answered: deque[tuple[float, str]] = deque()
-        #: names of files that could not be worked with, which is told once
-        self._told: set[str] = set()
+        #: run and id of a request -> the future answer
+        self._pending: dict[tuple[str, ...], CompletableFuture[Any]] = {}
+        #: (when it was answered, in seconds of the monotonic clock, its run and id), oldest first
+        self._answered: deque[tuple[float, tuple[str, ...]]] = deque()
+        #: those that could not be worked with, which is told once
+        self._told: set[tuple[str, ...]] = set()
 
     def open(self) -> None:
         """Start the thread, once the directory is this driver's; to be called once."""
@@ -159,7 +144,7 @@ class RequestDesk(JobObserver):
         interval_s = POLL_S if self._directory.is_local else REMOTE_POLL_S
         while not self._closed.wait(min(interval_s * 2**failures, LONGEST_POLL_S)):
             try:
-                names = self._directory.names(self._prefix, _SUFFIX)
+                found = self._directory.kept(StoredRequest)
             except Exception as error:
                 # storage that is unavailable for a moment must not end the thread
                 if not failures:
@@ -169,8 +154,9 @@ class RequestDesk(JobObserver):
             if failures:
                 _LOG.warning("requests can be read again")
                 failures = 0
-            for name in names:
-                self._try(self._take, name)
+            for run, request in found:
+                if run == self._directory.token:
+                    self._try(self._take, run, request)
             self._answer_all()
             self._forget_answers()
         deadline = time.monotonic() + LAST_ANSWER_S
@@ -178,91 +164,71 @@ class RequestDesk(JobObserver):
             self._answer_all()
             time.sleep(POLL_S / 10)
 
-    def _try(self, work: Callable[[str], None], name: str) -> None:
+    def _try(self, work: Callable[..., None], *name: str) -> None:
         """Work on one file. The others must be worked on, too, whatever happens."""
         try:
-            work(name)
+            work(*name)
         except Exception as error:
             if name not in self._told:
                 self._told.add(name)
-                _LOG.warning("the request %s cannot be answered, it is tried again: %s", name, error)
+                file = StoredRequest.file_name(*name)
+                _LOG.warning("the request %s cannot be answered, it is tried again: %s", file, error)
 
-    def _take(self, name: str) -> None:
+    def _take(self, *name: str) -> None:
         try:
-            request = self._directory.read(name, file=FileKind.REQUEST)
+            request = self._directory.read(StoredRequest, *name)
             if request is None or name in self._pending:
                 return
             action = _checked(request)
         except (FinalOperationError, ConfigurationError) as error:
-            self._directory.delete(name)
+            self._directory.delete(StoredRequest, *name)
             self._pending[name] = CompletableFuture.failed(error)
         else:
-            self._directory.delete(name)
-            self._pending[name] = self._begun(action, {**request, **self._id(name)})
+            self._directory.delete(StoredRequest, *name)
+            self._pending[name] = self._begun(action, request, name[1])
 
-    def _id(self, name: str) -> dict[str, str]:
-        """The id of the operation, if the name of the request has one."""
-        text = name[len(self._prefix) : -len(_SUFFIX)]
-        return {"id": text} if _OPERATION_ID.fullmatch(text) else {}
-
-    def _begun(self, action: Action, request: dict[str, Any]) -> CompletableFuture[Any]:
+    def _begun(self, action: Action, request: StoredRequest, operation: str) -> CompletableFuture[Any]:
         try:
-            return action(self._client, request)
+            return action(self._client, request, operation if _OPERATION_ID.fullmatch(operation) else None)
         except Exception as error:
             return CompletableFuture.failed(error)
 
     def _answer_all(self) -> None:
         for name in [name for name, future in self._pending.items() if future.done()]:
-            self._try(self._answer, name)
+            self._try(self._answer, *name)
 
-    def _answer(self, name: str) -> None:
-        answer = _ANSWER + name[len(_REQUEST) :]
-        self._directory.write(answer, _content(self._pending[name]))
+    def _answer(self, *name: str) -> None:
+        self._directory.write(_answer_of(self._pending[name]), *name)
         del self._pending[name]
-        self._answered.append((time.monotonic(), answer))
+        self._answered.append((time.monotonic(), name))
 
     def _forget_answers(self) -> None:
         """Delete the answers whose askers must be gone."""
         while self._answered and self._answered[0][0] < time.monotonic() - ANSWER_KEPT_S:
-            self._try(self._directory.delete, self._answered.popleft()[1])
+            self._try(partial(self._directory.delete, Answer), *self._answered.popleft()[1])
 
 
-def _content(future: CompletableFuture[Any]) -> dict[str, Any]:
+def _answer_of(future: CompletableFuture[Any]) -> Answer:
     try:
         # values that JSON cannot express are given as text
-        return {"value": json.loads(json.dumps(future.result(), default=str))}
+        return Answer(json.loads(json.dumps(future.result(), default=str)))
     except Exception as error:
-        return {"error": _text(error)}
+        return Answer(error=_text(error))
 
 
-def _checked(request: dict[str, Any]) -> Action:
+def _checked(request: StoredRequest) -> Action:
     """The action that a request asks for.
 
     Raises:
-        ConfigurationError: there is no such action, an argument is unknown or of a wrong type, or the request has
-            expired.
+        ConfigurationError: there is no such action, or the request has expired.
     """
-    name = request.get("action")
-    action = ACTIONS.get(name) if isinstance(name, str) else None
+    action, now_ms = ACTIONS.get(request.action), int(time.time() * 1000)
     if action is None:
-        raise ConfigurationError(f"unknown request {abbreviated(name, 100)}", expected=f"one of {', '.join(ACTIONS)}")
-    for argument, value in request.items():
-        if argument in _FORM:
-            continue
-        if argument not in _ARGUMENTS:
-            raise ConfigurationError(
-                f"the request {name} has an unknown argument {abbreviated(argument, 100)}",
-                expected=f"none but {', '.join(_ARGUMENTS)}",
-            )
-        types, expected = _ARGUMENTS[argument]
-        if not isinstance(value, types):
-            raise ConfigurationError(
-                f"the argument {argument} of the request {name} is {abbreviated(value, 100)}", expected=expected
-            )
-    expires_ms, now_ms = request.get("expires_ms"), int(time.time() * 1000)
-    if type(expires_ms) is not int or expires_ms < now_ms:
+        what = f"unknown request {abbreviated(request.action, 100)}"
+        raise ConfigurationError(what, expected=f"one of {', '.join(ACTIONS)}")
+    if request.expires_ms < now_ms:
         raise ConfigurationError(
-            f"the request {name} has expired: it was valid until {abbreviated(expires_ms, 100)} ms, now is {now_ms} ms",
+            f"the request {request.action} has expired: it was valid until {request.expires_ms} ms, now is {now_ms} ms",
             expected="a time in ms since 1970 that is not over yet",
             hint="ask again, with a longer --timeout; where the machines' clocks differ, set them",
         )
@@ -284,10 +250,6 @@ class Sent:
     action: str
 
     @property
-    def _name(self) -> str:
-        return f"{self.run}-{self.id}{_SUFFIX}"
-
-    @property
     def _where(self) -> str:
         return f"job directory {self.directory.path}"
 
@@ -298,28 +260,28 @@ class Sent:
 
     def is_taken(self) -> bool:
         """Whether the driver has begun to carry it out."""
-        return self.directory.read(_REQUEST + self._name, file=FileKind.REQUEST) is None
+        return self.directory.read(StoredRequest, self.run, self.id) is None
 
-    def answer(self) -> dict[str, Any] | None:
+    def answer(self) -> Answer | None:
         """The answer, whose ``value`` is that of `ask`; None: there is none yet.
 
         Raises:
             OperationError: the driver could not carry out the request, or has ended without an answer.
         """
-        answer = self.directory.read(_ANSWER + self._name)
+        answer = self.directory.read(Answer, self.run, self.id)
         if answer is None:
-            owner = self.directory.read("owner.json")
-            if owner is not None and owner["token"] == self.run and life_of(owner) is not Life.GONE:
+            owner = self.directory.read(Owner)
+            if owner is not None and owner.token == self.run and life_of(owner) is not Life.GONE:
                 return None
             # a driver answers before it gives its directory back
-            answer = self.directory.read(_ANSWER + self._name)
+            answer = self.directory.read(Answer, self.run, self.id)
             if answer is None:
                 raise self._without_answer(owner)
-        if "error" in answer:
-            raise OperationError(f"the driver could not {self.action}: {answer['error']}", where=self._where)
+        if answer.error is not None:
+            raise OperationError(f"the driver could not {self.action}: {answer.error}", where=self._where)
         return answer
 
-    def _without_answer(self, owner: dict[str, Any] | None) -> OperationError:
+    def _without_answer(self, owner: Owner | None) -> OperationError:
         end = self.directory.end()
         ours = end is not None and end.run == self.run
         told = f": the job was {end.told()}" if end is not None and ours else _whole_stop(self.directory)
@@ -327,14 +289,14 @@ class Sent:
             f"the driver has ended without an answer{told}",
             where=self._where,
             hint="look at the driver's output and, if the job is to go on, start it again"
-            if owner is None or owner["token"] == self.run
+            if owner is None or owner.token == self.run
             else "another driver runs the job by now: ask again",
         )
 
     def withdraw(self) -> None:
         """Delete the request, if the driver has not taken it, and the answer."""
-        self.directory.delete(_REQUEST + self._name)
-        self.directory.delete(_ANSWER + self._name)
+        self.directory.delete(StoredRequest, self.run, self.id)
+        self.directory.delete(Answer, self.run, self.id)
 
     def late(self, timeout_s: float) -> OperationError:
         """The error that says that there was no answer in time."""
@@ -356,7 +318,7 @@ def send(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any
         raise ConfigurationError(f"unknown request {action!r}", expected=f"one of {', '.join(ACTIONS)}")
     # a JobDirectory makes its directory
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
-    owner = None if directory is None else directory.read("owner.json")
+    owner = None if directory is None else directory.read(Owner)
     if directory is None or owner is None or life_of(owner) is Life.GONE:
         end = None if directory is None else directory.end()
         raise OperationError(
@@ -365,19 +327,17 @@ def send(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any
             expected="the flinkish.job.dir of a running job",
             hint="check the path (further jobs of a program are below it, in jobs/); start the job first",
         )
-    sent = Sent(directory, owner["token"], uuid.uuid4().hex, action)
+    sent = Sent(directory, owner.token, uuid.uuid4().hex, action)
     expires_ms = int((time.time() + timeout_s) * 1000)
-    directory.write(_REQUEST + sent._name, {"action": action, **details, "expires_ms": expires_ms})
+    directory.write(StoredRequest(action=action, **details, expires_ms=expires_ms), sent.run, sent.id)
     return sent
 
 
 def sent_before(job_dir: str, operation: str) -> Sent | None:
     """The request with this id, if its answer is still there; None: it is not, or there is no such directory."""
     directory = JobDirectory(job_dir) if is_directory(job_dir) else None
-    names = [] if directory is None else directory.names(_ANSWER, f"-{operation}{_SUFFIX}")
-    if directory is None or not names:
-        return None
-    return Sent(directory, names[0][len(_ANSWER) : -len(f"-{operation}{_SUFFIX}")], operation, "carry it out")
+    runs = [] if directory is None else [run for run, found in directory.kept(Answer) if found == operation]
+    return Sent(directory, runs[0], operation, "carry it out") if directory is not None and runs else None
 
 
 def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any) -> Any:
@@ -411,13 +371,13 @@ def ask(job_dir: str, action: str, timeout_s: float = TIMEOUT_S, **details: Any)
             time.sleep(sent.poll_s)
     finally:
         sent.withdraw()
-    return answer["value"]
+    return answer.value
 
 
 def _whole_stop(directory: JobDirectory) -> str:
     """What to tell of the savepoint of a stop that a driver has written before it died; "": there is none."""
-    for name in directory.names("saving-", _SUFFIX):
-        note = directory.read(name) or {}
-        if note.get("of_stop") and "manifest.json" in child_names(str(note.get("path"))):
-            return f", but the savepoint of its stop is whole: {note['path']}"
+    for name in directory.kept(SavingNote):
+        note = directory.read(SavingNote, *name)
+        if note is not None and note.of_stop and Manifest.NAME in child_names(note.path):
+            return f", but the savepoint of its stop is whole: {note.path}"
     return ""

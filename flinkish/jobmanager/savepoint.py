@@ -11,14 +11,12 @@ import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.claim import delete_savepoint
 from flinkish.checkpoint.compatibility import read_states
 from flinkish.checkpoint.maintenance import gentle_tasks
 from flinkish.checkpoint.manifest import (
-    MANIFEST,
     Manifest,
     TableContents,
     manifest_of,
@@ -30,6 +28,7 @@ from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
+from flinkish.jobdir.layout import Owner, SavingNote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
 from flinkish.runtime.phases import Phase, passed
@@ -101,22 +100,11 @@ def take_savepoint(run: KeptRun, directory: str | None) -> str:
     return path
 
 
-#: The files of the job directory that say which savepoints are being written.
-_NOTE, _SUFFIX = "saving-", ".json"
 _PART = re.compile("savepoint-[0-9a-f]{6}-[0-9a-f]{12}")
 
 
-@dataclass(frozen=True)
-class SavingNote:
-    """What such a file says. It is there from before the first file of the savepoint until the savepoint is whole or
-    removed; that of a stop until the end of the job is remembered."""
-
-    path: str
-    of_stop: bool = False
-
-
 class SavingNotes:
-    """Writes such files for one run, so that the next driver knows of its savepoints if this one is killed.
+    """Writes a `SavingNote` for each savepoint of one run, so that the next driver knows of them if this one is killed.
 
     Args:
         directory: the job directory; None: a temporary one, which no other driver will know.
@@ -136,25 +124,25 @@ class SavingNotes:
         if self._directory is None:
             yield
             return
-        name, of_stop = f"{_NOTE}{uuid.uuid4().hex}{_SUFFIX}", self._turns.of_stop()
-        self._directory.write(name, {"path": path, "of_stop": of_stop})
+        name, of_stop = uuid.uuid4().hex, self._turns.of_stop()
+        self._directory.write(SavingNote(path, of_stop), name)
         try:
             yield
         except BaseException:
             remove_part(path)
-            self._directory.delete(name)
+            self._directory.delete(SavingNote, name)
             raise
         if of_stop:
             self._of_stop = name
         else:
-            self._directory.delete(name)
+            self._directory.delete(SavingNote, name)
 
     def end_stop(self) -> None:
         """Whoever has asked for the savepoint of a stop is about to learn of it, or of the failure of the stop."""
         note, self._of_stop = self._of_stop, None
         if note is not None and self._directory is not None:
             with contextlib.suppress(FlinkishError, OSError):
-                self._directory.delete(note)
+                self._directory.delete(SavingNote, note)
 
 
 def sweep_savepoints(directory: JobDirectory) -> list[str]:
@@ -163,12 +151,12 @@ def sweep_savepoints(directory: JobDirectory) -> list[str]:
 
     What cannot be removed is logged, and left to the next driver."""
     told = []
-    for name in directory.names(_NOTE, _SUFFIX):
+    for (name,) in directory.kept(SavingNote):
         try:
-            note, end = directory.read(name, SavingNote), directory.end()
+            note, end = directory.read(SavingNote, name), directory.end()
             if note is None or _PART.fullmatch(posixpath.basename(note.path)) is None:
                 continue
-            if MANIFEST not in child_names(note.path):
+            if Manifest.NAME not in child_names(note.path):
                 delete_directory(state_table(note.path))
                 if not child_names(note.path):
                     delete_directory(note.path)
@@ -177,7 +165,7 @@ def sweep_savepoints(directory: JobDirectory) -> list[str]:
                     f"the driver before was to stop the job with the savepoint {note.path}, and has died when that was "
                     f"whole: the job goes on; to begin with the savepoint instead, start it in another directory (-s)"
                 )
-            directory.delete(name)
+            directory.delete(SavingNote, name)
         except (FlinkishError, OSError) as error:
             _LOG.warning("what is left of a savepoint (%s) cannot be removed: %s", name, error)
     return told
@@ -316,10 +304,9 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
     above = path
     for _ in range(_LEVELS):
         above = posixpath.dirname(above)
-        if "owner.json" not in child_names(above):
+        owner = Owner.read(above)
+        if owner is None:
             continue
-        job = JobDirectory(above)
-        owner = job.read("owner.json")
         checkpoint = posixpath.basename(path).startswith("chk-")
         if life_of(owner) is not Life.GONE and (checkpoint or not is_of_this_process(owner)):
             raise OperationError(
@@ -353,7 +340,7 @@ def check_target(directory: str, where: str) -> None:
         raise SavepointError(
             f"cannot write a savepoint to {parent}: {typed.what}", where=where, hint=typed.hint or hint
         ) from error
-    if MANIFEST in names:
+    if Manifest.NAME in names:
         raise SavepointError(
             f"cannot write a savepoint to {parent}: it is itself a savepoint or checkpoint",
             where=where,

@@ -23,7 +23,8 @@ from flinkish.errors import (
     redact,
 )
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.waiting_epoch import DrainMarker
+from flinkish.jobdir.far_side import EpochsWait
+from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.decision import (
     Attempt,
@@ -43,7 +44,6 @@ from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.lifecycle import StateMachine
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.kept_run import KeptRun
-from flinkish.jobmanager.remote import WAIT_FILE
 from flinkish.jobmanager.restart import Restarts
 from flinkish.jobmanager.savepoint import check_target, take_savepoint, write_by_spark
 from flinkish.jobmanager.wishes import StopWithSavepoint
@@ -99,7 +99,7 @@ class SparkRun(KeptRun):
 
     def _attempt_of(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
-        marker = DrainMarker.read(self.directory)
+        marker = self.directory.read(DrainMarker)
         if marker is not None:
             return DrainAttempt(self.spark, plan, self.settings, self.directory, self, marker)
         return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self.wishes.to_end)
@@ -141,9 +141,9 @@ class SparkRun(KeptRun):
         if not is_remote(self.spark):
             return
         if wait is None:
-            self.directory.delete(WAIT_FILE)
+            self.directory.delete(EpochsWait)
         else:
-            self.directory.write(WAIT_FILE, {"token": self.directory.token, "last_epoch": int(self.readers.last_epoch)})
+            self.directory.write(EpochsWait(self.directory.token, int(self.readers.last_epoch)))
 
     # ------------------------------------------------------------------ the thread
 
@@ -242,7 +242,7 @@ class SparkRun(KeptRun):
     def _drain(self) -> Drain:
         if isinstance(self.attempt, DrainAttempt):
             return Drain.RUNS
-        began = isinstance(self._step, BeginDrain) and DrainMarker.read(self.directory) is not None
+        began = isinstance(self._step, BeginDrain) and self.directory.read(DrainMarker) is not None
         return Drain.BEGUN if began else Drain.NONE
 
     def _begin_drain(self, step: BeginDrain) -> Outcome:

@@ -23,6 +23,7 @@ from flinkish.graph.explain import plan_json
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Attempts, Job
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
 from flinkish.jobmanager.history import HistoryWriter, Rows
@@ -442,8 +443,8 @@ def _remember(
     job_id = directory.job_id()
     if job_id is None:
         return
-    name = str((directory.read("job.json") or {}).get("name"))
-    attempt = int((directory.read("attempts.json") or {"attempts": 0})["attempts"])
+    known, attempts = directory.read(Job), directory.read(Attempts)
+    name, attempt = "" if known is None else known.name, 0 if attempts is None else attempts.attempts
     tables = DeltaTables(spark, directory.path, settings.history_retention_ms)
     history = HistoryWriter(Rows(job_id, name, directory.token), tables, settings.history_interval_ms / 1000)
     event = life.to(JobStatus.FAILED, describe(failure))

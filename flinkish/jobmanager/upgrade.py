@@ -3,8 +3,8 @@ of Spark partitions. It is a restore from the state of the last epoch that sinks
 
     the prepared epoch is committed     if Spark has not committed it, and the state before it can be taken over
     rows of the state, re-hashed        restore-epoch-<first epoch>/
-    restored-<first epoch>.json, accumulators/before-<first epoch>.json, the entry ``upgrade`` of job.json
-    query-location.json                 spark-<first epoch> is the job's query, and the changed program its program
+    `RestoredByFallback`, `TotalsBefore`, `Job.upgrade`
+    `QueryFile`                         spark-<first epoch> is the job's query, and the changed program its program
 
 Rule: up to the last step the job is the one that it was, and whoever starts the earlier program goes on with that;
 behind it the job is the changed one. What cannot be taken over is refused before anything is written but rows, which
@@ -20,18 +20,19 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from flinkish.checkpoint.claim import check_same_savepoint, read_restored, restored_file
+from flinkish.checkpoint.claim import check_same_savepoint, read_restored
 from flinkish.checkpoint.compatibility import CompatibilityReport, read_states
 from flinkish.checkpoint.manifest import read_manifest
 from flinkish.checkpoint.restore import OwnState, RestoredProgram, take_over, take_over_own
 from flinkish.errors import CorruptStateError, IncompatibleJobError
-from flinkish.jobdir.directory import KEYED_STATE_NAME, QUERY_NAME, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import KEYED_STATE_NAME, QUERY_NAME, DrainMarker, Origin, Restored, RestoredByFallback
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.structure import levels_of, source_uids
-from flinkish.jobdir.waiting_epoch import DrainMarker, known_sources
+from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import (
     all_have_ended,
@@ -54,9 +55,6 @@ from flinkish.spark.worker import DeployedClasses, announce_batch, deploy, numbe
 from flinkish.storage.files import delete_directory
 
 _LOG = logging.getLogger("flinkish.JobManager")
-
-#: The entry of ``restored-<first epoch>.json`` with the query whose state was taken over.
-_ORIGIN = "upgraded_from"
 
 
 @dataclass(frozen=True)
@@ -82,17 +80,6 @@ def decide(traces: Traces, first_epoch: int) -> UpgradeStep:
     epoch, prepared = max(traces.committed, default=None), max(traces.prepared, default=-1)
     to_commit = prepared if prepared > (-1 if epoch is None else epoch) else None
     return UpgradeStep(epoch, to_commit, max(first_epoch, prepared, *traces.planned, *traces.committed) + 1)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """The state of a query of the job, as of the end of an epoch."""
-
-    query: str
-    first_epoch: int
-    epoch: int
-    levels: int
-    keyed_state: str
 
 
 @dataclass(frozen=True)
@@ -169,7 +156,7 @@ class Upgrade:
         Raises:
             FinalOperationError: nobody but the earlier program can go on from there.
         """
-        if DrainMarker.read(self.directory) is not None:
+        if self.directory.read(DrainMarker) is not None:
             raise self._only_earlier("the job is being drained", "it completes the drain")
         check_same_savepoint(self.program.job, self.settings, self.directory, read_restored(self.directory))
         location = self.directory.query_location()
@@ -212,11 +199,11 @@ class Upgrade:
 
     # ------------------------------------------------------------------ the state
 
-    def _taken_over(self, step: UpgradeStep, target: str | None) -> tuple[CompatibilityReport, dict[str, Any]]:
+    def _taken_over(self, step: UpgradeStep, target: str | None) -> tuple[CompatibilityReport, RestoredByFallback]:
         """The report, and what the new query begins with; its rows are written below ``target`` if that is given."""
-        before = read_restored(self.directory) or {}
+        before = read_restored(self.directory)
         origin, sources = self._origin(step, before)
-        path = before.get("checkpoint") or before.get("path")
+        path = None if before is None else before.checkpoint or before.path
         if origin is None and path:
             # the query has begun with it and committed nothing
             manifest = read_manifest(path)
@@ -226,24 +213,31 @@ class Upgrade:
             states = read_states(self.directory)
             own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)
             report, watermarks = take_over_own(self.spark, self.program, self.settings, own, target)
-        restored = {
-            **{name: before.get(name) for name in ("savepoint", "path", "claim_mode", "time_ms")},
-            "sources": dict(sources),
-            "watermarks": watermarks,
-            "rows": posixpath.basename(self.directory.fallback_rows(step.first_epoch)),
-            _ORIGIN: None if origin is None else asdict(origin),
-            "state": origin is not None or bool(path),
-        }
+        whence = before or Restored()
+        restored = RestoredByFallback(
+            whence.savepoint,
+            whence.path,
+            posixpath.basename(self.directory.fallback_rows(step.first_epoch)),
+            whence.claim_mode,
+            dict(sources),
+            watermarks,
+            whence.time_ms,
+            # as long as its own state is that of the checkpoint
+            checkpoint=whence.checkpoint if origin is None else "",
+            upgraded=True,
+            upgraded_from=origin,
+            state=origin is not None or bool(path),
+        )
         return report, restored
 
-    def _origin(self, step: UpgradeStep, before: Mapping[str, Any]) -> tuple[Origin | None, Mapping[str, str]]:
+    def _origin(self, step: UpgradeStep, before: Restored | None) -> tuple[Origin | None, Mapping[str, str]]:
         """The query whose state is taken over, and the positions of its sources."""
         if step.epoch is None:
             # if the query has itself begun by an upgrade, and committed nothing, its state is still where it was
-            kept = before.get(_ORIGIN)
-            return None if kept is None else Origin(**kept), before.get("sources", {})
-        location, structure = self.directory.query_location(), self.directory.structure() or {}
+            return (None, {}) if before is None else (before.upgraded_from, before.sources)
+        location, structure = self.directory.query_location(), self.directory.structure()
         keyed_state, query = posixpath.basename(self.directory.keyed_state), posixpath.basename(location.path)
+        assert structure is not None, "the program differs from it"
         sources = positions_by_uid(
             source_uids(structure),
             self._ends(step.epoch),
@@ -257,7 +251,7 @@ class Upgrade:
         """The positions of the inputs of the query that are sources, at the end of an epoch."""
         ends = end_offsets(self.directory.query_location(), epoch)
         # the rows with which the query has begun are its last input
-        return ends[:-1] if read_restored(self.directory) else ends
+        return ends[:-1] if read_restored(self.directory) is not None else ends
 
     def _has_ended(self, ends: list[str | None]) -> bool:
         offset = offset_of(next(iter(ends), None), self._where)
@@ -272,8 +266,8 @@ class Upgrade:
         """The rows of the state, in a session."""
         rows = None
         if origin is not None:
-            query = self.directory.path_of(QUERY_NAME, origin.query, _ORIGIN)
-            state = self.directory.path_of(KEYED_STATE_NAME, origin.keyed_state, _ORIGIN)
+            query = self.directory.path_of(QUERY_NAME, origin.query, Restored)
+            state = self.directory.path_of(KEYED_STATE_NAME, origin.keyed_state, Restored)
             deployed = DeployedClasses.of_job(self.program.job)
             rows = read_state(session, query, origin.epoch - origin.first_epoch, origin.levels, deployed, state)
         return session.createDataFrame([], SAVEPOINT_SCHEMA) if rows is None else rows
@@ -298,12 +292,12 @@ class Upgrade:
         directory.fence.check()
         QueryLog(location.path).commit(batch)
 
-    def _write(self, step: UpgradeStep, restored: dict[str, Any]) -> None:
+    def _write(self, step: UpgradeStep, restored: RestoredByFallback) -> None:
         """Write what the new query begins with."""
         job, directory = self.program.job, self.directory
         first_epoch = directory.query_location().first_epoch
         accumulators = accumulators_directory(directory.path)
-        directory.write(restored_file(step.first_epoch), restored)
+        directory.write(restored, step.first_epoch)
         totals = AccumulatorFiles(accumulators, first_epoch).before(None)
         AccumulatorFiles(accumulators).begin(step.first_epoch, totals)
         directory.remember_upgrade(job, partitions_of(job), step.first_epoch)

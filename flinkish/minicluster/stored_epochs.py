@@ -13,32 +13,36 @@ again, and nobody has seen it.
 
 from __future__ import annotations
 
-import base64
-import posixpath
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any
 
 from flinkish.core.sink import Fence
 from flinkish.errors import CorruptStateError
 from flinkish.runtime.epoch.files import PreparedEpoch, PreparedEpochs, prepared_directory
 from flinkish.runtime.sources.alignment import Reached
-from flinkish.storage.paths import FileKind
-from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_errors, storage_of
 
-#: Version of the files.
-_VERSION = 2
-_COMMITTED = "committed.json"
-
-_Kind = TypeVar("_Kind")
+_REMEDY = (
+    "restore the file from a copy, or start the job in a new directory from its last checkpoint (-s "
+    "JOB_DIR/checkpoints/chk-<number>) or savepoint"
+)
 
 #: (vertex, subtask) -> encoded header and body
 StoredTasks = dict[tuple[int, int], tuple[bytes, bytes | None]]
 
 
 @dataclass(frozen=True)
-class StoredEpoch:
+class StoredEpoch(StoredFile):
     """The end of an epoch: the positions of the sources, what their tasks have reached, and all stored tasks."""
+
+    NAME = "{}.json"
+    FOLDER = "minicluster"
+    WHEN = "in the minicluster"
+    READER = "the minicluster"
+    REMEDY = _REMEDY
+    DURABLE = True
+    ERROR = CorruptStateError
 
     offset: dict[str, Any]
     reached: Reached
@@ -50,8 +54,16 @@ class StoredEpoch:
 
 
 @dataclass(frozen=True)
-class Committed:
+class Committed(StoredFile):
     """The last committed epoch; whether all input had ended by then; the encoded totals of the accumulators."""
+
+    NAME = "committed.json"
+    FOLDER = "minicluster"
+    WHEN = "in the minicluster"
+    READER = "the minicluster"
+    REMEDY = _REMEDY
+    DURABLE = True
+    ERROR = CorruptStateError
 
     epoch: int
     finished: bool = False
@@ -85,7 +97,7 @@ class StoredEpochs:
 
     def committed(self) -> Committed | None:
         """The last committed epoch; None: there is none."""
-        return self._read(_COMMITTED, Committed)
+        return Committed.read(self.path)
 
     def epoch(self, number: int) -> StoredEpoch:
         """The end of an epoch that is prepared or committed.
@@ -93,9 +105,9 @@ class StoredEpochs:
         Raises:
             CorruptStateError: the file is missing or damaged.
         """
-        found = self._read(f"{number}.json", StoredEpoch)
+        found = StoredEpoch.read(self.path, number)
         if found is None:
-            raise self._damaged(f"{number}.json", "missing")
+            raise StoredEpoch.damaged(StoredEpoch.path_in(self.path, number), "it is missing")
         return found
 
     def prepared(self, after: int) -> PreparedEpoch | None:
@@ -103,34 +115,12 @@ class StoredEpochs:
         numbers = [number for number in self._prepared.epochs() if number > after]
         return self._prepared.read(numbers[-1]) if numbers else None
 
-    def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:
-        path = posixpath.join(self.path, name)
-        try:
-            with storage_errors("read", path):
-                try:
-                    data = self._storage.read(path, FileKind.JOB_FILE)
-                except (FileNotFoundError, NotADirectoryError):
-                    return None
-            return unsealed_as(kind, data)
-        except ValueError as error:
-            raise self._damaged(name, f"damaged: {error}") from error
-
-    def _damaged(self, name: str, how: str) -> CorruptStateError:
-        path = posixpath.join(self.path, name)
-        return CorruptStateError(
-            f"the state of an epoch cannot be read: {path} is {how}",
-            where=path,
-            expected="the file as flinkish wrote it",
-            hint="restore the file from a copy, or start the job in a new directory from its last checkpoint "
-            "(-s JOB_DIR/checkpoints/chk-<number>) or savepoint",
-        )
-
     # ------------------------------------------------------------------ writing
 
     def write(self, number: int, offset: dict[str, Any], reached: Reached, tasks: StoredTasks) -> None:
         """Write the end of an epoch, which counts once it is prepared or committed."""
-        encoded = [(*task, _text(header), _text(body)) for task, (header, body) in sorted(tasks.items())]
-        self._write(f"{number}.json", {"offset": offset, "reached": asdict(reached), "tasks": encoded})
+        self.fence.check()
+        StoredEpoch(offset, reached, [(*task, *both) for task, both in sorted(tasks.items())]).write(self.path, number)
 
     def prepare(self, prepared: PreparedEpoch) -> None:
         """Prepare an epoch whose end is written."""
@@ -138,21 +128,11 @@ class StoredEpochs:
 
     def commit(self, committed: Committed) -> None:
         """Make an epoch, whose end is written, the one that the job goes on from; delete those before it."""
-        texts = {**asdict(committed), "accumulators": _text(committed.accumulators)}
-        self._write(_COMMITTED, texts)
+        self.fence.check()
+        committed.write(self.path)
         self._prepared.delete_up_to(committed.epoch, self.fence)
         with storage_errors("delete", self.path):
             for entry in self._storage.list(self.path):
-                number = entry.name.removesuffix(".json")
-                if entry.is_file and number.isdigit() and int(number) < committed.epoch:
+                parts = StoredEpoch.parts_of(entry.name)
+                if entry.is_file and parts is not None and int(parts[0]) < committed.epoch:
                     self._storage.delete(entry.path)
-
-    def _write(self, name: str, value: dict[str, Any]) -> None:
-        path = posixpath.join(self.path, name)
-        self.fence.check()
-        with storage_errors("write", path):
-            self._storage.replace(path, sealed({"version": _VERSION, **value}), durable=True)
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()

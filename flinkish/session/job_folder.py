@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from flinkish.errors import FlinkishError, message_of
-from flinkish.jobdir.directory import ENDED_FILE
 from flinkish.jobdir.fencing import Life, life_of
-from flinkish.jobdir.layout import content_of
+from flinkish.jobdir.layout import Job, JobEnd, Owner
 from flinkish.rest.access import is_loopback
 from flinkish.session.drivers import address_of
-from flinkish.storage.paths import FileKind
+from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_of
 
 _LOG = logging.getLogger("flinkish.Session")
+
+F = TypeVar("F", bound=StoredFile)
 
 #: The folder in a job directory with those of the further jobs of the same program.
 _FURTHER = "jobs"
@@ -79,47 +80,44 @@ class JobFolder:
         return sorted(one.path for one in entries if one.is_directory and not one.name.startswith("."))
 
     def _job(self, path: str) -> FoundJob | None:
-        owner = self._read(path, "owner.json")
+        owner = self._read(path, Owner)
         if path not in self._jobs and owner is not None:
-            job = self._read(path, "job.json")
+            job = self._read(path, Job)
             if job is not None:
-                self._jobs[path] = str(job["job_id"]), str(job["name"])
+                self._jobs[path] = job.job_id, job.name
         if owner is None:
             return None
         job_id, name = self._jobs.get(path, (None, posixpath.basename(path)))
         driver, owned = _driver_of(owner)
-        end = None if owned else self._read(path, ENDED_FILE)
+        end = None if owned else self._read(path, JobEnd)
         return FoundJob(
             path,
             job_id,
             name,
             driver,
             owned,
-            None if end is None else str(end.get("status", "FINISHED")),
-            int(float(owner.get("renewed_s", 0.0)) * 1000),
+            None if end is None else end.status,
+            int(owner.renewed_s * 1000),
         )
 
-    def _read(self, directory: str, name: str) -> dict[str, Any] | None:
-        path = posixpath.join(directory, name)
+    def _read(self, directory: str, kind: type[F]) -> F | None:
         try:
-            return content_of(name, storage_of(path).read(path, FileKind.JOB_FILE))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except (FlinkishError, OSError, ValueError) as error:
-            _LOG.debug("%s cannot be read: %s", path, message_of(error))
+            return kind.read(directory)
+        except (FlinkishError, OSError) as error:
+            _LOG.debug("%s cannot be read: %s", kind.path_in(directory), message_of(error))
             return None
 
 
-def _driver_of(owner: dict[str, Any]) -> tuple[tuple[str, str] | None, bool]:
+def _driver_of(owner: Owner) -> tuple[tuple[str, str] | None, bool]:
     """Address and host of the driver that owns, or owned, a directory, if it may still answer; and whether it owns it.
 
     A driver that has given its directory back still answers who asks for the outcome of what has ended its job.
     """
     life = life_of(owner)
-    process = life_of({**owner, "released": False})
-    url = str(owner.get("rest"))
+    process = life_of(replace(owner, released=False))
+    url = str(owner.rest)
     owned = life is not Life.GONE
-    if process is Life.GONE or (process is Life.SILENT and owner.get("released")):
+    if process is Life.GONE or (process is Life.SILENT and owner.released):
         return None, owned
     try:
         _, name, _ = address_of(url)
@@ -128,4 +126,4 @@ def _driver_of(owner: dict[str, Any]) -> tuple[tuple[str, str] | None, bool]:
     if process is Life.SILENT and is_loopback(name):
         # of another machine: it listens to nobody else
         return None, owned
-    return (url, str(owner["host"])), owned
+    return (url, owner.host), owned

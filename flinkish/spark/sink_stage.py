@@ -28,7 +28,7 @@ from flinkish.runtime.epoch.commit import (
     commits_on_driver,
 )
 from flinkish.runtime.epoch.files import CHANGES_IN_FILE, EpochFiles, PreparedEpoch, PreparedEpochs
-from flinkish.runtime.epoch.planner import EpochRequest, LastEpochTimes, PendingTimers, ReachedWatermarks
+from flinkish.runtime.epoch.planner import EpochRequested, PendingTimers, ReachedWatermarks, StoredEpochTimes
 from flinkish.runtime.epoch.steps import EpochReport, EpochSteps
 from flinkish.runtime.exchange.buffer import decode
 from flinkish.runtime.job.accumulators import AccumulatorFiles
@@ -174,10 +174,10 @@ class _SparkEpoch(EpochSteps):
         return zip(result.column("vertex").to_pylist(), result.column("buffer").to_pylist())
 
     def _forget_times(self) -> None:
-        LastEpochTimes(self._files.planner).forget()
+        StoredEpochTimes.delete(self._files.planner)
 
     def _keep_times(self, times: EpochTimes) -> None:
-        LastEpochTimes(self._files.planner).write(times)
+        StoredEpochTimes(times).write(self._files.planner)
 
     def _keep_timers(self, timers: dict[str, int | None]) -> None:
         PendingTimers(self._files.planner).update(timers)
@@ -203,7 +203,7 @@ class _SparkEpoch(EpochSteps):
         self._prepared_epochs.write(prepared, self._fence)
 
     def _request_next(self, epoch: int) -> None:
-        EpochRequest(self._files.planner).ask(epoch)
+        EpochRequested(epoch).write(self._files.planner)
 
     def _totals_after(self, epoch: int, added: Sequence[bytes]) -> bytes:
         if self._totals is None:

@@ -33,11 +33,11 @@ from flinkish.errors import escaped
 from flinkish.launch.daemon import quiet_this_worker
 from flinkish.launch.spark_version import trigger_available_now
 from flinkish.runtime.epoch.planner import (
-    EpochRequest,
-    GivenUpEpoch,
-    LastEpochTimes,
+    EpochRequested,
+    GivenUp,
     PendingTimers,
     ReachedWatermarks,
+    StoredEpochTimes,
 )
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import VertexDescriptor
@@ -183,7 +183,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         while there is nothing to read; the file is read for the first of these calls."""
         files, epoch = self._query.deployment.files, start.get("epoch", 0)
         if files is not None and self._enumerator().sized and epoch != self._times[0]:
-            self._times = epoch, LastEpochTimes(files.planner).read()
+            found = StoredEpochTimes.read(files.planner)
+            self._times = epoch, None if found is None else found.times
         return self._times[1]
 
     def _is_due(self) -> bool:
@@ -191,7 +192,7 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
         one was looked for."""
         files, now_s = self._query.deployment.files, time.monotonic()
         if files is not None and now_s >= self._ask_at_s:
-            self._newest_request = EpochRequest(files.planner).newest()
+            self._newest_request = (EpochRequested.read(files.planner) or EpochRequested(-1)).epoch
             self._ask_at_s = now_s if is_local(files.planner) else now_s + _ASK_REMOTE_S
         request = self._newest_request
         if now_s - self._looked_s < self._query.interval_ms / 1000 and request <= self._request:
@@ -225,8 +226,8 @@ class SourceStreamReader(DataSourceStreamReader, trigger_available_now()):  # ty
                 job = _without_sources(job)
             directory = posixpath.join(query.job_dir, "sources")
             files = deployment.files
-            given_up = {} if files is None else GivenUpEpoch(files.query).read()
-            self._planning = JobEnumerator(job, store, SystemClock(), restored, directory, given_up)
+            given_up = (None if files is None else GivenUp.read(files.query)) or GivenUp({})
+            self._planning = JobEnumerator(job, store, SystemClock(), restored, directory, given_up.offset)
             if query.frozen:
                 self._planning.freeze()
         return self._planning

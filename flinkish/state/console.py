@@ -19,7 +19,7 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from flinkish.checkpoint.manifest import MANIFEST
+from flinkish.checkpoint.manifest import Manifest
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobmanager.history import TABLES
 from flinkish.jobmanager.history_tables import history_path
@@ -62,7 +62,7 @@ def add_views(spark: Any, directory: str) -> list[str]:
         states = list_states(directory, spark)
     except SavepointError:
         # a job whose first checkpoint is still to come has a history only
-        if not frames or MANIFEST in child_names(directory):
+        if not frames or Manifest.NAME in child_names(directory):
             raise
         states = []
     else:

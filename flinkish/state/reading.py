@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.compatibility import CompatibilityReport
-from flinkish.checkpoint.manifest import MANIFEST, Manifest, read_manifest
+from flinkish.checkpoint.manifest import Manifest, read_manifest
 from flinkish.checkpoint.restore import compatibility_report
 from flinkish.checkpoint.rows import count_states, is_edited, open_table, reading
 from flinkish.common.configuration import Configuration
@@ -44,17 +44,17 @@ def snapshot_directory(path: str) -> str:
     """
     directory = absolute(str(path))
     names = child_names(directory)
-    if MANIFEST in names:
+    if Manifest.NAME in names:
         return directory
     checkpoints = posixpath.join(directory, "checkpoints") if "checkpoints" in names else directory
     numbers = [int(match.group(1)) for match in map(_CHECKPOINT.fullmatch, child_names(checkpoints)) if match]
     for number in sorted(numbers, reverse=True):
         candidate = posixpath.join(checkpoints, f"chk-{number}")
-        if MANIFEST in child_names(candidate):
+        if Manifest.NAME in child_names(candidate):
             return candidate
     raise SavepointError(
         f"there is neither a savepoint nor a completed checkpoint at {directory}",
-        expected=f"a savepoint or a checkpoint (a directory with {MANIFEST}), or the directory of a job that has one",
+        expected=f"a savepoint, a checkpoint (with a {Manifest.NAME}), or the directory of a job that has one",
     )
 
 

@@ -16,7 +16,7 @@ import struct
 import types
 import zlib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -66,10 +66,28 @@ _CALLED: dict[Any, str] = {
 }
 
 
+def optional(default: Any) -> Any:
+    """The default of a field of a dataclass that is not written while it has it."""
+    return field(default=default, metadata={"optional": True})
+
+
+def content_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass as they are written: without those that are `optional` and have their default."""
+    found = ((one, getattr(value, one.name)) for one in fields(value))
+    return {one.name: part for one, part in found if not one.metadata.get("optional") or part != one.default}
+
+
+def plain(value: Any) -> Any:
+    """What `typed` reads, for JSON that has no such values: bytes as text in base64, dataclasses as objects."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return content_of(value)
+
+
 def sealed(value: dict[str, Any]) -> bytes:
     """The content of a file that holds this value and its digest."""
     # the digest covers the value as it will be read: JSON turns tuples into lists, and all keys into strings
-    value = json.loads(json.dumps(value))
+    value = json.loads(json.dumps(value, default=plain))
     return json.dumps({**value, _SEAL: _digest(value)}, indent=1).encode()
 
 
@@ -193,11 +211,11 @@ def _one_of(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
 def _made(kind: Any, value: Any, where: str) -> Any:
     _check(isinstance(value, dict), "an object", value, where)
     hints, given = _hints(kind), {}
-    for field in fields(kind):
-        if field.name in value:
-            given[field.name] = _typed(hints[field.name], value[field.name], f"{where}.{field.name}")
-        elif field.default is MISSING and field.default_factory is MISSING:
-            raise ValueError(f"{where}.{field.name} is missing")
+    for one in fields(kind):
+        if one.name in value:
+            given[one.name] = _typed(hints[one.name], value[one.name], f"{where}.{one.name}")
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{where}.{one.name} is missing")
     return kind(**given)
 
 

@@ -36,8 +36,8 @@ _KNOWN = {
     errno.ENOSPC: ("no space left", "make space there, then start the same job again: it goes on where it was"),
     errno.EDQUOT: ("the disk quota is used up", "raise the quota or make space, then start the same job again"),
     errno.EROFS: ("the file system is read-only", "mount it for writing, or name another directory"),
-    errno.EACCES: ("permission denied", "let this user write there, or name another directory"),
-    errno.EPERM: ("operation not permitted", "let this user write there, or name another directory"),
+    errno.EACCES: ("permission denied", "let this user read and write there, or name another directory"),
+    errno.EPERM: ("operation not permitted", "let this user read and write there, or name another directory"),
     errno.ENOTDIR: ("a part of the path is not a directory", "name a path whose parents are directories"),
     errno.EEXIST: ("there is a file of that name", "name a path that is a directory, or that is not there yet"),
     errno.EISDIR: ("it is a directory", "remove the directory that stands in the place of the file"),
@@ -209,15 +209,16 @@ class Storage:
         with self.system.open_output_stream(self.inside(path)) as stream:
             stream.write(data)
 
-    def replace(self, path: str, data: bytes, durable: bool = False) -> None:
+    def replace(self, path: str, data: bytes, durable: bool = False, private: bool = False) -> None:
         """Replace a file, or create it: whoever reads it finds the old content or the new one.
 
         Args:
             durable: it survives a power cut once this returns.
+            private: on a local file system only its owner may read and write it (mode 0600).
         """
         self.write(path, data)
 
-    def create(self, path: str, data: bytes, only_by_link: bool = False) -> None:
+    def create(self, path: str, data: bytes, only_by_link: bool = False, private: bool = False) -> None:
         """Create a file that must not exist yet, durably. If several processes create it at once, one succeeds; where a
         local file system has no hard links, more of them may.
 
@@ -313,13 +314,15 @@ class _FileSystem(Storage, ABC):
             self.make_directory(posixpath.dirname(path))
             super().write(path, data)
 
-    def replace(self, path: str, data: bytes, durable: bool = False) -> None:
-        self._under_other_name(path, data, durable, self.move)
+    def replace(self, path: str, data: bytes, durable: bool = False, private: bool = False) -> None:
+        self._under_other_name(path, data, durable, private, self.move)
 
-    def create(self, path: str, data: bytes, only_by_link: bool = False) -> None:
-        self._under_other_name(path, data, True, partial(self._name_exclusively, only_by_link=only_by_link))
+    def create(self, path: str, data: bytes, only_by_link: bool = False, private: bool = False) -> None:
+        self._under_other_name(path, data, True, private, partial(self._name_exclusively, only_by_link=only_by_link))
 
-    def _under_other_name(self, path: str, data: bytes, durable: bool, rename: Callable[[str, str], None]) -> None:
+    def _under_other_name(
+        self, path: str, data: bytes, durable: bool, private: bool, rename: Callable[[str, str], None]
+    ) -> None:
         parent, name = posixpath.split(path)
         temporary = posixpath.join(parent, f".{name}.{uuid.uuid4().hex}")
         try:
@@ -331,6 +334,8 @@ class _FileSystem(Storage, ABC):
                     file.close()
             else:
                 self.write(temporary, data)
+            if private:
+                self._make_private(temporary)
             rename(temporary, path)
         except BaseException:
             with suppress(OSError):
@@ -338,6 +343,9 @@ class _FileSystem(Storage, ABC):
             raise
         if durable:
             self.synchronise(parent)
+
+    def _make_private(self, path: str) -> None:
+        """Let nobody but its owner read a file; what others see of it elsewhere is up to the storage."""
 
     @abstractmethod
     def _name_exclusively(self, temporary: str, path: str, only_by_link: bool) -> None:
@@ -403,6 +411,9 @@ class LocalStorage(_FileSystem):
     def delete(self, path: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(self.inside(path))
+
+    def _make_private(self, path: str) -> None:
+        os.chmod(self.inside(path), 0o600)
 
     def move(self, path: str, target: str) -> None:
         os.replace(self.inside(path), self.inside(target))

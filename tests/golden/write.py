@@ -1,6 +1,6 @@
 """Writes the golden files, each into a place of its own below this folder:
 
-    python -m tests.golden.write [values] [positions] [splits] [minicluster] [spark]
+    python -m tests.golden.write [values] [job_files] [positions] [splits] [minicluster] [spark]
 
 Files that are there stay: they are what a release has stored, and a later one must read them. Whoever changes a stored
 format raises its version, and adds files of the new one (docs/formats.md).
@@ -28,6 +28,7 @@ from tests.golden.positions import make_inputs, stored_positions, write_checkpoi
 from tests.golden.values import PROGRAM, of_data, of_program
 from tests.integration.engine.collecting import Collected, collecting
 from tests.support.processes import wait_until
+from tests.support.stored_samples import SAMPLES, path_of
 
 FOLDER = Path(__file__).parent
 TIMEOUT_S = 120
@@ -46,6 +47,10 @@ def stored_values() -> dict[str, Any]:
 
 def _values() -> None:
     _write(VALUES, stored_values())
+
+
+def _job_files() -> None:
+    _write(FOLDER / "job_files.json", {path_of(*one): one[0].encoded().decode() for one in SAMPLES})
 
 
 def _positions() -> None:
@@ -145,6 +150,7 @@ def _write(path: Path, content: Any) -> None:
 
 WRITERS: dict[str, Callable[[], None]] = {
     "values": _values,
+    "job_files": _job_files,
     "positions": _positions,
     "splits": _splits,
     "minicluster": _minicluster,

@@ -40,6 +40,7 @@ METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "f
 MADE_AT_RUN_TIME = {
     "rest/route.py _pattern": "paths of our own routes",
     "storage/paths.py NameForm.checked": "each NameForm is found in the source",
+    "storage/stored_file.py StoredFile.parts_of": "names of files have 255 bytes",
     "connectors/paged_source.py _page_info": "the id of a split, escaped, and a digest",
     "connectors/file_system/listing.py _children": "paths of the program; names of files have 255 bytes",
     "connectors/kafka/client.py Cluster.partitions": "the program's pattern of topics; their names have 249 characters",

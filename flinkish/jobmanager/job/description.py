@@ -13,6 +13,7 @@ from typing import Any
 
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FlinkishError
+from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
@@ -80,27 +81,6 @@ class CheckpointsDescription:
     history: tuple[CheckpointDescription, ...] = ()
     #: None: the job has begun without state
     restored: RestoreDescription | None = None
-
-
-@dataclass(frozen=True)
-class TotalsDescription:
-    """What a job has done since it began, over all drivers."""
-
-    #: the drivers that have run it, this one included
-    drivers: int = 0
-    #: the restarts after failures within these
-    restarts: int = 0
-    epochs: int = 0
-    #: the last epoch that is counted; -1: none is
-    last_epoch: int = -1
-    #: the records that have entered the job, and those written to sinks
-    records_in: int = 0
-    records_out: int = 0
-    #: status (COMPLETED, FAILED) -> number of checkpoints, of savepoints
-    checkpoints: dict[str, int] = field(default_factory=dict)
-    savepoints: dict[str, int] = field(default_factory=dict)
-    #: uid of a vertex' head operator -> its ``records_in`` and ``records_out``
-    vertices: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

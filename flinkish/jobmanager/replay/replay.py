@@ -22,6 +22,7 @@ from flinkish.core.source import DataFrameSource
 from flinkish.errors import FinalOperationError, ProgramError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Attempts, QueryFile
 from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.retained_epoch import RetainedEpoch, put_restored, retained_epoch, state_before
@@ -270,7 +271,7 @@ class EpochReplay:
 
     def _job(self, generator: JobGraphGenerator, name: str) -> JobDescriptor:
         directory: JobDirectory = self._directory
-        location = directory.query_file()
+        location = directory.read(QueryFile)
         if location is not None and location.name.startswith("minicluster"):
             raise FinalOperationError(
                 "an epoch that has run in the minicluster cannot be replayed: its state is not retained",
@@ -280,7 +281,7 @@ class EpochReplay:
             )
         job = generator.generate(directory.job_id() or "", name)
         directory.check_compatible(job, partitions_of(job))
-        attempts = (directory.read("attempts.json") or {"attempts": 1})["attempts"]
+        attempts = (directory.read(Attempts) or Attempts(1)).attempts
         settings = replace(
             job.settings, inline_state_bytes=_UNBOUNDED, managed_memory_bytes=_UNBOUNDED, changelog=False
         )

@@ -6,7 +6,6 @@ Rule: nothing is written and the directory is not claimed: the job may run meanw
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from flinkish.checkpoint.restore import rows_of
 from flinkish.errors import FinalOperationError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.layout import damaged_file
+from flinkish.jobdir.layout import Restored
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import has_moved
 from flinkish.minicluster import StateStore
@@ -103,9 +102,7 @@ def state_before(spark: Any, job: JobDescriptor, retained: RetainedEpoch) -> Sto
     return found
 
 
-def put_restored(
-    directory: JobDirectory, restored: dict[str, Any], sources: Collection[str], store: StateStore
-) -> None:
+def put_restored(directory: JobDirectory, restored: Restored, sources: Collection[str], store: StateStore) -> None:
     """Put the savepoint or checkpoint that the query began with into the store of its first epoch.
 
     Args:
@@ -123,14 +120,12 @@ def put_restored(
     try:
         rows = dataset.dataset(root, filesystem=filesystem, format="parquet").to_table(["vertex", "subtask", "buffer"])
     except ArrowException as error:
-        raise damaged_file(directory.path, posixpath.basename(root), error) from error
+        raise Restored.damaged(root, error) from error
     except OSError as error:
         raise storage_error(error, "read", root) from error
     columns = (rows.column(name).to_pylist() for name in rows.column_names)
     # rows without a vertex describe the savepoint and are not meant for a task
     store.restored = [(vertex, subtask, data) for vertex, subtask, data in zip(*columns) if vertex >= 0]
     store.positions = {
-        uid: decode_position(text, uid, store.segments)
-        for uid, text in restored.get("sources", {}).items()
-        if uid in sources
+        uid: decode_position(text, uid, store.segments) for uid, text in restored.sources.items() if uid in sources
     }

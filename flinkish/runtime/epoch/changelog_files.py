@@ -1,7 +1,7 @@
 """The files of the changelog, which records what each epoch has changed in the state of a job; checkpoints read it.
 
     <job dir>/changelog/epoch=17/part-<token>-<digest>.parquet    column ``changes``: one value per subtask
-    <job dir>/changelog/epoch=17/_parts.json                      the names of the valid parts, and changes that are few
+                                (`ChangelogParts`)            the names of the valid parts, and changes that are few
 
 Rule: what was not written is never read. The list has a digest, and the name of a part, which the list holds, ends with
 the digest of its content; a part of any other content or name is damaged, and the next checkpoint is a full one.
@@ -13,7 +13,6 @@ failed runs have left behind are in no list.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import posixpath
 import uuid
@@ -25,11 +24,10 @@ import pyarrow as pa
 
 from flinkish.errors import CorruptStateError
 from flinkish.storage.paths import FileKind, NameForm
-from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_error, storage_errors, storage_of
 
 _FILE_SCHEMA = pa.schema([("changes", pa.binary())])
-_LIST = "_parts.json"
 _SUFFIX = ".parquet"
 
 #: Changes of an epoch of at most so many bytes, all together, are in the list itself: they need no file of their own.
@@ -39,8 +37,16 @@ _PART = NameForm(r"part-[0-9a-f]{1,64}(-[0-9a-f]{64})?\.parquet")
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """The content of a list of parts, and changes that are in no part."""
+class ChangelogParts(StoredFile):
+    """A list of parts, and changes that are in no part."""
+
+    NAME = "_parts.json"
+    FOLDER = "changelog/epoch=<n>"
+    VERSION = 3
+    WHEN = "with incremental checkpoints"
+    READER = "the thread that takes checkpoints"
+    REMEDY = "nothing need be done: the next checkpoint is a full one"
+    ERROR = CorruptStateError
 
     parts: tuple[Annotated[str, _PART], ...]
     changes: tuple[bytes, ...] = ()
@@ -81,18 +87,21 @@ def read_changes(path: str) -> list[pa.RecordBatch]:
     """
     import pyarrow.parquet as pq
 
-    if posixpath.basename(path) == _LIST:
-        return [pa.record_batch([pa.array(_list(path).changes, pa.binary())], schema=_FILE_SCHEMA)]
+    if posixpath.basename(path) == ChangelogParts.NAME:
+        found = ChangelogParts.read(posixpath.dirname(path))
+        if found is None:
+            raise ChangelogParts.damaged(path, "it is missing")
+        return [pa.record_batch([pa.array(found.changes, pa.binary())], schema=_FILE_SCHEMA)]
     try:
         data = pa.py_buffer(storage_of(path).read(path, FileKind.JOB_FILE))
     except FileNotFoundError:
-        raise _damaged(path, "it is missing") from None
+        raise ChangelogParts.damaged(path, "it is missing") from None
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
+        raise ChangelogParts.damaged(path, error) from error
     except OSError as error:
         raise storage_error(error, "read", path) from error
     if not path.endswith(f"-{_digest(data)}{_SUFFIX}"):
-        raise _damaged(path, "its content does not fit the digest in its name")
+        raise ChangelogParts.damaged(path, "its content does not fit the digest in its name")
     batches: list[pa.RecordBatch] = pq.read_table(pa.BufferReader(data), schema=_FILE_SCHEMA).to_batches()
     return batches
 
@@ -101,29 +110,15 @@ def _digest(data: pa.Buffer) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _damaged(path: str, how: str) -> CorruptStateError:
-    error = CorruptStateError(
-        f"changes of the state are damaged: {how}",
-        where=path,
-        expected="the file that was written",
-        hint="nothing need be done: the next checkpoint is a full one",
-    )
-    error.file = path
-    return error
-
-
 def write_parts(changelog: str, epoch: int, names: list[str], changes: Sequence[bytes] = ()) -> None:
     """Write the list of an epoch's valid parts, with changes that are in no part, in place of any list that an earlier
     run has written."""
-    path = posixpath.join(epoch_directory(changelog, epoch), _LIST)
-    texts = [base64.b64encode(value).decode() for value in changes]
-    with storage_errors("write", path):
-        storage_of(path).replace(path, sealed({"version": 3, "parts": sorted(names), "changes": texts}))
+    ChangelogParts(tuple(sorted(names)), tuple(changes)).write(epoch_directory(changelog, epoch))
 
 
 def has_list(changelog: str, epoch: int) -> bool:
     """Whether an earlier run of the epoch has written a list of parts."""
-    path = posixpath.join(epoch_directory(changelog, epoch), _LIST)
+    path = ChangelogParts.path_in(epoch_directory(changelog, epoch))
     return storage_of(path).exists(path)
 
 
@@ -135,18 +130,10 @@ def read_parts(changelog: str, epoch: int) -> list[str]:
         CorruptStateError: the list of parts is damaged.
     """
     directory = epoch_directory(changelog, epoch)
-    path = posixpath.join(directory, _LIST)
-    try:
-        found = _list(path)
-        return [_PART.path(directory, name) for name in found.parts] + ([path] if found.changes else [])
-    except FileNotFoundError:
+    found, path = ChangelogParts.read(directory), ChangelogParts.path_in(directory)
+    if found is None:
         return []
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-
-
-def _list(path: str) -> _Parts:
     try:
-        return unsealed_as(_Parts, storage_of(path).read(path, FileKind.JOB_FILE))
+        return [_PART.path(directory, name) for name in found.parts] + ([path] if found.changes else [])
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
+        raise ChangelogParts.damaged(path, error) from error

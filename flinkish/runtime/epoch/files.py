@@ -24,7 +24,6 @@ An epoch that has neither output for a sink nor additions to accumulators need n
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import posixpath
@@ -33,7 +32,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated
 
 from flinkish.core.sink import Fence, Sink
@@ -44,8 +43,9 @@ from flinkish.runtime.job.accumulators import accumulators_directory
 from flinkish.runtime.job.deployment import CHANGELOG_VERTEX, JobDescriptor, SinkDescriptor, is_sink_vertex, sink_of
 from flinkish.runtime.job.report import Row
 from flinkish.runtime.phases import Phase, passed
-from flinkish.storage.paths import FileKind, NameForm
-from flinkish.storage.sealed import json_as, sealed, unsealed_as
+from flinkish.storage.paths import NameForm
+from flinkish.storage.sealed import json_as
+from flinkish.storage.stored_file import CHECKPOINT, StoredFile
 from flinkish.storage.stores import OutputFile, storage_error, storage_errors, storage_of
 
 #: Number of bytes of an epoch that may travel to the driver inside the rows, divided among its tasks.
@@ -247,30 +247,39 @@ class RunOutput:
         return posixpath.join(self._files.prepared, self._name)
 
 
-_SUFFIX = ".json"
-
 #: The identity of a sink with a generated uid: the uid and the destination (`SinkDescriptor.identity`).
 _GENERATED = re.compile(r"([a-z0-9-]+-[0-9]+): (.+)", re.DOTALL)
 
-#: Version of the format of the file.
-FORMAT_VERSION = 3
-
 
 @dataclass(frozen=True)
-class PreparedEpoch:
+class PreparedEpoch(StoredFile):
     """The reports and the committables of an epoch whose tasks have all ended."""
+
+    NAME = "{}.json"
+    FOLDER = "<query>/prepared"
+    VERSION = OLDEST = 3
+    WHEN = "from the barrier of an epoch with output until the commit of the next one"
+    REMEDY = CHECKPOINT
+    ERROR = CorruptStateError
 
     epoch: int
     #: processing time of the epoch
     time_ms: int
     #: whether the epoch is the last one of the job
     end_of_input: bool
+    #: that of the driver that has prepared it
+    fencing_token: int = field(default=0, kw_only=True, compare=False)
     #: the reports of the tasks, as the tasks have encoded them
     reports: tuple[bytes, ...]
     #: buffers with committables for the sinks, as the tasks have encoded them
     committables: tuple[bytes, ...]
     #: the identities of the sinks of the program that has prepared the epoch, by their numbers in the buffers
     sinks: tuple[str, ...]
+
+    def check_name(self, *parts: str) -> None:
+        """Check that the file is that of the epoch. Raises ValueError if it is not."""
+        if self.epoch != int(parts[0]):
+            raise ValueError(f"it is that of epoch {self.epoch}")
 
     def by_target(self, job: JobDescriptor) -> list[tuple[int, int, list[bytes]]]:
         """The committables as (number of the sink in this job, subtask, its buffers), each of which makes one commit,
@@ -350,7 +359,7 @@ class PreparedEpochs:
 
     def file(self, epoch: int) -> str:
         """The path of the file of an epoch."""
-        return posixpath.join(self.path, f"{epoch}{_SUFFIX}")
+        return PreparedEpoch.path_in(self.path, epoch)
 
     def read(self, epoch: int) -> PreparedEpoch | None:
         """Read a prepared epoch; None if the epoch is not prepared.
@@ -358,15 +367,7 @@ class PreparedEpochs:
         Raises:
             CorruptStateError: the file of the epoch is damaged; the error names it.
         """
-        path = self.file(epoch)
-        try:
-            return _decoded(self._storage.read(path, FileKind.JOB_FILE), epoch)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise storage_error(error, "read", path) from error
-        except ValueError as error:
-            raise damaged_output(path, f"damaged ({error})") from error
+        return PreparedEpoch.read(self.path, epoch)
 
     def write(self, prepared: PreparedEpoch, fence: Fence, replacing: bool = False) -> None:
         """Prepare an epoch by writing its file; ``replacing``: in the place of the file that it has.
@@ -376,22 +377,11 @@ class PreparedEpochs:
         """
         path = self.file(prepared.epoch)
         self._storage.synchronise(posixpath.join(self.path, str(prepared.epoch)))
-        data = sealed(
-            {
-                "version": FORMAT_VERSION,
-                "epoch": prepared.epoch,
-                "time_ms": prepared.time_ms,
-                "end_of_input": prepared.end_of_input,
-                "fencing_token": fence.token,
-                "reports": _texts(prepared.reports),
-                "committables": _texts(prepared.committables),
-                "sinks": prepared.sinks,
-            }
-        )
+        data = replace(prepared, fencing_token=fence.token).encoded()
         fence.check()
         try:
             if replacing:
-                self._storage.replace(path, data, durable=True)
+                self._storage.replace(path, data, durable=True, private=True)
             else:
                 self._storage.create(path, data)
         except FileExistsError:
@@ -409,34 +399,33 @@ class PreparedEpochs:
 
     def epochs(self) -> list[int]:
         """The prepared epochs that have not been deleted, in order. Only the names of files are read."""
-        return sorted(int(name[: -len(_SUFFIX)]) for name in self._names() if name.endswith(_SUFFIX))
+        return sorted(self._epochs_of(self._all_names()))
 
     def delete_up_to(self, epoch: int, fence: Fence) -> None:
         """Delete all files of the epochs up to this one, which will never be delivered again."""
-        self._delete([name for name in self._names() if int(name.removesuffix(_SUFFIX)) <= epoch], fence)
+        names = self._all_names()
+        files = [PreparedEpoch.file_name(one) for one in self._epochs_of(names) if one <= epoch]
+        self._delete(files, [name for name in names if name.isdigit() and int(name) <= epoch], fence)
 
     def delete_unreferenced(self, fence: Fence) -> None:
         """Delete the files that failed runs of epochs that are not prepared have left behind. To be called only while
         no epoch runs, since the files of a running epoch are referenced only after it is prepared."""
-        names = self._names()
-        self._delete([name for name in names if name.isdigit() and f"{name}{_SUFFIX}" not in names], fence)
-        self._delete([name for name in self._all_names() if name.startswith(".")], fence)
+        names = self._all_names()
+        prepared = {str(epoch) for epoch in self._epochs_of(names)}
+        unfinished = [name for name in names if name.startswith(".")]
+        self._delete(unfinished, [name for name in names if name.isdigit() and name not in prepared], fence)
 
-    def _delete(self, names: list[str], fence: Fence) -> None:
-        if not names:
-            return
-        fence.check()
+    def _delete(self, files: list[str], directories: list[str], fence: Fence) -> None:
+        if files or directories:
+            fence.check()
         # the file of an epoch is deleted before the files that it refers to, without which it would be a damaged one
-        for name in sorted(names, key=lambda name: not name.endswith(_SUFFIX)):
-            path = posixpath.join(self.path, name)
-            with storage_errors("delete", path):
-                if name.isdigit():
-                    self._storage.delete_directory(path)
-                else:
-                    self._storage.delete(path)
+        for names, delete in ((files, self._storage.delete), (directories, self._storage.delete_directory)):
+            for path in (posixpath.join(self.path, name) for name in names):
+                with storage_errors("delete", path):
+                    delete(path)
 
-    def _names(self) -> list[str]:
-        return [name for name in self._all_names() if name.removesuffix(_SUFFIX).isdigit()]
+    def _epochs_of(self, names: list[str]) -> list[int]:
+        return [int(parts[0]) for parts in map(PreparedEpoch.parts_of, names) if parts is not None]
 
     def _all_names(self) -> list[str]:
         with storage_errors("read", self.path):
@@ -446,22 +435,3 @@ class PreparedEpochs:
 def prepared_directory(query: str) -> str:
     """The directory of the prepared epochs of a query."""
     return posixpath.join(query, "prepared")
-
-
-def _decoded(data: bytes, epoch: int) -> PreparedEpoch:
-    version = unsealed_as(_Version, data)
-    if version.version != FORMAT_VERSION or version.epoch != epoch:
-        raise ValueError(f"it is version {version.version} of epoch {version.epoch}")
-    return unsealed_as(PreparedEpoch, data)
-
-
-@dataclass(frozen=True)
-class _Version:
-    """What the file of a prepared epoch of any version says of itself."""
-
-    version: int
-    epoch: int
-
-
-def _texts(values: tuple[bytes, ...]) -> list[str]:
-    return [base64.b64encode(value).decode() for value in values]

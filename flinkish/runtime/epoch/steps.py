@@ -10,14 +10,13 @@ engine has steps of its own.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from flinkish.common.arguments import inherits
@@ -95,6 +94,14 @@ class SilentSplit(NamedTuple):
 
 
 @dataclass(frozen=True)
+class ReportedFigures(EpochFigures):
+    """The figures of an epoch, and the reports of its tasks as the tasks have encoded them."""
+
+    tasks: list[bytes] = field(kw_only=True)
+    left: dict[str, Any] = field(default_factory=dict, kw_only=True)
+
+
+@dataclass(frozen=True)
 class EpochReport(EpochFigures):
     """The figures of one epoch of a job, and the reports of its tasks."""
 
@@ -126,19 +133,14 @@ class EpochReport(EpochFigures):
                 found[vertex.head.uid] = Backlog(records, splits, vertex.source.splits_are, max(ages, default=None))
         return found
 
-    def to_json(self) -> dict[str, Any]:
-        """The report as a dict of plain values."""
-        content = {field.name: getattr(self, field.name) for field in fields(self)}
-        tasks = [base64.b64encode(task.encode()).decode() for task in self.tasks]
-        return {**content, "tasks": tasks, "accumulators": base64.b64encode(self.accumulators).decode()}
+    def stored(self) -> ReportedFigures:
+        """The report as it is stored."""
+        return ReportedFigures(**{**vars(self), "tasks": [task.encode() for task in self.tasks]})
 
     @staticmethod
-    def from_json(content: dict[str, Any]) -> EpochReport:
-        """The inverse of `to_json`."""
-        tasks = tuple(TaskReport.decode(base64.b64decode(task)) for task in content["tasks"])
-        return EpochReport(
-            **{**content, "tasks": tasks, "accumulators": base64.b64decode(content.get("accumulators", ""))}
-        )
+    def from_stored(found: ReportedFigures) -> EpochReport:
+        """The inverse of `stored`."""
+        return EpochReport(**{**vars(found), "tasks": tuple(map(TaskReport.decode, found.tasks))})
 
 
 def sum_up(

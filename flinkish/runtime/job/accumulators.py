@@ -4,9 +4,9 @@ With each epoch a task reports only what was added in that epoch (`TaskAccumulat
 anything from epoch to epoch. The driver merges these additions into the totals when it commits the epoch, and writes
 the totals to files:
 
-    <job dir>/accumulators/<epoch>.json          the totals as of the end of that epoch
-    <job dir>/accumulators/before-<epoch>.json   the totals that a query starts with if it replaces a damaged query and
-                                                 its first epoch is that one: those of the checkpoint it starts from
+    <job dir>/accumulators/
+        `StoredTotals`    the totals as of the end of an epoch
+        `TotalsBefore`    the totals that a query starts with if it replaces a damaged query: those of the checkpoint
 
 Rule: an epoch that has added anything is prepared (``epoch/files.py``), so its additions are the same however often
 it is delivered. So the totals of an epoch follow from those of an earlier epoch and the prepared additions alone.
@@ -14,7 +14,6 @@ it is delivered. So the totals of an epoch follow from those of an earlier epoch
 
 from __future__ import annotations
 
-import base64
 import posixpath
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -26,23 +25,17 @@ from flinkish.core.sink import Fence
 from flinkish.errors import CorruptStateError, ProgramError, failures_of_user_code, message_of
 from flinkish.runtime.stored.classes import NO_CLASSES, ProgramClasses
 from flinkish.runtime.stored.pickles import dumps, loads
-from flinkish.storage.paths import FileKind
-from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_errors, storage_of
 
 #: Version of the encoded form of accumulators.
 FORMAT_VERSION = 1
-
-#: Version of the format of the files.
-_FILE_VERSION = 2
 
 #: The scope of the accumulators of user functions; the scope of the engine's own counts is the uid of the operator.
 OF_THE_JOB = ""
 
 #: Number of epochs whose totals are kept: the last epoch may be delivered again.
 _KEPT = 3
-
-_SUFFIX = ".json"
 
 #: (scope, name) -> accumulator
 Accumulators = dict[tuple[str, str], Accumulator[Any, Any]]
@@ -234,15 +227,31 @@ def accumulators_directory(job_dir: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Totals:
-    """The content of a file of totals."""
+class StoredTotals(StoredFile):
+    """The totals as of the end of an epoch."""
 
+    NAME = "{}.json"
+    FOLDER = "accumulators"
+    WHEN = "of a job with accumulators"
+    REMEDY = "delete the file: the job goes on without what it had accumulated"
+    DURABLE = True
+    ERROR = CorruptStateError
+
+    epoch: int
     totals: bytes
 
+    def check_name(self, *parts: str) -> None:
+        """Check that they are those of the epoch. Raises ValueError if they are not."""
+        if self.epoch != int(parts[0]):
+            raise ValueError(f"it is that of epoch {self.epoch}")
 
-def _content(epoch: int, totals: bytes) -> bytes:
-    text = base64.b64encode(totals).decode()
-    return sealed({"version": _FILE_VERSION, "epoch": epoch, "totals": text})
+
+@dataclass(frozen=True)
+class TotalsBefore(StoredTotals):
+    """The totals with which a query starts that has taken the place of a damaged one, and its first epoch."""
+
+    NAME = "before-{}.json"
+    WHEN = "of a job that went back to a checkpoint"
 
 
 class AccumulatorFiles:
@@ -262,28 +271,16 @@ class AccumulatorFiles:
             CorruptStateError: the file is damaged; the error names it.
         """
         last = max((there for there in self._epochs() if epoch is None or there < epoch), default=-1)
-        if last < self._first_epoch and self._storage.exists(self._beginning(self._first_epoch)):
-            return self._read(self._beginning(self._first_epoch))
-        return b"" if last < 0 else self._read(self._file(last))
+        found: StoredTotals | None = None
+        if last < self._first_epoch:
+            found = TotalsBefore.read(self._path, self._first_epoch)
+        if found is None and last >= 0:
+            found = StoredTotals.read(self._path, last)
+        return b"" if found is None else found.totals
 
     def begin(self, first_epoch: int, totals: bytes) -> None:
         """Write the totals with which the query starts whose first epoch is ``first_epoch``."""
-        path = self._beginning(first_epoch)
-        with storage_errors("write", path):
-            self._storage.replace(path, _content(first_epoch, totals), durable=True)
-
-    def _read(self, path: str) -> bytes:
-        try:
-            with storage_errors("read", path):
-                data = self._storage.read(path, FileKind.JOB_FILE)
-            return unsealed_as(_Totals, data).totals
-        except ValueError as error:
-            raise CorruptStateError(
-                f"the accumulators of the job are damaged ({error})",
-                where=path,
-                expected="the file as it was written",
-                hint="delete the file: the job goes on without what it had accumulated",
-            ) from error
+        TotalsBefore(first_epoch, totals).write(self._path, first_epoch)
 
     def after(self, epoch: int, added: Iterable[bytes], classes: ProgramClasses) -> bytes:
         """The totals as of the end of an epoch, given the encoded additions of its tasks."""
@@ -293,20 +290,11 @@ class AccumulatorFiles:
         """Write the totals as of the end of an epoch, and delete old ones. An existing file of the epoch has the same
         totals, and is replaced."""
         fence.check()
-        path = self._file(epoch)
-        with storage_errors("write", path):
-            self._storage.replace(path, _content(epoch, totals), durable=True)
+        StoredTotals(epoch, totals).write(self._path, epoch)
         for old in sorted(self._epochs())[:-_KEPT]:
-            with storage_errors("delete", self._file(old)):
-                self._storage.delete(self._file(old))
-
-    def _file(self, epoch: int) -> str:
-        return posixpath.join(self._path, f"{epoch}{_SUFFIX}")
-
-    def _beginning(self, first_epoch: int) -> str:
-        return posixpath.join(self._path, f"before-{first_epoch}{_SUFFIX}")
+            StoredTotals.delete(self._path, old)
 
     def _epochs(self) -> list[int]:
         with storage_errors("read", self._path):
-            names = [entry.name.removesuffix(_SUFFIX) for entry in self._storage.list(self._path)]
-        return [int(name) for name in names if name.isdecimal()]
+            found = [StoredTotals.parts_of(entry.name) for entry in self._storage.list(self._path)]
+        return [int(parts[0]) for parts in found if parts is not None]

@@ -3,8 +3,6 @@
 Rule: what an offset of the query's log refers to never changes. The list is stored in *segments*, immutable files in
 the job directory, and in a short *tail*, which is part of the offset itself. Most sources have few splits and no file.
 
-    <job dir>/splits/<token>.json      {"version": 2, "splits": [[id, start, end, info], ..., [id], ...], "digest": ...}
-
 Of a split that had ended before the epoch that is being planned only the id is kept.
 """
 
@@ -21,12 +19,10 @@ from typing import Any, Protocol
 from flinkish.core.sink import NO_FENCE, Fence
 from flinkish.core.source import SourceSplit
 from flinkish.errors import CorruptStateError
-from flinkish.storage.paths import FileKind, NameForm
-from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.paths import NameForm, check_below
+from flinkish.storage.stored_file import CHECKPOINT, StoredFile
 from flinkish.storage.stores import storage_of
 
-#: Version of the format of a segment; the first one with a digest.
-_VERSION = 2
 #: Maximum number of splits in the tail; a longer tail becomes a segment.
 MAX_TAIL = 64
 #: Maximum number of segments of one source; when another one is needed, the newest of them become one.
@@ -36,14 +32,30 @@ MAX_SEGMENTS = 16
 KEPT_EPOCHS = 1_000
 
 
-_SEGMENT = NameForm(r"[0-9a-f]{32}\.json")
+#: The names of segments.
+_SEGMENT = NameForm(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
-class _Segment:
-    """The content of a segment."""
+class Segment(StoredFile):
+    """Some splits in the order in which they were found: id, start, end and info, or the id alone."""
+
+    NAME = "{}.json"
+    PART = _SEGMENT.pattern
+    FOLDER = "splits"
+    WHEN = "of sources with more than 64 splits"
+    READER = "the planner"
+    REMEDY = CHECKPOINT
+    DURABLE = True
+    ERROR = CorruptStateError
 
     splits: list[list[Any]]
+
+    def check_name(self, *parts: str) -> None:
+        """Check that the name is that of a segment, and each entry a split. Raises ValueError if not."""
+        _SEGMENT.checked(parts[0])
+        if not all(map(_is_split, self.splits)):
+            raise ValueError("an entry is no split")
 
 
 def _is_split(entry: list[Any]) -> bool:
@@ -90,10 +102,7 @@ class SegmentFiles:
     def write(self, entries: list[list[Any]]) -> str:
         """Write a segment to a file of a new name, to which nothing refers before it is complete."""
         name = uuid.uuid4().hex
-        file = self._storage.open(posixpath.join(self._directory, f"{name}.json"))
-        file.write(sealed({"version": _VERSION, "splits": entries}))
-        file.close()
-        self._storage.synchronise(self._directory)
+        Segment(entries).write(self._directory, name)
         self._cache[name] = entries
         return name
 
@@ -105,22 +114,14 @@ class SegmentFiles:
         return found
 
     def _read(self, name: str) -> list[list[Any]]:
-        path = posixpath.join(self._directory, f"{name[:100]}.json")
         try:
-            _SEGMENT.path(self._directory, f"{name}.json")
-            # segments of earlier versions have no digest
-            entries = unsealed_as(_Segment, self._storage.read(path, FileKind.JOB_FILE)).splits
-            if not all(map(_is_split, entries)):
-                raise ValueError("an entry is no split")
-        except (OSError, ValueError) as error:
-            damaged = CorruptStateError(
-                f"the list of the splits that a source has found is damaged: {path} ({error})",
-                where=path,
-                hint="restore the file from a copy, or start the job from its last checkpoint or savepoint",
-            )
-            damaged.file = path
-            raise damaged from error
-        return entries
+            check_below(self._directory, Segment.path_in(self._directory, _SEGMENT.checked(name)))
+        except ValueError as error:
+            raise Segment.damaged(Segment.path_in(self._directory, name[:100]), error) from error
+        found = Segment.read(self._directory, name)
+        if found is None:
+            raise Segment.damaged(Segment.path_in(self._directory, name), "it is missing")
+        return found.splits
 
     def sweep(self, referenced: Collection[str], epoch: int) -> None:
         """Delete files to which no retained offset of the query's log can refer, including those of earlier drivers."""
@@ -134,13 +135,13 @@ class SegmentFiles:
         if over:
             self._fence.check()
         for name in over:
-            self._storage.delete(posixpath.join(self._directory, f"{name}.json"))
+            Segment.delete(self._directory, name)
             del self._left_in[name]
             self._cache.pop(name, None)
 
     def _names(self) -> list[str]:
         found = self._storage.list(self._directory)
-        return [entry.name.removesuffix(".json") for entry in found if entry.is_file]
+        return [parts[0] for entry in found if entry.is_file and (parts := Segment.parts_of(entry.name)) is not None]
 
 
 class SegmentsInMemory:

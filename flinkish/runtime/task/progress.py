@@ -26,18 +26,18 @@ import traceback
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from flinkish.core.time import MAX_WATERMARK_MS, MIN_TIMESTAMP_MS
-from flinkish.errors import MAX_TRACEBACK, redact, shortened
+from flinkish.errors import MAX_TRACEBACK, FlinkishError, redact, shortened
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.failure import ITERATORS, OWN_ROOT, input_and_key, left_of, operator_of, record_in_work
 from flinkish.runtime.job.operator import StreamOperator
 from flinkish.runtime.job.report import TaskPlace
-from flinkish.storage.paths import FileKind, NameForm, is_local, local_path, make_private
-from flinkish.storage.sealed import sealed, unsealed_as
+from flinkish.storage.paths import FileKind, check_below, is_local, local_path, make_private
+from flinkish.storage.stored_file import StoredFile
 from flinkish.storage.stores import storage_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ _RETRY_S = 60.0
 
 #: files of `ProgressFiles.note`, and their size
 _NOTES, _NOTE_BYTES = "work-", 512
-_NAMES = NameForm(r"[0-9a-f]{32}\.json")
 _OPERATORS = os.path.join(OWN_ROOT, "runtime", "operators") + os.sep
 
 
@@ -96,8 +95,17 @@ class TaskProgress:
 
 
 @dataclass(frozen=True)
-class WorkerProgress:
+class WorkerProgress(StoredFile):
     """The progress of the tasks of one worker process."""
+
+    NAME = "{}.json"
+    PART = "[0-9a-f]{32}"
+    VERSION = OLDEST = 0
+    FOLDER = "<query>/progress"
+    WHEN = "while an epoch runs"
+    LENIENT = True
+    KIND = FileKind.PROGRESS
+    REMEDY = "nothing need be done: it is written anew"
 
     attempt: int
     epoch: int
@@ -165,7 +173,7 @@ class ProgressFiles:
 
     def __init__(self, query: str) -> None:
         self._directory = posixpath.join(query, "progress")
-        self._name = f"{uuid.uuid4().hex}.json"
+        self._worker = uuid.uuid4().hex
 
     def prepare(self) -> None:
         """Delete what earlier attempts have left, and make the directory. A worker does not make it, so one that lives
@@ -183,7 +191,7 @@ class ProgressFiles:
 
     def write(self, progress: WorkerProgress) -> None:
         """Write the file of this worker."""
-        data, path = sealed(asdict(progress)), posixpath.join(self._directory, self._name)
+        data, path = progress.encoded(), progress.path_in(self._directory, self._worker)
         local = local_path(path)
         if local is None:
             storage_of(path).write(path, data)
@@ -216,12 +224,13 @@ class ProgressFiles:
 
     def read(self) -> dict[str, WorkerProgress]:
         """File name -> its content. Files that are damaged, too long or of other names are left out."""
-        storage, found = storage_of(self._directory), dict[str, WorkerProgress]()
-        for entry in storage.list(self._directory):
-            if entry.is_file:
-                with suppress(OSError, ValueError):
-                    path = _NAMES.path(self._directory, entry.name)
-                    found[entry.name] = unsealed_as(WorkerProgress, storage.read(path, FileKind.PROGRESS))
+        found: dict[str, WorkerProgress] = {}
+        for entry in storage_of(self._directory).list(self._directory):
+            worker = WorkerProgress.parts_of(entry.name) if entry.is_file else None
+            with suppress(FlinkishError, OSError, ValueError):
+                check_below(self._directory, entry.path)
+                progress = None if worker is None else WorkerProgress.read(self._directory, *worker)
+                found |= {} if progress is None else {entry.name: progress}
         return found
 
     def delete(self, name: str) -> None:

@@ -26,6 +26,7 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Claim, claim
 from tests.integration.bad_input.job import PER_EPOCH, Job, pair
+from tests.support.job_files import get, put
 
 _attempts = itertools.count(100, 100)
 
@@ -53,7 +54,7 @@ def job(half_done: Job, tmp_path: Path) -> Iterator[Job]:
     shutil.copytree(half_done.directory, copy.directory)
     copy.rows.extend(half_done.rows)
     # all copies are one job to Python workers, which tell its programs apart by the attempt
-    JobDirectory(str(copy.directory)).write("attempts.json", {"attempts": next(_attempts)})
+    put(JobDirectory(str(copy.directory)), "attempts.json", {"attempts": next(_attempts)})
     yield copy
     copy.close()
 
@@ -179,7 +180,7 @@ def test_a_driver_that_another_one_has_taken_over_commits_nothing_more(spark: Sp
     assert len(job.rows) == 3 * PER_EPOCH
     job.collect(job.rows.extend)
     # the loser leaves owner.json alone; the winner gives the directory back
-    other.write("owner.json", {**(other.read("owner.json") or {}), "token": other.token})
+    put(other, "owner.json", {**get(other, "owner.json"), "token": other.token})
     other.release()
     job.run()
     # that epoch had reached the sink, and Spark has committed it: it is not delivered again

@@ -14,6 +14,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.ownership import move_query_away
 from flinkish.spark.object_stores import create_by_boto3
 from flinkish.storage.stores import S3_SETTINGS, set_exclusive_creator, storage_of
+from tests.support.job_files import put
 from tests.support.s3_server import S3Server
 
 
@@ -29,7 +30,7 @@ def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 def directory(s3: S3Server) -> JobDirectory:
     """The directory of a driver on another machine that shows no sign of life any more."""
     directory = JobDirectory(f"s3://jobs/{uuid4().hex}")
-    directory.write("owner.json", {"token": "theirs", "host": "elsewhere", "pid": 1, "renewals": 1})
+    put(directory, "owner.json", {"token": "theirs", "host": "elsewhere", "pid": 1, "renewals": 1})
     return directory
 
 

@@ -23,7 +23,8 @@ from flinkish.common import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import CheckpointError, OperationError
-from flinkish.jobmanager.job.description import CheckpointDescription, TotalsDescription
+from flinkish.jobdir.layout import TotalsDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings, checkpoint_settings
 from flinkish.jobmanager.job_record import describe_checkpoints
 from flinkish.jobmanager.job_run import JobRun

@@ -10,11 +10,12 @@ from flinkish.checkpoint.claim import subsume_claimed
 from flinkish.checkpoint.manifest import Manifest, TableVersion, write_manifest
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.storage.paths import absolute
+from tests.support.job_files import get, put
 
 
 def job_with(tmp_path: Path, path: Path, mode: str) -> JobDirectory:
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("restored.json", {"savepoint": str(path), "path": str(path), "claim_mode": mode})
+    put(directory, "restored.json", {"savepoint": str(path), "path": str(path), "claim_mode": mode})
     return directory
 
 
@@ -50,7 +51,7 @@ def test_the_table_of_a_claimed_checkpoint_goes_with_the_last_one_that_uses_it(t
     (tmp_path / "old" / "changes").mkdir()
     directory = job_with(tmp_path, second, "CLAIM")
     if slash:
-        directory.write("restored.json", {**(directory.read("restored.json") or {}), "path": f"{second}/"})
+        put(directory, "restored.json", {**get(directory, "restored.json"), "path": f"{second}/"})
     assert subsume_claimed(directory, 1, 1) == str(second)
     assert not second.exists() and first.exists()
     assert (tmp_path / "old" / "state").exists() and (tmp_path / "old" / "changes").exists()

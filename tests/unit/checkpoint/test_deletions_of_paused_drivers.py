@@ -26,6 +26,7 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import checkpoint_taker
 from flinkish.jobmanager.job.settings import checkpoint_settings
 from tests.support.fences import FallingFence
+from tests.support.job_files import put
 
 
 def nothing() -> None:
@@ -211,7 +212,7 @@ def test_a_claimed_savepoint_is_deleted_by_the_owner_only(tmp_path: Path) -> Non
     directory = JobDirectory(str(tmp_path / "job"))
     claimed = tmp_path / "savepoint-1"
     write_checkpoints(CheckpointDirectory(str(claimed)), 1)
-    directory.write("restored.json", {"savepoint": str(claimed), "path": str(claimed / "chk-1"), "claim_mode": "CLAIM"})
+    put(directory, "restored.json", {"savepoint": str(claimed), "path": str(claimed / "chk-1"), "claim_mode": "CLAIM"})
     directory.fence = FallingFence()
     is_refused(lambda: subsume_claimed(directory, completed=1, retained=1))
     assert (claimed / "chk-1" / "manifest.json").exists()

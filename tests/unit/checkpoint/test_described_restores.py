@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from flinkish.checkpoint.claim import describe_restored
+from flinkish.jobdir.layout import Restored
 from flinkish.jobmanager.job.description import RestoreDescription
 
 
@@ -35,4 +36,4 @@ from flinkish.jobmanager.job.description import RestoreDescription
 def test_a_restore_is_that_of_the_checkpoint_or_savepoint_which_came_last(
     remembered: dict[str, Any] | None, expected: RestoreDescription | None
 ) -> None:
-    assert describe_restored(remembered) == expected
+    assert describe_restored(None if remembered is None else Restored(**remembered)) == expected

@@ -28,6 +28,7 @@ from flinkish.runtime.sources.progress import (
     shown_position,
 )
 from flinkish.runtime.sources.split_list import MAX_TAIL, SegmentsInMemory, SplitList
+from tests.support.job_files import put
 
 
 class Files:
@@ -145,7 +146,7 @@ def test_damaged_file_is_an_error_that_names_it(files: Files, damage: str) -> No
         file.unlink()
     else:
         file.write_bytes(file.read_bytes().replace(b"part-000001", b"part-000000"))
-    with pytest.raises(SavepointError, match=f"splits that a source has read is damaged.*{file}"):
+    with pytest.raises(SavepointError, match=f"is damaged.*{file}"):
         read_manifest(str(checkpoint))
     assert files.directory.read(1).epoch == 1, "what checkpoints build upon needs no splits"
 
@@ -154,6 +155,6 @@ def test_files_go_with_the_last_checkpoint_that_was_claimed(files: Files, tmp_pa
     files.find(200)
     checkpoint = files.checkpoint(1)
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("restored.json", {"path": str(checkpoint), "claim_mode": "CLAIM"})
+    put(directory, "restored.json", {"path": str(checkpoint), "claim_mode": "CLAIM"})
     assert subsume_claimed(directory, completed=1, retained=1) == str(checkpoint)
     assert not Path(files.directory.ended).exists()

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from flinkish.checkpoint.manifest import (
-    MANIFEST,
     VERSION_WITH_CHANGES,
     Manifest,
     StateContents,
@@ -44,8 +43,8 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
         write_manifest(str(directory), manifest)
         assert read_manifest(str(directory)) == manifest
         assert read_manifest(f"file://{directory}") == manifest
-        assert [path.name for path in directory.iterdir()] == [MANIFEST]
-    content = json.loads((tmp_path / "chk-0" / MANIFEST).read_text())
+        assert [path.name for path in directory.iterdir()] == [Manifest.NAME]
+    content = json.loads((tmp_path / "chk-0" / Manifest.NAME).read_text())
     assert content["savepoint_version"] == 2 and "changes" not in content, "as it was before there were any changes"
 
 
@@ -73,14 +72,14 @@ def test_any_byte_that_has_changed_is_noticed(tmp_path: Path) -> None:
 def test_what_is_no_savepoint_is_told_apart_from_one_that_was_not_finished(tmp_path: Path) -> None:
     with pytest.raises(SavepointError, match="there is no savepoint at"):
         read_manifest(str(tmp_path / "nowhere"))
-    with pytest.raises(SavepointError, match=f"is not complete.*{tmp_path / MANIFEST}"):
+    with pytest.raises(SavepointError, match=f"is not complete.*{tmp_path / Manifest.NAME}"):
         read_manifest(str(tmp_path))
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     file = Path(write_manifest(str(tmp_path), Manifest("", "", 1, 0, savepoint_version=3)))
-    with pytest.raises(SavepointError, match="the savepoint has version 3.*expected version 2"):
+    with pytest.raises(SavepointError, match="it has version 3, expected version 2 or 4"):
         read_manifest(str(tmp_path))
     file.write_text('{"version": 1, "savepoint_version": 1}')
-    with pytest.raises(SavepointError, match="the savepoint has version 1"):
+    with pytest.raises(SavepointError, match="it has version 1, expected version 2 or 4"):
         read_manifest(str(tmp_path))

@@ -17,9 +17,11 @@ from flinkish.checkpoint.restore import RestoredProgram, prepare_restore
 from flinkish.common import Configuration
 from flinkish.errors import CorruptStateError, FinalOperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Restored
 from flinkish.jobmanager.job.settings import DriverSettings, Fallback, driver_settings
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from tests.support.fences import FallingFence
+from tests.support.job_files import put
 
 #: no operator is made here
 PASS_ON: Any = None
@@ -30,7 +32,7 @@ PROGRAM = RestoredProgram(JobDescriptor("ab" * 16, "clicks", (), ()), {})
 def began_with(folder: Path, savepoint: str, path: str) -> JobDirectory:
     directory = JobDirectory(str(folder / "job"))
     content = {"savepoint": savepoint, "path": path, "rows": "restore-1", "claim_mode": "NO_CLAIM"}
-    directory.write("restored.json", {**content, "sources": {}, "watermarks": {}})
+    put(directory, "restored.json", {**content, "sources": {}, "watermarks": {}})
     return directory
 
 
@@ -64,7 +66,7 @@ def test_the_subtasks_of_each_vertex_begin_with_the_watermark_of_its_first_opera
         for number, uid in enumerate(("clicks", "sums", "new"))
     )
     job = replace(PROGRAM.job, vertices=vertices)
-    remembered = {"watermarks": {"clicks": 7, "sums": 5, "behind": 3, "gone": 1}}
+    remembered = Restored(watermarks={"clicks": 7, "sums": 5, "behind": 3, "gone": 1})
     assert restored_watermarks(job, remembered) == {0: 7, 1: 5}
     assert restored_watermarks(job, None) == {}
 

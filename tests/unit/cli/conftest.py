@@ -10,6 +10,7 @@ import pytest
 from flinkish.cli import main
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import announce_rest
+from tests.support.job_files import put
 from tests.support.rest_jobs import FakeJobs
 from tests.support.served_jobs import Served, Told
 
@@ -45,7 +46,7 @@ def directory(tmp_path: Path) -> Iterator[Callable[..., JobDirectory]]:
         one = JobDirectory(str(tmp_path / below / name))
         announce_rest(None if served is None else served.url)
         one.claim(name)
-        one.write("job.json", {"job_id": job_id, "name": name, "structure": _STRUCTURE})
+        put(one, "job.json", {"job_id": job_id, "name": name, "structure": _STRUCTURE})
         made.append(one)
         return one
 

@@ -14,6 +14,7 @@ from flinkish.errors import FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.job.description import ExceptionDescription
 from flinkish.rest.client import RestClient
+from tests.support.job_files import get, put
 from tests.support.rest_jobs import JOB, FakeJobs, job
 from tests.support.served_jobs import Served, Told
 
@@ -62,7 +63,7 @@ def test_a_directory_tells_how_its_job_has_ended(
 ) -> None:  # fmt: skip
     made = directory(JOB)
     if end is not None:
-        made.write("ended.json", end)
+        put(made, "ended.json", end)
     made.release(*released)
     told = flinkish("describe", made.path, "--json").json()
     assert (told["status"], told["how"], told["again"].replace(made.path, "DIR")) == expected
@@ -76,9 +77,9 @@ def test_a_directory_tells_how_its_job_has_ended(
 
 def test_a_driver_that_has_died_is_told(directory: Make, flinkish: Command) -> None:
     made = directory(JOB)
-    owner = made.read("owner.json")
+    owner = get(made, "owner.json")
     assert owner is not None
-    made.write("owner.json", {**owner, "started": "never"})
+    put(made, "owner.json", {**owner, "started": "never"})
     told = flinkish("describe", made.path, "--json").json()
     assert (told["status"], told["how"]) == (
         "SUSPENDED",
@@ -90,7 +91,7 @@ def test_a_job_that_has_ended_under_a_driver_that_goes_on_says_what_starts_it_ag
     driver: Callable[..., Served], directory: Make, flinkish: Command
 ) -> None:
     made = directory(JOB)
-    made.write("ended.json", {"status": "FINISHED", "done": False, "savepoint": "/sp"})
+    put(made, "ended.json", {"status": "FINISHED", "done": False, "savepoint": "/sp"})
     made.release()
     driver(FakeJobs(replace(job(status="FINISHED"), directory=made.path, end_time_ms=5)))
     told = flinkish("describe", "clicks")
@@ -106,7 +107,7 @@ def test_a_directory_without_a_job_is_refused(flinkish: Command, tmp_path: Any) 
 def test_where_no_log_is_reached_the_command_says_where_it_is(directory: Make, flinkish: Command) -> None:
     made = directory(JOB)
     told = flinkish("logs", made.path)
-    owner = made.read("owner.json")
+    owner = get(made, "owner.json")
     assert owner is not None and told.code == 2
     assert f"on the standard error of the process {owner['pid']} on {owner['host']}, and Spark's in" in told.err
 

@@ -12,6 +12,7 @@ import pytest
 
 from flinkish.jobdir.directory import JobDirectory
 from tests.support.certificates import certificate
+from tests.support.job_files import get, put
 from tests.support.rest_jobs import JOB, OTHER, TOKEN, FakeJobs, job
 from tests.support.served_jobs import Served, Told
 
@@ -68,7 +69,7 @@ def test_the_address_of_a_driver_on_another_machine_is_not_looked_for_on_this_on
     jobs.jobs[JOB] = replace(job(JOB), directory=made.path)
     assert described(flinkish, made.path)["id"] == JOB
     before = jobs.described
-    made.write("owner.json", {**(made.read("owner.json") or {}), "host": "elsewhere"})
+    put(made, "owner.json", {**get(made, "owner.json"), "host": "elsewhere"})
     told = flinkish("describe", made.path, "--timeout", "0.1")
     assert told.code == 2 and "has not answered within 0.1 s" in told.err
     assert jobs.described == before
@@ -111,7 +112,7 @@ def test_a_job_that_another_driver_has_taken_over_is_one_job(driver: Start, flin
 def test_jobs_are_looked_for_below_a_folder(tmp_path: Path, directory: Make, flinkish: Command) -> None:
     made = [directory(JOB), directory(OTHER, name="clicks/jobs/report"), directory("c" * 32, name="team/sums")]
     for one in made:
-        one.write("ended.json", {"status": "FINISHED", "savepoint": "/data/sp"})
+        put(one, "ended.json", {"status": "FINISHED", "savepoint": "/data/sp"})
         one.release()
     folder = str(tmp_path / "jobs")
     found = flinkish("list", "-a", "--jobs", folder, "--json").json()

@@ -17,6 +17,7 @@ from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Request
 from flinkish.jobmanager.requests import RequestDesk
 from flinkish.rest.client import RestClient
+from tests.support.job_files import names, put
 from tests.support.processes import wait_until
 from tests.support.rest_jobs import JOB, OTHER, FakeJobs, job
 from tests.support.served_jobs import Served, Told
@@ -186,7 +187,7 @@ def test_a_request_that_the_driver_never_took_is_withdrawn_and_refused(directory
     made = directory(JOB)
     told = flinkish("stop", made.path, "--timeout", "0.2")
     assert (told.code, told.out) == (2, "") and "has not answered within 0.2 s" in told.err
-    assert made.names("request-", "") == []
+    assert names(made, "request-") == []
 
 
 def test_a_job_that_has_ended_cannot_be_stopped(driver: Start, flinkish: Command) -> None:
@@ -205,7 +206,7 @@ def test_a_stop_whose_driver_ends_before_it_was_asked_again_is_told_by_the_direc
 
     def end() -> None:
         wait_until(lambda: bool(jobs.asked), TIMEOUT_S, "the stop")
-        made.write("ended.json", {"status": "FINISHED", "done": False, "savepoint": SAVEPOINT, "run": made.token})
+        put(made, "ended.json", {"status": "FINISHED", "done": False, "savepoint": SAVEPOINT, "run": made.token})
         made.release()
         served.stop()
 

@@ -16,7 +16,7 @@ from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import REQUEST_POLL_MS, QueryRun, plan_runs
 from flinkish.minicluster import MiniCluster, StateStore
 from flinkish.runtime.epoch.files import EpochFiles
-from flinkish.runtime.epoch.planner import EpochRequest, PendingTimers
+from flinkish.runtime.epoch.planner import EpochRequested, PendingTimers
 from flinkish.runtime.job.deployment import JobDescriptor, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.functions import MapFactory
 from flinkish.runtime.operators.keyed_process import KeyedProcessFactory
@@ -29,13 +29,12 @@ from flinkish.testing import TestingSink, TestingSource
 from tests.unit.minicluster.programs import environment, job_of
 
 
-def test_the_newest_request_counts_and_none_is_minus_one(tmp_path: Path) -> None:
-    request = EpochRequest(str(tmp_path))
-    assert request.newest() == -1
-    request.ask(7)
-    assert EpochRequest(str(tmp_path)).newest() == 7
+def test_the_newest_request_counts_and_a_damaged_one_is_none(tmp_path: Path) -> None:
+    for epoch in (6, 7):
+        EpochRequested(epoch).write(str(tmp_path))
+        assert EpochRequested.read(str(tmp_path)) == EpochRequested(epoch)
     (tmp_path / "epoch-requested").write_bytes(b"")
-    assert request.newest() == -1, "it is just being written"
+    assert EpochRequested.read(str(tmp_path)) is None
 
 
 class Asking(KeyedProcessFunction):
@@ -89,7 +88,7 @@ def test_an_epoch_is_due_at_first_then_after_the_interval_or_on_request(
     env.from_collection([1]).print()
     deployment = replace(deploy(job_of(env), 1), files=files)
     query = SourceQuery(deployment, str(tmp_path), interval_ms=60_000, heartbeat=True)
-    EpochRequest(files.query).ask(3)
+    EpochRequested(3).write(files.query)
     reader = SourceStreamReader(query)
     offsets = [reader.initialOffset()]
 
@@ -102,7 +101,7 @@ def test_an_epoch_is_due_at_first_then_after_the_interval_or_on_request(
     now[0] += 60
     assert is_due()
     assert not is_due()
-    EpochRequest(files.query).ask(5)
+    EpochRequested(5).write(files.query)
     assert is_due()
     assert not is_due(), "a request counts once"
 

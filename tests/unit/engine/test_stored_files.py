@@ -27,7 +27,6 @@ from flinkish.delta.table_log import check_log, files_of_first_commit
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobdir.query import QueryLog
 from flinkish.runtime.epoch.changelog_files import read_changes
-from flinkish.runtime.epoch.planner import PendingTimers, ReachedWatermarks
 from flinkish.runtime.state.files.directory import StateDirectory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.paths import FileKind
@@ -103,8 +102,6 @@ READERS: list[tuple[str, Callable[[Path], Any]]] = [
     (f"_delta_log/{0:020d}.crc", lambda table: check_log(str(table), None)),
     ("offsets/3", lambda query: QueryLog(str(query)).positions(3)),
     (PART, lambda folder: read_changes(str(folder / PART))),
-    ("reached-watermarks", lambda query: ReachedWatermarks(str(query)).read()),
-    ("pending-timers", lambda query: PendingTimers(str(query)).earliest()),
     (STATE.name, open_state_file),
 ]
 

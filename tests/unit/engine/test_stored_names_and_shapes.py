@@ -43,8 +43,8 @@ from flinkish.errors import (
     SavepointError,
 )
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobdir.ownership import finish_move
-from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.query_inputs import input_has_ended, source_positions
 from flinkish.launch.driver import requested_replay
 from flinkish.runtime.epoch.changelog_files import read_parts
@@ -55,6 +55,7 @@ from flinkish.runtime.sources.progress import decode_position, known_in
 from flinkish.runtime.sources.split_list import SegmentFiles, SegmentsInMemory
 from flinkish.runtime.state.files.references import FileReference
 from flinkish.storage.sealed import sealed
+from tests.support.job_files import put
 from tests.support.profiles import examples
 from tests.unit.minicluster.programs import job_of
 
@@ -75,7 +76,7 @@ def outside(folder: Path) -> Path:
 def claim_of(folder: Path, savepoint: Path) -> JobDirectory:
     """The directory of a job that has claimed a savepoint."""
     directory = JobDirectory(str(folder / "job"))
-    directory.write("restored.json", {"path": str(savepoint), "claim_mode": "CLAIM"})
+    put(directory, "restored.json", {"path": str(savepoint), "claim_mode": "CLAIM"})
     return directory
 
 
@@ -102,7 +103,7 @@ def test_a_manifest_that_names_another_table_is_refused_and_claiming_deletes_not
     changes: dict[str, Any] = {field: TableVersion(table)}
     write_manifest(str(savepoint), replace(manifest, **changes, savepoint_version=3 if field == "changes" else 2))
     (savepoint / "link").symlink_to(place)
-    with pytest.raises(SavepointError, match=r"was not written by flinkish: it names the table .*manifest.json"):
+    with pytest.raises(SavepointError, match=r"manifest.json is damaged: it names the table "):
         read_manifest(str(savepoint))
     with pytest.raises(SavepointError):
         subsume_claimed(claim_of(tmp_path, savepoint), 1, 1)
@@ -211,7 +212,7 @@ def test_a_query_is_neither_moved_nor_found_elsewhere(tmp_path: Path, name: Any)
     for content in ({"name": name, "first_epoch": 0}, {"name": "spark-1", "first_epoch": 0, "moved_from": name}):
         if content.get("moved_from", "") is None:
             continue
-        directory.write("query-location.json", content)
+        put(directory, "query-location.json", content)
         with pytest.raises(FinalOperationError, match=r"query-location.json is damaged"):
             directory.query_location()
         with pytest.raises(FinalOperationError, match=r"query-location.json is damaged"):
@@ -277,7 +278,7 @@ KINDS: list[tuple[str, dict[str, Any], Callable[[Path], Any]]] = [
     (
         "drain.json",
         {"epoch": 1, "positions": {"a": "b"}, "savepoint_directory": None, "levels": 2},
-        lambda job: DrainMarker.read(JobDirectory(str(job))),
+        lambda job: JobDirectory(str(job)).read(DrainMarker),
     ),
     (
         "accumulators/3.json",

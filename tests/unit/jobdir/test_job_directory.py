@@ -16,9 +16,11 @@ import pytest
 
 from flinkish.errors import FencedError, OperationError
 from flinkish.jobdir import fencing
+from flinkish.jobdir.checks import check_nothing_missing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life
-from flinkish.jobdir.layout import check_nothing_missing
+from flinkish.jobdir.layout import Attempts, SavingNote
+from tests.support.job_files import get, put
 
 
 def owner(folder: Path) -> dict[str, Any]:
@@ -119,21 +121,25 @@ def test_another_process_can_work_on_behalf_of_the_owner(tmp_path: Path) -> None
         JobDirectory(str(tmp_path), "somebody").check_owner("shop")
 
 
-def test_files_are_whole_have_a_version_and_are_found_by_their_names_in_order(tmp_path: Path) -> None:
+def test_files_are_whole_have_a_version_belong_to_one_user_and_are_found_by_their_names_in_order(
+    tmp_path: Path,
+) -> None:
     directory = JobDirectory(str(tmp_path))
-    assert directory.read("a.json") is None
-    directory.write("a.json", {"b": [1, 2]})
-    assert directory.read("a.json") == {"version": 2, "b": [1, 2]}
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    directory.write("a.json", {"a": (1, 2), "b": {10: 0.5, 9: None}, "c": "\u00e4"})
-    assert directory.read("a.json") == {"version": 2, "a": [1, 2], "b": {"10": 0.5, "9": None}, "c": "\u00e4"}
+    assert directory.read(Attempts) is None
+    directory.write(Attempts(2))
+    assert get(directory, "attempts.json") == {"version": 2, "attempts": 2}
+    assert [(path.name, path.stat().st_mode & 0o777) for path in tmp_path.iterdir()] == [("attempts.json", 0o600)]
+    directory.write(Attempts(3))
+    assert directory.read(Attempts) == Attempts(3)
     for _ in range(2):
-        directory.delete("a.json")
-    assert directory.read("a.json") is None
-    for name in ("report-2.json", "report-1.json", "job.json"):
-        directory.write(name, {})
-    (tmp_path / ".report-3.json.token").write_text("half")
-    assert directory.names("report-", ".json") == ["report-1.json", "report-2.json"]
+        directory.delete(Attempts)
+    assert directory.read(Attempts) is None
+    for name in ("b", "a"):
+        directory.write(SavingNote("/sp"), name)
+    (tmp_path / ".saving-c.json.token").write_text("half")
+    (tmp_path / "saving-d.json").mkdir()
+    assert directory.kept(SavingNote) == [("a",), ("b",)]
+    assert directory.read(SavingNote, "a") == SavingNote("/sp")
 
 
 def test_a_file_that_is_broken_is_named(tmp_path: Path) -> None:
@@ -147,7 +153,7 @@ def test_a_file_that_is_broken_is_named(tmp_path: Path) -> None:
 
 def test_a_file_of_which_a_byte_has_changed_is_named(tmp_path: Path) -> None:
     directory = JobDirectory(str(tmp_path))
-    directory.write("query-location.json", {"name": "spark-4", "first_epoch": 4})
+    put(directory, "query-location.json", {"name": "spark-4", "first_epoch": 4})
     assert directory.query_location().first_epoch == 4
     file = tmp_path / "query-location.json"
     file.write_text(file.read_text().replace('"first_epoch": 4', '"first_epoch": 0'))
@@ -171,7 +177,7 @@ def test_files_that_must_have_been_there_are_missed_once_there_were_epochs(tmp_p
     for name in ("job.json", "query.json", "query-location.json", "restored-4.json"):
         with pytest.raises(OperationError, match=f"the file {name} is missing"):
             check_nothing_missing(directory.path)
-        directory.write(name, {"name": "spark-4", "first_epoch": 4})
+        put(directory, name, {"name": "spark-4", "first_epoch": 4})
     check_nothing_missing(directory.path)
 
 

@@ -17,11 +17,14 @@ from flinkish.datastream import MapFunction, OnError, StreamExecutionEnvironment
 from flinkish.datastream.functions import CheckpointedFunction
 from flinkish.errors import IncompatibleJobError
 from flinkish.graph.job_graph import JobGraphGenerator
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory, describe_program
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import JobEnd
+from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.spark.place import partitions_of
+from tests.support.job_files import get, put
 
 
 def job(
@@ -55,10 +58,10 @@ def job(
 def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change what is remembered of the program."""
     directory = JobDirectory(str(folder))
-    written = directory.read("job.json")
+    written = get(directory, "job.json")
     assert written is not None
     change(written)
-    directory.write("job.json", written)
+    put(directory, "job.json", written)
 
 
 def check(folder: Path, found: JobDescriptor) -> bool:
@@ -265,7 +268,7 @@ def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refuse
 ) -> None:
     directory, now = JobDirectory(str(tmp_path)), replace(job(**changes), name=name)
     directory.check_finished_by(now)
-    directory.write(ENDED_FILE, {"program": describe_program(job())})
+    directory.write(JobEnd(program=describe_program(job())))
     if difference is None:
         directory.check_finished_by(now)
         return
@@ -278,7 +281,7 @@ def test_another_program_than_the_one_that_has_finished_in_a_directory_is_refuse
 def test_of_a_program_that_an_earlier_version_has_finished_only_the_name_is_known(tmp_path: Path) -> None:
     check(tmp_path, job())
     directory = JobDirectory(str(tmp_path))
-    directory.write("finished.json", {"last_epoch": 3})
+    put(directory, "finished.json", {"last_epoch": 3})
     directory.check_finished_by(job(uid="other"))
     with pytest.raises(IncompatibleJobError, match="its job was 'shop' and is 'stall'"):
         directory.check_finished_by(replace(job(), name="stall"))

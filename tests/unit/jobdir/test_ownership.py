@@ -15,8 +15,10 @@ from flinkish.errors import FencedError, FinalOperationError
 from flinkish.jobdir import fencing
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import is_earlier_attempt
+from flinkish.jobdir.layout import Attempts, JobEnd, Origin, Owner, Restored, RestoredByFallback
 from flinkish.jobdir.ownership import NEWEST, REFUSE, Renewal, sweep, take_ownership
 from flinkish.storage.stores import LocalStorage, storage_of
+from tests.support.job_files import get, put
 from tests.support.processes import wait_until
 
 
@@ -32,7 +34,7 @@ def take(folder: Path, takeover: str = REFUSE, silence_s: float = 0.1) -> JobDir
 
 
 def change_owner(folder: Path, **changes: str) -> None:
-    entry = JobDirectory(str(folder)).read("owner.json") or {}
+    entry = get(JobDirectory(str(folder)), "owner.json") or {}
     (folder / "owner.new").write_text(json.dumps({**entry, **changes, "version": 1}))
     (folder / "owner.new").rename(folder / "owner.json")
 
@@ -47,7 +49,7 @@ def test_one_driver_after_the_other_gets_growing_tokens_and_the_query_stays_wher
     for token in range(3):
         directory = take(tmp_path)
         assert directory.fence.token == token
-        assert (directory.read("owner.json") or {})["fencing_token"] == token
+        assert get(directory, "owner.json")["fencing_token"] == token
         assert directory.query_location().path == str(tmp_path / "spark")
         directory.release()
 
@@ -68,11 +70,11 @@ def test_the_newest_takes_a_job_over_and_its_query_away(tmp_path: Path) -> None:
     with pytest.raises(FencedError, match="has taken over this job directory"):
         first.check_owner("shop")
     with pytest.raises(FencedError):
-        first.write("ended.json", {})
+        first.write(JobEnd())
     first.release()
     assert second.query_location().path == str(tmp_path / "spark-owner-1")
     assert (tmp_path / "spark-owner-1" / "offsets").is_dir() and (tmp_path / "spark").is_file()
-    assert not (second.read("owner.json") or {}).get("released")
+    assert not get(second, "owner.json").get("released")
     second.release()
 
 
@@ -107,7 +109,7 @@ def test_a_driver_whose_unfinished_file_a_newer_one_has_swept_is_fenced(
 
     monkeypatch.setattr(LocalStorage, "move", overtaken)
     with pytest.raises(FencedError):
-        older.write("job.json", {"name": "shop"})
+        older.write(Attempts(1))
     newer.release()
 
 
@@ -149,23 +151,23 @@ def test_a_claim_is_renewed_until_it_is_given_back(tmp_path: Path) -> None:
     Renewal(directory, "shop", 0.01).start()
 
     def renewals() -> int:
-        return int((directory.read("owner.json") or {})["renewals"])
+        return int(get(directory, "owner.json")["renewals"])
 
     wait_until(lambda: renewals() >= 4, 30, "renewals")
     directory.release()
     directory.renew("shop")
-    assert (directory.read("owner.json") or {}).get("released") is True, "it does not take the directory back"
+    assert get(directory, "owner.json").get("released") is True, "it does not take the directory back"
 
 
 def test_a_driver_that_has_lost_renews_nothing(tmp_path: Path) -> None:
     first = take(tmp_path)
     second = take(tmp_path, NEWEST)
-    owner = second.read("owner.json")
+    owner = get(second, "owner.json")
     Renewal(first, "a job that was lost", 0.01).start()
     for thread in [one for one in threading.enumerate() if one.name.endswith("a job that was lost")]:
         thread.join(30)
         assert not thread.is_alive()
-    assert second.read("owner.json") == owner
+    assert get(second, "owner.json") == owner
     second.release()
 
 
@@ -183,11 +185,11 @@ def test_threads_of_a_driver_may_write_the_same_file_at_once(tmp_path: Path) -> 
 
     def write(_: int) -> None:
         for number in range(200):
-            directory.write("stop.json", {"stop": number})
+            directory.write(Attempts(number))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    assert [path.name for path in tmp_path.iterdir()] == ["stop.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["attempts.json"]
 
 
 HEX = "0123456789abcdef" * 2
@@ -207,7 +209,7 @@ def names(folder: Path) -> set[str]:
 
 def test_the_next_driver_deletes_what_killed_ones_and_commands_have_left_and_nothing_else(tmp_path: Path) -> None:
     first = take(tmp_path)
-    first.write("restored.json", {"savepoint": "/s", "path": "/s", "rows": "restore-1"})
+    put(first, "restored.json", {"savepoint": "/s", "path": "/s", "rows": "restore-1"})
     left = (
         *(f"request-{HEX}-1.json", "request-1.json", f"answer-{HEX}-2.json", f".answer-{HEX}-2.json.{HEX}"),
         *(f".owner.json.{HEX}", f".attempts.json.{HEX}", f"checkpoints/chk-3/.manifest.json.{HEX}"),
@@ -236,9 +238,9 @@ def test_what_an_upgrade_has_left_behind_goes_once_its_query_has_committed_an_ep
     tmp_path: Path, commits: tuple[str, ...]
 ) -> None:
     first = take(tmp_path)
-    first.write("restored.json", {"savepoint": "/s", "path": "/s", "rows": "restore-1"})
-    began = {"query": "spark-9", "first_epoch": 9, "epoch": 16, "levels": 1, "keyed_state": "keyed-state-9"}
-    first.write("restored-17.json", {"rows": "restore-epoch-17", "upgraded_from": began})
+    first.write(Restored("/s", "/s", "restore-1"))
+    began = Origin("spark-9", 9, 16, 1, "keyed-state-9")
+    first.write(RestoredByFallback(rows="restore-epoch-17", upgraded=True, upgraded_from=began), 17)
     first.move_query("spark-17", 17, "keyed-state-17")
     earlier = ("spark/offsets/3", "spark-9/offsets/0", "keyed-state/1/", "keyed-state-9/1/", "restore-1/")
     kept = ("spark-17/offsets/0", "keyed-state-17/1/", "restore-epoch-17/", "changelog/", "checkpoints/state/")
@@ -312,7 +314,10 @@ def test_earlier_attempts_are_those_of_the_same_application_of_yarn(
     theirs: str | None, ours: str, is_earlier: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CONTAINER_ID", ours)
-    assert is_earlier_attempt(None if theirs is None else {"container": theirs}) == is_earlier
+    assert (
+        is_earlier_attempt(None if theirs is None else Owner(token="t", host="h", pid=1, container=theirs))
+        == is_earlier
+    )
 
 
 def test_the_next_attempt_of_an_application_of_yarn_watches_nobody_and_takes_the_query_away(

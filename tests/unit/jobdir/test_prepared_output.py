@@ -18,7 +18,7 @@ from flinkish.connectors.frame_sinks import FunctionSink
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import last_claim
 from flinkish.runtime.epoch.commit import batches_in_order
-from flinkish.runtime.epoch.files import FORMAT_VERSION, EpochFiles, PreparedEpochs, TaskOutput
+from flinkish.runtime.epoch.files import EpochFiles, PreparedEpoch, PreparedEpochs, TaskOutput
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, decode, encode
 from flinkish.runtime.job.deployment import JobDescriptor, VertexDescriptor, sink_of, sink_vertex
 from flinkish.runtime.job.report import Row as TaskRow
@@ -26,6 +26,7 @@ from flinkish.runtime.operators.columns import ColumnWriter, batches_of
 from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.runtime.stored.classes import ProgramClasses
 from flinkish.storage.sealed import sealed
+from tests.support.job_files import put
 
 JOB = JobDescriptor("0" * 32, "shop", (VertexDescriptor(0, "v", 0, (), 1, 1),), ())
 #: the names of the two sinks
@@ -57,7 +58,7 @@ class Shop:
         self.folder = folder
         self.into = folder / "skipped.jsonl"
         structure = {"partitions": 1, "sources": [], "vertices": []}
-        JobDirectory(str(folder)).write("job.json", {"job_id": JOB.job_id, "name": "shop", "structure": structure})
+        put(JobDirectory(str(folder)), "job.json", {"job_id": JOB.job_id, "name": "shop", "structure": structure})
         self.files = EpochFiles(f"{folder}/spark/prepared", f"{folder}/changelog")
         self.commits = folder / "spark/commits"
         self.commits.mkdir(parents=True)
@@ -72,7 +73,7 @@ class Shop:
         with TaskOutput(JOB, self.files).of_run(epoch) as output:
             rows = output.referenced(rows)
         content = {
-            "version": FORMAT_VERSION, "epoch": epoch, "time_ms": 99, "end_of_input": False, "fencing_token": 0,
+            "version": PreparedEpoch.VERSION, "epoch": epoch, "time_ms": 99, "end_of_input": False, "fencing_token": 0,
             "reports": [base64.b64encode(b"report").decode()], "sinks": [ROWS, TABLE],
             "committables": [base64.b64encode(data).decode() for _, _, data in rows],
         }  # fmt: skip

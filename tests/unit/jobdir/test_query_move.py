@@ -10,9 +10,11 @@ from pyarrow import fs
 
 from flinkish.core.sink import NoFence
 from flinkish.errors import FencedError
-from flinkish.jobdir.directory import QUERY_FILE, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Attempts
 from flinkish.jobdir.ownership import finish_move, move_query_away
 from flinkish.storage.stores import LocalStorage
+from tests.support.job_files import get, put
 
 
 class Token(NoFence):
@@ -56,7 +58,7 @@ def test_the_query_is_found_at_its_new_place_with_its_numbers(tmp_path: Path, ki
     assert (location.path, location.first_epoch) == (str(tmp_path / "spark-owner-5"), 7)
     for part in ("offsets", "commits", "state/0/1"):
         assert (tmp_path / "spark-owner-5" / part / "1").read_text() == f"{part} 1"
-    assert set(directory.read(QUERY_FILE) or {}) == {"version", "name", "first_epoch"}
+    assert set(get(directory, "query-location.json")) == {"version", "name", "first_epoch"}
 
 
 def test_the_old_place_cannot_be_written_any_more_and_what_the_old_driver_had_open_is_dropped(tmp_path: Path) -> None:
@@ -86,7 +88,7 @@ def test_a_query_is_taken_over_again_and_again_and_begins_at_the_new_place_if_th
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_move_that_was_interrupted_is_finished_by_the_next_driver(tmp_path: Path, renamed: bool) -> None:
     make_query(tmp_path)
-    owned(tmp_path, 5).write(QUERY_FILE, {"name": "spark-owner-5", "first_epoch": 0, "moved_from": "spark"})
+    put(owned(tmp_path, 5), "query-location.json", {"name": "spark-owner-5", "first_epoch": 0, "moved_from": "spark"})
     if renamed:
         (tmp_path / "spark").rename(tmp_path / "spark-owner-5")
     heir = owned(tmp_path, 6)
@@ -132,17 +134,17 @@ def test_a_driver_that_is_overtaken_moves_nothing(tmp_path: Path) -> None:
     with pytest.raises(FencedError):
         move_query_away(directory)
     assert (tmp_path / "spark" / "commits" / "1").exists()
-    assert not (tmp_path / QUERY_FILE).exists()
+    assert not (tmp_path / "query-location.json").exists()
 
 
 def test_a_driver_that_is_overtaken_writes_no_file_and_leaves_none(tmp_path: Path) -> None:
     directory = owned(tmp_path, 5)
-    directory.write("a.json", {"of": "mine"})
+    directory.write(Attempts(7))
     directory.fence.fallen = True  # type: ignore[attr-defined]
     with pytest.raises(FencedError):
-        directory.write("a.json", {"of": "old"})
+        directory.write(Attempts(1))
     with pytest.raises(FencedError):
-        directory.delete("a.json")
+        directory.delete(Attempts)
     directory.release()
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    assert directory.read("a.json") == {"version": 2, "of": "mine"}
+    assert [path.name for path in tmp_path.iterdir()] == ["attempts.json"]
+    assert directory.read(Attempts) == Attempts(7)

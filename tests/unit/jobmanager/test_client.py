@@ -30,6 +30,7 @@ from flinkish.jobmanager.restart import FixedDelay, Restarts
 from flinkish.jobmanager.spark_run import SparkRun
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
+from tests.support.job_files import get, put
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 30
@@ -171,7 +172,7 @@ def stopped(run: Run) -> CompletableFuture[str]:
 
 
 def released(run: Run) -> bool:
-    return bool((run.directory.read("owner.json") or {}).get("released"))
+    return bool(get(run.directory, "owner.json").get("released"))
 
 
 def assert_ended_first(run: Run, status: JobStatus) -> None:
@@ -279,7 +280,7 @@ def test_only_the_process_that_has_cancelled_its_own_job_starts_it_again(tmp_pat
         wait_until(lambda run=run: run.has_run, TIMEOUT_S, "the job to run")
         RunClient(run).cancel().result(TIMEOUT_S)
     # as the file looks to any other process
-    run.directory.write("ended.json", {**(run.directory.read("ended.json") or {}), "run": "another"})
+    put(run.directory, "ended.json", {**get(run.directory, "ended.json"), "run": "another"})
     run = started_again(tmp_path)
     run.wait(TIMEOUT_S)
     assert (run.has_run, run.status) == (False, JobStatus.CANCELED)
@@ -293,7 +294,7 @@ def test_a_job_that_was_suspended_or_has_failed_has_no_end(tmp_path: Path) -> No
         run.stop_from_outside("SIGTERM") if failure is None else run.request_stop()
         run.wait(TIMEOUT_S)
         assert (run.status, run.directory.end()) == (status, None)
-        ended = (run.directory.read("owner.json") or {})["ended"]
+        ended = get(run.directory, "owner.json")["ended"]
         assert (ended["status"], ended["cause"] != "") == (status.name, True), "who looks later is told of it"
 
 

@@ -22,13 +22,14 @@ from flinkish.errors import (
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import remote
 from flinkish.jobmanager.epoch_gate import StopQuery
-from flinkish.jobmanager.remote import END_FILE, STOP_FILE, FarSide, Inbox, report_file
+from flinkish.jobmanager.remote import FarSide, Inbox
 from flinkish.runtime.epoch.commit import EpochCommit
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.exchange.buffer import BufferHeader, BufferKind, encode
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor, sink_vertex
 from flinkish.runtime.operators.source_and_sink import encode_committables
 from flinkish.testing import TestingSink
+from tests.support.job_files import get, names, put
 from tests.unit.runtime.stored.test_unsafe_pickles import GADGETS
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
@@ -55,7 +56,7 @@ def test_a_query_that_was_asked_to_end_says_so(tmp_path: Path) -> None:
     far = far_side(tmp_path, directory.token)
     far.before_epoch(4)
     assert Inbox(directory, JOB).end() is False
-    directory.write(STOP_FILE, {"stop": True})
+    put(directory, "stop.json", {"stop": True})
     with pytest.raises(StopQuery):
         far.before_epoch(5)
     assert Inbox(directory, JOB).end() is True
@@ -74,7 +75,7 @@ def test_an_epoch_is_given_up_when_the_driver_asks_for_it(tmp_path: Path) -> Non
     directory = owned(tmp_path)
     far = far_side(tmp_path, directory.token)
     with epoch_of(far) as interrupted:
-        directory.write(STOP_FILE, {"stop": True, "now": True})
+        put(directory, "stop.json", {"stop": True, "now": True})
         assert interrupted.wait(TIMEOUT_S)
     assert far.given_up() and Inbox(directory, JOB).end() is True
     with pytest.raises(StopQuery):
@@ -88,7 +89,7 @@ def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(tmp_path: 
     with epoch_of(far) as interrupted:
         if committing:
             far.before_commit()
-        directory.write(STOP_FILE, {"stop": True, "now": committing})
+        put(directory, "stop.json", {"stop": True, "now": committing})
         assert not interrupted.wait(20 * remote.LOOK_S) and not far.given_up()
     far.before_commit()
     with pytest.raises(StopQuery):
@@ -129,7 +130,7 @@ def test_a_report_whose_file_cannot_be_deleted_is_taken_once(tmp_path: Path, mon
     assert isinstance(b, TestingSink)
     with monkeypatch.context() as patched:
 
-        def away(name: str) -> None:
+        def away(*_: object) -> None:
             raise OperationError("the share is away")
 
         patched.setattr(directory, "delete", away)
@@ -139,14 +140,14 @@ def test_a_report_whose_file_cannot_be_deleted_is_taken_once(tmp_path: Path, mon
             next(reports)
     assert list(inbox.take(None)) == []
     assert b.values == ["for b"]
-    assert not (tmp_path / report_file(4)).exists()
+    assert not (tmp_path / f"report-{4:010d}.json").exists()
 
 
 def test_what_was_kept_for_a_sink_that_the_program_does_not_have_is_refused_and_stays(tmp_path: Path) -> None:
     directory = kept_for_driver(tmp_path, job_with(a=TestingSink(), b=TestingSink()), "for b")
     with pytest.raises(IncompatibleJobError, match="epoch 4 is prepared and has output for the sink 'b'"):
         list(Inbox(directory, job_with(a=TestingSink())).take(None))
-    assert directory.names("report-", ".json") == [report_file(4)]
+    assert names(directory, "report-") == [f"report-{4:010d}.json"]
 
 
 class OwnError(ProgramError):
@@ -173,10 +174,10 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
     monkeypatch.chdir(tmp_path)
     directory = owned(tmp_path / "job")
     report = base64.b64encode(bytes((0xF1, 3)) + GADGETS[gadget]).decode()
-    directory.write(END_FILE, {"token": directory.token, "error": report})
+    put(directory, "far-end.json", {"token": directory.token, "error": report})
     counts = {"epoch": 3, "time_ms": 0, "records_in": 0, "records_out": 0, "watermark_ms": None, "end_of_input": False}
-    directory.write(report_file(3), {"report": {**counts, "tasks": [report]}, "for_driver": []})
-    with pytest.raises(CorruptStateError, match=END_FILE):
+    put(directory, f"report-{3:010d}.json", {"report": {**counts, "tasks": [report]}, "for_driver": []})
+    with pytest.raises(CorruptStateError, match="far-end.json"):
         Inbox(directory, JOB).end()
     with pytest.raises(UnsafeStateError, match="report of a task"):
         list(Inbox(directory, JOB).take(None))
@@ -186,6 +187,6 @@ def test_reports_and_errors_that_somebody_else_has_put_there_execute_nothing(
 def test_the_end_of_another_drivers_query_is_neither_taken_for_ones_own_nor_written(tmp_path: Path) -> None:
     directory = owned(tmp_path)
     far_side(tmp_path, "old").failed(FencedError("taken over"))
-    assert directory.read(END_FILE) is None
-    directory.write(END_FILE, {"token": "another"})
+    assert get(directory, "far-end.json") == {}
+    put(directory, "far-end.json", {"token": "another"})
     assert Inbox(directory, JOB).end() is False

@@ -24,8 +24,9 @@ from flinkish.errors import (
     ProgramError,
     UserCodeError,
 )
+from flinkish.jobdir.layout import StoredRequest, TotalsDescription
 from flinkish.jobmanager.client import JobManager, RunClient
-from flinkish.jobmanager.job.description import CheckpointDescription, TotalsDescription
+from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.job_record import describe_checkpoints, where_state_lies, who_must_act
 from flinkish.jobmanager.requests import ACTIONS
@@ -143,7 +144,8 @@ def test_each_restart_is_an_attempt_of_its_own() -> None:
     assert [exception.restart_delay_ms for exception in job.exceptions] == [1, 1]
     assert job.metrics["restarts"] == 2
     assert [[e.attempt for e in s.earlier] for s in job.vertices[1].subtasks] == [[0, 1], [0, 1]]
-    answers = [ACTIONS["describe"](client, asked).result() for asked in ({}, {"attempts": True})]
+    requests = (StoredRequest(action="describe", attempts=asked, expires_ms=0) for asked in (False, True))
+    answers = [ACTIONS["describe"](client, request, None).result() for request in requests]
     subtasks = [[one for vertex in answer["vertices"] for one in vertex["subtasks"]] for answer in answers]
     assert [[len(one["earlier"]) for one in each] for each in subtasks] == [[0] * 3, [2] * 3], "on request only"
     # epochs that were run again count once

@@ -16,6 +16,7 @@ from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.client import RunClient
 from flinkish.runtime.phases import Phase, hooked
+from tests.support.job_files import names, put
 from tests.unit.jobmanager.test_minicluster_jobs import (
     PLAIN,
     Gate,
@@ -59,7 +60,7 @@ def killed_in(folder: Path, phase: Phase, asked: str) -> None:
 def left(folder: Path) -> tuple[list[Path], list[str]]:
     """The savepoints of the job, and the files that tell of those in work."""
     savepoints = folder / "job" / "savepoints"
-    return sorted(savepoints.iterdir()), JobDirectory(str(folder / "job")).names("saving-", ".json")
+    return sorted(savepoints.iterdir()), names(JobDirectory(str(folder / "job")), "saving-")
 
 
 @pytest.mark.parametrize("asked", ["trigger_savepoint()", "stop_with_savepoint(False)"], ids=["savepoint", "stop"])
@@ -128,6 +129,6 @@ def test_a_stop_that_fails_behind_its_savepoint_leaves_nothing_to_be_told(
 def test_a_note_that_names_anything_else_removes_nothing(path: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "state").mkdir(parents=True)
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.write("saving-1.json", {"path": path.format(folder=tmp_path), "of_stop": False})
+    put(directory, "saving-1.json", {"path": path.format(folder=tmp_path), "of_stop": False})
     kept(tmp_path).execute("totals")
     assert (tmp_path / "data" / "state").exists() and written(tmp_path) == PLAIN

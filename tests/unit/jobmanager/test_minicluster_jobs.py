@@ -243,7 +243,7 @@ def overwrite(path: Path) -> None:
     ("file", "damage", "message"),
     [
         ("manifest.json", Path.unlink, "is not complete: manifest.json is missing"),
-        ("manifest.json", overwrite, "the manifest of the savepoint is damaged"),
+        ("manifest.json", overwrite, "the file .*manifest.json is damaged"),
         ("state/_delta_log/0*.json", Path.unlink, "the log of the savepoint's table is not complete"),
         ("state/_delta_log/0*.json", overwrite, "log of the table of state is damaged|cannot be read"),
         ("state/part-*.parquet", Path.unlink, "the state of the savepoint cannot be read: .* is missing"),

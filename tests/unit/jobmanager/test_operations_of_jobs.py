@@ -21,6 +21,7 @@ from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.requests import ask
 from flinkish.rest.route import Asked, Jobs
 from flinkish.runtime.phases import Phase, hooked
+from tests.support.job_files import get, put
 from tests.support.processes import wait_until
 from tests.unit.jobmanager.test_minicluster_jobs import Gate, at_gate, environment, goes_on_until, kept, written
 
@@ -466,8 +467,8 @@ def test_what_is_no_savepoint_is_not_disposed_of(jobs: Jobs, tmp_path: Path) -> 
 def test_a_savepoint_that_another_driver_holds_is_not_disposed_of(jobs: Jobs, tmp_path: Path) -> None:
     client, path = saved(tmp_path)
     let_go(client)
-    owner = client.run.directory.read("owner.json")
-    client.run.directory.write("owner.json", {**owner, "released": False, "host": "elsewhere", "token": "other"})
+    owner = get(client.run.directory, "owner.json")
+    put(client.run.directory, "owner.json", {**owner, "released": False, "host": "elsewhere", "token": "other"})
     done = disposed(jobs, path)
     assert done.failure is not None and "it belongs to a job that a driver runs" in str(done.failure)
     assert (path / "manifest.json").exists()

@@ -19,6 +19,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 from flinkish.errors import FinalOperationError, InternalError, UserCodeError
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Restored
 from flinkish.jobmanager.job.settings import job_settings
 from flinkish.jobmanager.replay.replay import EpochReplay, Records, end_with_replay
 from flinkish.jobmanager.submitted_program import SubmittedProgram, captured
@@ -192,9 +193,7 @@ def test_the_first_epoch_of_a_job_that_began_with_a_savepoint_takes_it_in(tmp_pa
     savepoint, restored = take_savepoint(job, before), StateStore()
     restore_savepoint(savepoint, job, {}, False, restored)
     directory = JobDirectory(str(tmp_path / "job"))
-    directory.write(
-        "restored.json", {"savepoint": "s", "rows": "restore-1", "sources": savepoint.positions, "watermarks": {}}
-    )
+    directory.write(Restored("s", rows="restore-1", sources=savepoint.positions))
     rows = [*restored.restored, (-1000, 0, b"what was found")]
     columns = {name: [row[place] for row in rows] for place, name in enumerate(("vertex", "subtask", "buffer"))}
     (tmp_path / "job" / "restore-1").mkdir()

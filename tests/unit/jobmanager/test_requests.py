@@ -20,9 +20,13 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import Answer, StoredRequest
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.requests import ACTIONS, MAX_REQUEST_BYTES, RequestDesk, ask, send, sent_before
+from flinkish.storage.stored_file import StoredFile
+from tests.support import job_files
+from tests.support.job_files import get, names
 from tests.support.processes import wait_until
 
 TIMEOUT_S, JOB = 20, "ab" * 16
@@ -47,12 +51,13 @@ def request_name(directory: JobDirectory, mark: str) -> str:
 
 
 def answer(directory: JobDirectory, mark: str) -> str:
-    return str((directory.read(f"answer-{directory.token}-{mark}.json") or {})["error"])
+    return str(get(directory, f"answer-{directory.token}-{mark}.json")["error"])
 
 
 def put(directory: JobDirectory, mark: str, request: dict[str, Any]) -> None:
     """Write a request that holds for a minute."""
-    directory.write(request_name(directory, mark), {"expires_ms": int((time.time() + 60) * 1000), **request})
+    content = {"expires_ms": int((time.time() + 60) * 1000), **request}
+    job_files.put(directory, request_name(directory, mark), content)
 
 
 @contextmanager
@@ -67,11 +72,11 @@ def served(directory: JobDirectory, client: Any = None) -> Iterator[None]:
 
 
 @pytest.fixture
-def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def carried_out(monkeypatch: pytest.MonkeyPatch) -> list[StoredRequest]:
     """The requests that are carried out; they do nothing else."""
-    found: list[dict[str, Any]] = []
+    found: list[StoredRequest] = []
 
-    def carry_out(client: Any, request: dict[str, Any]) -> CompletableFuture[Any]:
+    def carry_out(client: Any, request: StoredRequest, operation: str | None) -> CompletableFuture[Any]:
         found.append(request)
         return CompletableFuture.completed(None)
 
@@ -120,38 +125,38 @@ def test_a_damaged_request_keeps_no_other_one_from_being_answered(
     ("request_", "said"),
     [
         ({"action": "destroy"}, "unknown request 'destroy'"),
-        ({"action": None}, "unknown request None"),
-        ({"action": ["stop"]}, "unknown request"),
+        ({"action": None}, "it.action is None, expected a text"),
+        ({"action": ["stop"]}, "it.action is a list of 1, expected a text"),
         ({"action": "stop", "drain": "false"}, "drain"),
         ({"action": "stop", "drain": 1}, "drain"),
         ({"action": "stop", "directory": 7}, "directory"),
         ({"action": "savepoint", "directory": {"a": 1}}, "directory"),
-        ({"action": "savepoint", "format": "x"}, "format"),
+        ({"action": "savepoint", "format": "x"}, "it has an unknown field 'format'"),
         ({"action": "cancel", "expires_ms": 1_000}, "has expired"),
-        ({"action": "cancel", "expires_ms": None}, "has expired"),
-        ({"action": "cancel", "expires_ms": "never"}, "has expired"),
+        ({"action": "cancel", "expires_ms": None}, "it.expires_ms is None, expected a whole number"),
+        ({"action": "cancel", "expires_ms": "never"}, "it.expires_ms is 'never'"),
     ],
     ids=str,
 )
 def test_a_request_of_a_wrong_shape_is_answered_with_what_is_wrong_and_not_carried_out(
-    request_: dict[str, Any], said: str, tmp_path: Path, carried_out: list[dict[str, Any]]
+    request_: dict[str, Any], said: str, tmp_path: Path, carried_out: list[StoredRequest]
 ) -> None:
     directory = claimed(tmp_path)
     put(directory, "!", request_)
     with served(directory):
         ask(str(tmp_path), "describe", TIMEOUT_S)
     assert said in answer(directory, "!")
-    assert [one["action"] for one in carried_out] == ["describe"]
+    assert [one.action for one in carried_out] == ["describe"]
 
 
 def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_answered(
-    tmp_path: Path, carried_out: list[dict[str, Any]]
+    tmp_path: Path, carried_out: list[StoredRequest]
 ) -> None:
     class Directory(JobDirectory):
-        def delete(self, name: str) -> None:
-            if name.endswith("-!.json"):
+        def delete(self, kind: type[StoredFile], *parts: object) -> None:
+            if parts[1:] == ("!",):
                 raise OSError("a share that does not let it go")
-            super().delete(name)
+            super().delete(kind, *parts)
 
     directory = Directory(str(tmp_path))
     directory.claim("clicks")
@@ -160,7 +165,7 @@ def test_what_is_no_file_and_what_cannot_be_deleted_keep_no_request_from_being_a
     os.mkfifo(tmp_path / request_name(directory, "$"))
     with served(directory):
         ask(str(tmp_path), "describe", TIMEOUT_S)
-    assert [one.get("directory") for one in carried_out] == [None]
+    assert [one.directory for one in carried_out] == [None]
 
 
 @pytest.mark.parametrize(
@@ -189,24 +194,24 @@ def test_what_a_request_says_is_what_is_asked_for(
 
 
 def test_a_request_to_an_earlier_driver_is_not_carried_out_by_the_next_one(
-    tmp_path: Path, carried_out: list[dict[str, Any]]
+    tmp_path: Path, carried_out: list[StoredRequest]
 ) -> None:
     hung = claimed(tmp_path)
     # whoever asked was killed as well: nobody withdraws the request
     put(hung, "!", {"action": "cancel"})
     # as earlier versions ask
-    hung.write("request-0.json", {"action": "cancel"})
+    job_files.put(hung, "request-0.json", {"action": "cancel"})
     hung.release()
     with served(claimed(tmp_path)):
         ask(str(tmp_path), "describe", TIMEOUT_S)
-    assert [one["action"] for one in carried_out] == ["describe"]
+    assert [one.action for one in carried_out] == ["describe"]
 
 
 def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: Path) -> None:
     hung = claimed(tmp_path)
 
     def replaced() -> None:
-        wait_until(lambda: bool(hung.names("request-", ".json")), TIMEOUT_S, "the request")
+        wait_until(lambda: bool(names(hung, "request-")), TIMEOUT_S, "the request")
         JobDirectory(str(tmp_path)).write_owner()
 
     thread = threading.Thread(target=replaced)
@@ -214,14 +219,14 @@ def test_who_waits_for_a_driver_that_another_one_has_replaced_is_told(tmp_path: 
     with pytest.raises(OperationError, match="has ended without an answer.*another driver runs the job by now"):
         ask(str(tmp_path), "cancel", TIMEOUT_S)
     thread.join()
-    assert hung.names("request-", ".json") == []
+    assert names(hung, "request-") == []
 
 
 def test_who_waits_for_a_stop_whose_driver_died_learns_of_a_savepoint_that_is_whole(tmp_path: Path) -> None:
     died = claimed(tmp_path / "job")
     (tmp_path / "savepoint").mkdir()
     (tmp_path / "savepoint" / "manifest.json").touch()
-    died.write("saving-1.json", {"path": str(tmp_path / "savepoint"), "of_stop": True})
+    job_files.put(died, "saving-1.json", {"path": str(tmp_path / "savepoint"), "of_stop": True})
     threading.Timer(0.5, died.release).start()
     said = f"has ended without an answer, but the savepoint of its stop is whole: {tmp_path}/savepoint"
     with pytest.raises(OperationError, match=said):
@@ -250,11 +255,11 @@ def test_storage_that_is_away_is_told_once_and_so_is_its_return(
     looks_s: list[float] = []
 
     class Directory(JobDirectory):
-        def names(self, prefix: str, suffix: str) -> list[str]:
+        def kept(self, kind: type[StoredFile]) -> list[tuple[str, ...]]:
             looks_s.append(time.monotonic())
             if len(looks_s) <= 5:
                 raise OSError("the share is away")
-            return super().names(prefix, suffix)
+            return super().kept(kind)
 
     directory = Directory(str(tmp_path))
     directory.claim("clicks")
@@ -276,8 +281,8 @@ def test_an_answer_that_nobody_fetches_is_deleted_after_a_while(
     directory = claimed(tmp_path)
     put(directory, "!", {"action": "cancel"})
     with served(directory):
-        wait_until(lambda: not directory.names("request-", ".json"), TIMEOUT_S, "the answer")
-        wait_until(lambda: not directory.names("answer-", ".json"), TIMEOUT_S, "its deletion")
+        wait_until(lambda: not names(directory, "request-"), TIMEOUT_S, "the answer")
+        wait_until(lambda: not names(directory, "answer-"), TIMEOUT_S, "its deletion")
 
 
 def test_an_operation_is_found_again_by_the_id_of_its_request(tmp_path: Path) -> None:
@@ -296,7 +301,7 @@ def test_an_operation_is_found_again_by_the_id_of_its_request(tmp_path: Path) ->
         assert ask(str(tmp_path), "operation", TIMEOUT_S, operation="f" * 32) is None
     again = sent_before(str(tmp_path), sent.id)
     assert again is not None and again.answer() == sent.answer()
-    assert (sent.answer() or {})["value"] == "/sp"
+    assert sent.answer() == Answer("/sp")
     sent.withdraw()
     assert sent_before(str(tmp_path), sent.id) is None
     assert sent_before(str(tmp_path / "typo"), sent.id) is None

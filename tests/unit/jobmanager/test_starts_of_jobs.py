@@ -30,6 +30,7 @@ from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.requests import ask
 from flinkish.runtime.job.deployment import JobSettings
 from flinkish.runtime.phases import Phase, hooked
+from tests.support.job_files import get, put
 from tests.support.processes import start_driver, wait_until
 from tests.unit.jobmanager.test_minicluster_jobs import Gate, kept, stopped_half_way, written
 
@@ -213,8 +214,8 @@ def silent_owner(folder: Path) -> JobDirectory:
     """A directory that a driver on another machine owns, of which nothing is heard."""
     directory = JobDirectory(str(folder / "job"))
     directory.claim("totals")
-    owner = directory.read("owner.json") or {}
-    directory.write("owner.json", {**owner, "host": "elsewhere", "machine": "another", "pid": 1})
+    owner = get(directory, "owner.json")
+    put(directory, "owner.json", {**owner, "host": "elsewhere", "machine": "another", "pid": 1})
     return directory
 
 

@@ -11,9 +11,10 @@ import pytest
 
 from flinkish.errors import RetryableError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager import job_totals
-from flinkish.jobmanager.job.description import CheckpointDescription, TotalsDescription
-from flinkish.jobmanager.job_totals import TOTALS_FILE, JobTotals
+from flinkish.jobmanager.job.description import CheckpointDescription
+from flinkish.jobmanager.job_totals import JobTotals
 from flinkish.runtime.epoch.steps import EpochReport, sum_up
 from flinkish.runtime.job.report import TaskReport
 from tests.support.processes import wait_until
@@ -70,10 +71,10 @@ def test_a_killed_driver_has_noted_what_it_had_done_some_time_before(
 
 
 def test_damaged_totals_begin_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / TOTALS_FILE).write_text('{"epochs": "many"}')
+    (tmp_path / "totals.json").write_text('{"epochs": "many"}')
     with caplog.at_level(logging.WARNING):
         assert driver(tmp_path).describe() == TotalsDescription(drivers=1)
-    assert f"the totals of the job begin anew: the file {TOTALS_FILE} is damaged" in caplog.text
+    assert "the totals of the job begin anew: the file totals.json is damaged" in caplog.text
 
 
 def test_a_job_describes_its_totals_and_how_large_the_state_of_each_subtask_was(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from flinkish.checkpoint.restore import RestoredProgram
 from flinkish.common import Configuration
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import FinalOperationError, IncompatibleJobError
-from flinkish.jobdir.directory import ENDED_FILE, JobDirectory
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import DrainMarker, Job, JobEnd
 from flinkish.jobdir.query import QueryLog, Traces
-from flinkish.jobdir.waiting_epoch import DrainMarker
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import positions_by_uid
 from flinkish.jobmanager.upgrade import Upgrade, UpgradeStep, decide
@@ -99,8 +99,8 @@ def test_until_the_query_of_an_upgrade_has_taken_its_place_the_program_before_co
     directory.remember_upgrade(old, 2, first_epoch=9)
     assert structures(directory, new) == [] and structures(directory, old)
     directory.remember_structure(new, 2)
-    written = directory.read("job.json")
-    assert written is not None and "upgrade" not in written and written["job_id"] == old.job_id
+    written = directory.read(Job)
+    assert written is not None and written.upgrade is None and written.job_id == old.job_id
     # a drain and a fallback keep the files of keyed state where they are
     directory.move_query("spark-drain", 9)
     assert directory.keyed_state == f"{tmp_path}/keyed-state-5"
@@ -128,11 +128,7 @@ def begun(folder: Path) -> JobDirectory:
 
 
 def draining(directory: JobDirectory) -> None:
-    DrainMarker(0, {}, None, 2).write(directory)
-
-
-def damaged(directory: JobDirectory) -> None:
-    Path(directory.path, "spark", "metadata").write_text("")
+    directory.write(DrainMarker(0, {}, None, 2))
 
 
 def at_its_end(directory: JobDirectory) -> None:
@@ -140,6 +136,10 @@ def at_its_end(directory: JobDirectory) -> None:
     offset = json.dumps({"sources": {"events": SourceProgress(complete=True).encode()}})
     Path(directory.path, "spark", "offsets", "0").write_text(f"v1\n{{}}\n{offset}")
     Path(directory.path, "spark", "offsets", "1").unlink()
+
+
+def damaged(directory: JobDirectory) -> None:
+    Path(directory.path, "spark", "metadata").write_text("")
 
 
 def prepared(directory: JobDirectory) -> None:
@@ -151,8 +151,8 @@ def prepared(directory: JobDirectory) -> None:
 @pytest.mark.parametrize(
     ("happens", "said"),
     [
-        (at_its_end, "and the job has read all of its input.*start it once more: it comes to its end"),
         (draining, "and the job is being drained.*start it once more: it completes the drain.*operator 'sums' is new"),
+        (at_its_end, "and the job has read all of its input.*start it once more: it comes to its end"),
         (damaged, "metadata is empty.*start it once more: it goes back to its last checkpoint if it can"),
         (prepared, "epoch 1 is prepared and has output for the sink 'a sink that is gone'"),
     ],
@@ -187,7 +187,7 @@ def test_a_job_that_has_ended_is_not_changed_unless_it_is_to_go_on(
 ) -> None:
     directory = JobDirectory(str(tmp_path))
     if end is not None:
-        directory.write(ENDED_FILE, end)
+        directory.write(JobEnd(**end))
     assert directory.ends_at_once(restart) is at_once
 
 

@@ -16,15 +16,17 @@ from py4j.protocol import Py4JError
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.errors import FencedError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobmanager import checkpoint_taker, giving_up, remote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
 from flinkish.jobmanager.giving_up import RunningEpoch
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
-from flinkish.jobmanager.remote import STOP_FILE, WAIT_FILE, FarSide
+from flinkish.jobmanager.remote import FarSide
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
+from tests.support.job_files import put
 from tests.support.processes import wait_until
 
 TIMEOUT_S = 30
@@ -67,7 +69,7 @@ class Waiting:
     def __init__(self, folder: Path, token: str | None = None) -> None:
         self.directory = JobDirectory(str(folder))
         self.directory.claim("shop")
-        self.directory.write(WAIT_FILE, {"token": token or self.directory.token, "last_epoch": 7})
+        put(self.directory, "wait.json", {"token": token or self.directory.token, "last_epoch": 7})
         self.far = FarSide(str(folder), self.directory.token, "shop")
         self.outcome: list[type[Exception] | None] = []
         self.thread = threading.Thread(target=self._begin, daemon=True)
@@ -84,9 +86,9 @@ class Waiting:
 @pytest.mark.parametrize(
     ("then", "outcome"),
     [
-        (lambda directory: directory.delete(WAIT_FILE), None),
-        (lambda directory: directory.write(WAIT_FILE, {"token": directory.token, "last_epoch": 8}), None),
-        (lambda directory: directory.write(STOP_FILE, {"stop": True}), StopQuery),
+        (lambda directory: directory.delete(EpochsWait), None),
+        (lambda directory: put(directory, "wait.json", {"token": directory.token, "last_epoch": 8}), None),
+        (lambda directory: put(directory, "stop.json", {"stop": True}), StopQuery),
         (lambda directory: JobDirectory(directory.path).write_owner(), FencedError),
     ],
     ids=["the reader is done", "a later epoch is read", "stop", "another driver"],

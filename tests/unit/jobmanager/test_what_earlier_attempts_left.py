@@ -18,16 +18,17 @@ from flinkish.common import Configuration
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.far_side import FarReport
 from flinkish.jobdir.query import Traces, read_traces
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import QueryRun, check_committed
-from flinkish.jobmanager.remote import STOP_FILE, report_file
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.spark.plan import PlanOptions
 from flinkish.testing import TestingSink
+from tests.support.job_files import get, names
 
 JOB = JobDescriptor("0" * 32, "job", (), ())
 
@@ -50,7 +51,7 @@ class Attempt(QueryAttempt):
         return [QueryRun(PlanOptions(), False, 0)]
 
     def _start(self, run: Any, deployment: Any) -> Any:
-        self.told_to_stop = self.directory.read(STOP_FILE) is not None
+        self.told_to_stop = bool(get(self.directory, "stop.json"))
         if self._failure is not None:
             raise self._failure
         return Ended()
@@ -110,7 +111,7 @@ def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> No
     stop = threading.Event()
     first = attempt(tmp_path, stop)
     first.fail(CheckpointError("too many checkpoints have failed"))
-    assert (tmp_path / STOP_FILE).exists()
+    assert (tmp_path / "stop.json").exists()
     second = attempt(tmp_path, stop)
     run(second)
     assert not second.told_to_stop
@@ -128,14 +129,14 @@ def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_noth
     directory, observer = JobDirectory(str(tmp_path)), Observer()
     for epoch in (6, 7, 8):
         report = EpochReport(epoch, 0, 1, 1, None, end_of_input=False)
-        directory.write(report_file(epoch), {"report": report.to_json(), "for_driver": []})
+        directory.write(FarReport(report.stored(), []), epoch)
     (tmp_path / "spark" / "commits").mkdir(parents=True)
     run(attempt(tmp_path, threading.Event(), observer))
     assert observer.epochs == []
     (tmp_path / "spark" / "commits" / "7").write_text("v1\n{}")
     run(attempt(tmp_path, threading.Event(), observer))
     assert observer.epochs == [6, 7]
-    assert directory.names("report-", ".json") == [report_file(8)]
+    assert names(directory, "report-") == [f"report-{8:010d}.json"]
 
 
 class Remembering(TestingSink):

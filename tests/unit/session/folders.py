@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flinkish.jobdir.fencing import entry
+from flinkish.jobdir.fencing import this_process
 from flinkish.rest.api import Answer
 from flinkish.session.drivers import DriverError
 from flinkish.storage.sealed import sealed
@@ -27,7 +27,7 @@ def job_directory(
     path: Path, job_id: str | None = JOB, rest: str | None = URL, end: Mapping[str, Any] | None = None, **owner: Any
 ) -> Path:
     """A job directory; its owner is this process unless ``owner`` says something else."""
-    write(path / "owner.json", {**entry("run", 1, 1), "rest": rest, **owner})
+    write(path / "owner.json", {**this_process("run", 1, 1).content(), "rest": rest, **owner})
     structure = {"partitions": 0, "sources": [], "vertices": []}
     if job_id is not None:
         write(path / "job.json", {"job_id": job_id, "name": path.name, "structure": structure})

@@ -10,7 +10,7 @@ import pytest
 
 from flinkish.runtime.epoch.commit import CommitReport
 from flinkish.runtime.epoch.files import PreparedEpoch
-from flinkish.runtime.epoch.planner import LastEpochTimes
+from flinkish.runtime.epoch.planner import StoredEpochTimes
 from flinkish.runtime.epoch.steps import EpochSteps
 from flinkish.runtime.job.deployment import REPORT_VERTEX
 from flinkish.runtime.job.report import TaskReport
@@ -27,7 +27,7 @@ class Steps(EpochSteps):
     ) -> None:
         job = job_of_levels({0: ()})
         super().__init__(replace(job, settings=replace(job.settings, epoch_target_ms=target_ms)))
-        self._file = LastEpochTimes(str(folder))
+        self._folder = str(folder)
         self._is_prepared = prepared
         self._commit_fails = commit_fails
 
@@ -38,10 +38,10 @@ class Steps(EpochSteps):
         yield REPORT_VERTEX, TaskReport(0, 0, records_in=3, work_ms=7.0).encode()
 
     def _forget_times(self) -> None:
-        self._file.forget()
+        StoredEpochTimes.delete(self._folder)
 
     def _keep_times(self, times: EpochTimes) -> None:
-        self._file.write(times)
+        StoredEpochTimes(times).write(self._folder)
 
     def _commit_sinks(self, prepared: PreparedEpoch) -> list[CommitReport]:
         if self._commit_fails:
@@ -61,7 +61,8 @@ class Steps(EpochSteps):
 
 def test_the_times_of_an_epoch_are_there_when_it_is_committed(tmp_path: Path) -> None:
     Steps(tmp_path).run(0)
-    times = LastEpochTimes(str(tmp_path)).read()
+    found = StoredEpochTimes.read(str(tmp_path))
+    times = None if found is None else found.times
     assert times is not None
     assert times.work_ms == {"uid-0": 7.0}
     assert times.duration_ms >= times.commit_ms >= 0
@@ -70,13 +71,13 @@ def test_the_times_of_an_epoch_are_there_when_it_is_committed(tmp_path: Path) ->
 def test_an_epoch_that_an_earlier_run_has_prepared_has_no_times(tmp_path: Path) -> None:
     Steps(tmp_path).run(0)
     Steps(tmp_path, prepared=True).run(1)
-    assert LastEpochTimes(str(tmp_path)).read() is None
+    assert StoredEpochTimes.read(str(tmp_path)) is None
 
 
 def test_a_commit_that_fails_leaves_no_times_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no space"):
         Steps(tmp_path, commit_fails=True).run(0)
-    assert LastEpochTimes(str(tmp_path)).read() is None
+    assert StoredEpochTimes.read(str(tmp_path)) is None
 
 
 def test_nothing_is_written_where_epochs_are_not_sized(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.core.source import SourceLimits
 from flinkish.errors import CorruptStateError, FencedError, SavepointError
 from flinkish.jobmanager.job.settings import job_settings
-from flinkish.runtime.epoch.planner import LastEpochTimes
+from flinkish.runtime.epoch.planner import StoredEpochTimes
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings, OperatorDescriptor, VertexDescriptor
 from flinkish.runtime.operators.source_and_sink import SourceOperatorFactory
 from flinkish.runtime.phases import ManualClock
@@ -382,14 +382,14 @@ def test_the_configured_number_of_records_stays_the_most_that_an_epoch_reads() -
 
 
 def test_the_times_of_an_epoch_are_there_until_the_next_one_begins(tmp_path: Path) -> None:
-    file, times = LastEpochTimes(str(tmp_path)), EpochTimes(12.5, 2, {"letters": 7.25})
-    assert file.read() is None
-    file.forget()
-    file.write(times)
-    assert LastEpochTimes(str(tmp_path)).read() == times
+    folder, times = str(tmp_path), StoredEpochTimes(EpochTimes(12.5, 2, {"letters": 7.25}))
+    assert StoredEpochTimes.read(folder) is None
+    StoredEpochTimes.delete(folder)
+    times.write(folder)
+    assert StoredEpochTimes.read(folder) == times
     (tmp_path / "epoch-times").write_bytes(b'{"duration_ms": 1')
-    assert file.read() is None, "the driver has died while it was writing"
-    file.forget()
+    assert StoredEpochTimes.read(folder) is None, "the driver has died while it was writing"
+    StoredEpochTimes.delete(folder)
     assert not list(tmp_path.iterdir())
 
 

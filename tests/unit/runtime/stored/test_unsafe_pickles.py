@@ -25,7 +25,7 @@ from flinkish.errors import (
     StoredClassError,
     UnsafeStateError,
 )
-from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.epoch.steps import EpochReport, ReportedFigures
 from flinkish.runtime.exchange.buffer import Buffer, BufferHeader, BufferKind
 from flinkish.runtime.job.report import TaskHeader, TaskReport
 from flinkish.runtime.operators.source_and_sink import decode_committables
@@ -151,7 +151,7 @@ READERS: dict[str, Callable[[bytes, ProgramClasses], Any]] = {
     "moved state": lambda data, _: moved_in([Buffer(_HEADER, data)]),
     "output of a sink": decode_committables,
     "report of a task": lambda data, _: TaskReport.decode(data),
-    "report of an epoch": lambda data, _: EpochReport.from_json({"tasks": [base64.b64encode(data).decode()]}),
+    "report of an epoch": lambda data, _: EpochReport.from_stored(ReportedFigures(0, 0, 0, 0, 0, False, tasks=[data])),
     "text of a savepoint": lambda data, classes: from_text(_text(data), "", classes),
     "row of a savepoint": lambda data, classes: from_savepoint_row(
         SavepointRow("u", "s", "value", _text(data), "null", "1"), classes
