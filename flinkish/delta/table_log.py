@@ -30,7 +30,7 @@ _CLASSIC = re.compile(r"\d{20}\.checkpoint\.(\d{10}\.\d{10}\.)?parquet")
 _NOT_BELOW = "not what Delta writes below the table"
 
 #: The columns of a checkpoint of the log that name files.
-_ADDED = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv"]
+_ADDED = ["add.path", "add.stats", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv"]
 #: A deletion vector beside the data files: a random prefix, which is a folder, and a UUID as 20 characters.
 _VECTOR = re.compile(r"[A-Za-z0-9]*[!-~]{20}", re.ASCII)
 
@@ -212,6 +212,15 @@ def needs_delta(table: str, version: int | None) -> bool:
         SavepointError: a file of the log is damaged.
     """
     return _needs_delta(table, _files_of_version(table, version))
+
+
+def added_files(table: str) -> list[AddedFile]:
+    """What the log says of the files that make up the newest version of a table.
+
+    Raises:
+        SavepointError: a file of the log is damaged.
+    """
+    return list(_files_of_version(table, None).values())
 
 
 def _needs_delta(table: str, files: dict[str, AddedFile]) -> bool:

@@ -226,6 +226,8 @@ class Renewal:
 #: Requests of the command line and answers to them, and files that were being written, under the names that
 #: `JobDirectory.write`, `files.write_bytes` and `stores` give them.
 _MESSAGE = re.compile(r"\.?(request|answer)-.*")
+#: What lets the epochs of a driver wait (`flinkish.jobmanager.remote`): it is of no use to the next one.
+_WAIT = "wait.json"
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{32}")
 _DELETED = re.compile(r".+\.deleted-[0-9a-f]{32}")
 _RESTORED_FILE = re.compile(r"restored(-[0-9]+)?\.json")
@@ -236,9 +238,10 @@ _OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
 
 
 def sweep(directory: JobDirectory) -> None:
-    """Delete what nobody needs any more: requests to other drivers and answers of theirs; files that were being written
-    when a process was killed; rows of restores that came to nothing; and, where a takeover has copied the query, the
-    copies that it was taken from. To be called by the owner, before it runs anything.
+    """Delete what nobody needs any more: requests to other drivers, answers of theirs, and what let epochs of theirs
+    wait; files that were being written when a process was killed; rows of restores that came to nothing; and, where a
+    takeover has copied the query, the copies that it was taken from. To be called by the owner, before it runs
+    anything.
 
     What cannot be deleted is logged, and left to the next driver."""
     try:
@@ -253,7 +256,7 @@ def sweep(directory: JobDirectory) -> None:
 def _left_files(directory: JobDirectory) -> list[str]:
     """The paths of the files to delete."""
     top = child_names(directory.path)
-    found = [name for name in top if _MESSAGE.fullmatch(name) and directory.token not in name]
+    found = [name for name in top if name == _WAIT or _MESSAGE.fullmatch(name) and directory.token not in name]
     checkpoints = [name for name in child_names(posixpath.join(directory.path, "checkpoints")) if "-" in name]
     folders = ["", "accumulators", "checkpoints", *(posixpath.join("checkpoints", name) for name in checkpoints)]
     folders.append(posixpath.join(posixpath.basename(directory.query_location().path), "prepared"))

@@ -1,8 +1,9 @@
 """The Delta tables of the history (jobs, executions, exceptions and checkpoints), and what bounds their size.
 
-* Rows older than the retention are deleted when a table is compacted.
-* A table is compacted into one file when it has more than `MAX_FILES`. This is checked with the first batch of a driver
-  and then with every `LOOK_EVERY`-th, so there are never more files than the sum of both.
+* A table is compacted by day (UTC): a day that is over is one file, and the running one has at most `MAX_FILES` more
+  than that between two looks. So what a compaction rewrites does not depend on how long the job has run.
+* Days older than the retention are deleted as wholes.
+* What the log says of the files decides, at the first batch of a driver and then at every `LOOK_EVERY`-th.
 * Files that are replaced are deleted by the next compaction at least an hour later; Delta deletes log files older than
   a day by itself.
 """
@@ -12,8 +13,12 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
+from flinkish.delta.log import AddedFile
+from flinkish.delta.table_log import added_files, has_log
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.history import TABLES, History, HistoryWriter, Row, Rows
 from flinkish.jobmanager.job.settings import DriverSettings
@@ -22,17 +27,19 @@ from flinkish.runtime.phases import Clock, SystemClock
 from flinkish.spark.data_files import vacuum
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
-from flinkish.storage.files import child_names
 from flinkish.storage.paths import for_spark
+from flinkish.storage.sealed import json_as
 
 __all__ = ["History", "delta_history"]
 
 _LOG = logging.getLogger("flinkish.HistoryServer")
 
-#: A table with more files than this is compacted.
+#: A table with so many files more than it has days is compacted.
 MAX_FILES = 20
 #: Number of batches from one check of the number of files to the next.
 LOOK_EVERY = 10
+
+DAY_MS = 86_400_000
 
 _PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 1 hours",
@@ -45,13 +52,46 @@ def history_path(job_dir: str, table: str) -> str:
     return posixpath.join(job_dir, "history", table)
 
 
+@dataclass(frozen=True)
+class _Times:
+    """What is read of the smallest or largest values of a data file."""
+
+    time_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    """What is read of the statistics of a data file."""
+
+    minValues: _Times = field(default_factory=_Times)
+
+
+def first_days(files: Iterable[AddedFile]) -> list[int]:
+    """The day of the first row of each file, in days since 1970, as far as the statistics of the files tell."""
+    times_ms = (json_as(_Statistics, file.stats or "{}").minValues.time_ms for file in files)
+    return [time_ms // DAY_MS for time_ms in times_ms if time_ms is not None]
+
+
+def days_to_compact(days: list[int]) -> list[int]:
+    """The days whose rows should be written anew, in order; ``days``: what `first_days` returns.
+
+    They are those with several files, and all behind the first of these: a file that was written after midnight has
+    rows of both days.
+    """
+    files = Counter(days)
+    if len(days) - len(files) <= MAX_FILES:
+        return []
+    first = min(day for day, count in files.items() if count > 1)
+    return [day for day in sorted(files) if day >= first]
+
+
 class DeltaTables:
     """Writes and compacts the history's tables of one job directory.
 
     Args:
         spark: the session that writes them.
         job_dir: the job's directory.
-        retention_ms: age in milliseconds at which rows are deleted; 0: never.
+        retention_ms: age in milliseconds at which days of rows are deleted; 0: never.
         clock: the clock by which rows age; by default the machine's.
     """
 
@@ -84,29 +124,31 @@ class DeltaTables:
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
         for table in TABLES:
             path = history_path(self._job_dir, table)
-            if not child_names(posixpath.join(path, "_delta_log")):
+            if not has_log(path):
                 # CREATE TABLE takes half the time of writing no rows
                 columns = f"({TABLES[table]}) USING delta TBLPROPERTIES ({properties})"
                 self._spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{for_spark(path)}` {columns}")
 
     def _tidy_up(self, path: str) -> None:
         try:
-            # replaced files are there as well, so only Delta knows the number; but asking Delta takes a second
-            if sum(name.endswith(".parquet") for name in child_names(path)) > MAX_FILES:
-                frame = self._spark.read.format("delta").load(for_spark(path))
-                if len(frame.inputFiles()) > MAX_FILES:
-                    self.compact(path)
+            days = first_days(added_files(path))
+            oldest = (self._clock.now_ms() - self._retention_ms) // DAY_MS if self._retention_ms else 0
+            due = [day for day in days_to_compact(days) if day >= oldest]
+            if days and min(days) < oldest:
+                self._spark.sql(f"DELETE FROM delta.`{for_spark(path)}` WHERE time_ms < {oldest * DAY_MS}").collect()
+            for day in due:
+                self._compact(path, day)
+            if due:
+                vacuum(self._spark, path)
         except Exception as error:
             # another driver may write at the same time; the rows themselves are safe
             _LOG.info("history table %s is not compacted this time: %s", path, str(error).strip().splitlines()[:1])
 
-    def compact(self, path: str) -> None:
-        """Rewrite the rows that are within the retention as one file; delete files replaced long enough ago."""
-        frame = self._spark.read.format("delta").load(for_spark(path))
-        if self._retention_ms:
-            frame = frame.where(f"time_ms >= {self._clock.now_ms() - self._retention_ms}")
-        frame.coalesce(1).write.format("delta").mode("overwrite").save(for_spark(path))
-        vacuum(self._spark, path)
+    def _compact(self, path: str, day: int) -> None:
+        """Rewrite the rows of a day as one file. Delta leaves files alone that have none of them."""
+        rows = f"time_ms >= {day * DAY_MS} AND time_ms < {(day + 1) * DAY_MS}"
+        frame = self._spark.read.format("delta").load(for_spark(path)).where(rows).coalesce(1)
+        frame.write.format("delta").mode("overwrite").option("replaceWhere", rows).save(for_spark(path))
 
 
 #: The first rows, those of the job's start, are written after this many seconds: after the first epoch of most jobs,
