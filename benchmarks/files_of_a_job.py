@@ -1,12 +1,11 @@
 """What a job at one epoch a second leaves in its directory: files and bytes of each kind, and in a day.
 
-    python -m benchmarks.files_of_a_job [--minutes 6] [--keys 20000]
+    python -m benchmarks.files_of_a_job [--epochs 300] [--keys 20000]
 
-A job on Spark counts random keys, with a checkpoint every ten seconds. Its directory is looked at after a third of the
-time, and then every five seconds until the end; printed is the most that was there before and after the middle of that.
-What is the same in both is all that there ever is. Of what grows, the rest of a day is computed from how it has grown;
-the tables of the history write a row for each checkpoint, and Delta keeps their logs for one to two days. The job ends
-with the same text as `docs/operations.md` has.
+A job on Spark counts random keys, with a checkpoint every ten seconds. After a third of the epochs its directory is
+looked at every few seconds; printed is the most that was there in the second and in the last third. What is the same in
+both is all that there ever is. Only the history grows with time: a commit a minute for each table that has news, of
+which Delta keeps the files for one to two days, and the rows, which `benchmarks.history` measures.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from pathlib import Path
 from benchmarks import spark_settings
 
 #: A path below the job directory -> what it is called; the first one counts. And what bounds it.
+LOGS, ROWS = "`history/`: logs of the tables", "`history/`: rows"
 KINDS = (
-    (r"history/[a-z]+/_delta_log/.*", "`history/`: logs of the tables", "one to two days of commits"),
-    (r"history/.*", "`history/`: rows", "`flinkish.history.retention`; a file a day for each table"),
+    (r"history/[a-z]+/_delta_log/.*", LOGS, "one to two days of commits"),
+    (r"history/.*", ROWS, "`flinkish.history.retention`; a file a day for each table"),
     (r"fencing/.*", "`fencing/`", "the starts of drivers"),
     (r"checkpoints/[a-z]+/_delta_log/.*", "`checkpoints/`: logs of the tables", "the oldest retained checkpoint"),
     (
@@ -42,8 +42,9 @@ KINDS = (
     (r"accumulators/.*", "`accumulators/`", "the last epochs"),
     (r".*", "files of the job directory itself", "a few small files"),
 )
-#: Days for which what grows is computed.
-DAY_S = 86_400.0
+#: Commits of the tables of the history in a day, where there is a checkpoint every minute or more often; and for how
+#: many days Delta keeps the files of a commit (two, and every tenth time a checkpoint of the log).
+COMMITS_A_DAY, DAYS_KEPT, FILES_A_COMMIT = 1_440, 2, 2.1
 
 
 @dataclass
@@ -71,20 +72,19 @@ class Look:
             self.bytes[kind] = max(self.bytes[kind], sizes[kind])
 
 
-def table(early: Look, late: Look, grown_s: float) -> list[str]:
-    """The lines of the table. ``grown_s``: seconds between the two looks."""
-    lines = ["| what | files; KiB | a day later | bounded by |", "| --- | ---: | ---: | --- |"]
+def table(early: Look, late: Look) -> list[str]:
+    """The lines of the table."""
+    lines = ["| what | files; KiB | later | bounded by |", "| --- | ---: | ---: | --- |"]
     for _, name, bound in KINDS:
-        if not late.files[name]:
-            continue
-        files, size = late.files[name], late.bytes[name]
-        day = "the same"
-        if name.startswith("`history"):
-            more = (late.files[name] - early.files[name], late.bytes[name] - early.bytes[name])
-            # compaction leaves a file a day of the rows, with as many bytes as all of them have
-            files_a_day = files if "rows" in name else files + more[0] * DAY_S / grown_s
-            day = f"{files_a_day:,.0f}; {(size + more[1] * DAY_S / grown_s) / 1024:,.0f}"
-        lines.append(f"| {name} | {files:,}; {size / 1024:,.0f} | {day} | {bound} |")
+        files, size = late.files[name], late.bytes[name] / 1024
+        later = f"{files:,}; {size:,.0f}"
+        if name == LOGS:
+            most = COMMITS_A_DAY * DAYS_KEPT * FILES_A_COMMIT
+            later = f"{most:,.0f}; {size / files * most:,.0f} after two days"
+        elif name == ROWS:
+            later = "a file a day"
+        if late.files[name]:
+            lines.append(f"| {name} | {early.files[name]:,}; {early.bytes[name] / 1024:,.0f} | {later} | {bound} |")
     return lines
 
 
@@ -111,26 +111,20 @@ def run(options: argparse.Namespace, folder: Path) -> list[str]:
     counts = ones.key_by(lambda one: one[0], Types.LONG()).reduce(lambda one, other: (one[0], one[1] + other[1]))
     counts.sink_to(DictSink())
     client = env.execute_async("files of a job")
-    early, late, length_s = Look(), Look(), options.minutes * 60 / 3
-    while client.describe().metrics["epochs"] < 10:
-        time.sleep(1)
-    time.sleep(length_s)
-    for look in (early, late):
-        deadline = time.monotonic() + length_s
-        while time.monotonic() < deadline:
-            time.sleep(5)
-            look.take(folder)
-    epochs = client.describe().metrics["epochs"]
+    early, late, third = Look(), Look(), options.epochs // 3
+    while (epochs := client.describe().metrics["epochs"]) < options.epochs:
+        time.sleep(3)
+        if epochs > third:
+            (early if epochs < 2 * third else late).take(folder)
     client.cancel().result()
     client.get_job_execution_result().exception()
-    print(f"{epochs:.0f} epochs in {options.minutes} minutes")
-    return table(early, late, length_s)
+    return table(early, late)
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.files_of_a_job", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=6.0)
+    parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--keys", type=int, default=20_000)
     options = parser.parse_args()
     spark = spark_settings.session("files of a job")

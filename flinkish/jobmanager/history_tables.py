@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.delta.log import AddedFile
-from flinkish.delta.table_log import added_files, has_log
+from flinkish.delta.actions import AddedFile
+from flinkish.delta.log import DeltaLog
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager.history import TABLES, History, HistoryWriter, Row, Rows
 from flinkish.jobmanager.job.settings import DriverSettings
@@ -124,14 +124,14 @@ class DeltaTables:
         properties = ", ".join(f"'{name}' = '{value}'" for name, value in _PROPERTIES.items())
         for table in TABLES:
             path = history_path(self._job_dir, table)
-            if not has_log(path):
+            if not DeltaLog(path).versions():
                 # CREATE TABLE takes half the time of writing no rows
                 columns = f"({TABLES[table]}) USING delta TBLPROPERTIES ({properties})"
                 self._spark.sql(f"CREATE TABLE IF NOT EXISTS delta.`{for_spark(path)}` {columns}")
 
     def _tidy_up(self, path: str) -> None:
         try:
-            days = first_days(added_files(path))
+            days = first_days(DeltaLog(path).added().values())
             oldest = (self._clock.now_ms() - self._retention_ms) // DAY_MS if self._retention_ms else 0
             due = [day for day in days_to_compact(days) if day >= oldest]
             if days and min(days) < oldest:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flinkish.delta.log import AddedFile
+from flinkish.delta.actions import AddedFile
 from flinkish.jobmanager.history_tables import DAY_MS, MAX_FILES, days_to_compact, first_days
 
 MANY = MAX_FILES + 1
