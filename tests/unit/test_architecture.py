@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_308),
     "rest/views": (12, 2_182),
     "session": (11, 2_171),
-    "jobmanager": (38, 10_030),
+    "jobmanager": (38, 10_104),
     "jobmanager/replay": (3, 529),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),
