@@ -120,7 +120,7 @@ class Maintenance:
         if age_ms > self._counts["retention_ms"] / 2:
             self._counts["retention_ms"] = 4 * age_ms
             for table in (self._table, self._changes):
-                if table.latest_version() is not None:
+                if table.log.newest() is not None:
                     table.retain(days=4 * age_ms // _DAY_MS + 1)
             self._save()
 
@@ -139,7 +139,7 @@ class Maintenance:
         age_ms = max(0, self._clock.now_ms() - committed_ms)
         self._table.delete_unneeded(oldest)
         self._table.vacuum(age_ms + _MARGIN_MS)
-        self._table.trim_log(oldest)
+        self._table.log.trim(oldest, self._table.check)
         self._counts["overwrites"] = 0
         self._save()
 
@@ -147,10 +147,10 @@ class Maintenance:
         if not self._counts["resets"]:
             return
         if oldest is None:
-            oldest = self._changes.latest_version()
+            oldest = self._changes.log.newest()
         if oldest is not None:
             self._changes.delete_unneeded(oldest)
-            self._changes.trim_log(oldest)
+            self._changes.log.trim(oldest, self._table.check)
         self._counts["resets"] = 0
         self._save()
 

@@ -40,7 +40,8 @@ from flinkish.checkpoint.rows import (
     states_of_batch,
     unreadable,
 )
-from flinkish.delta.table_log import check_log, files_of_version
+from flinkish.delta.check import check_log
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, OperationError
 from flinkish.minicluster import StateStore
 from flinkish.runtime.exchange.hashes import row_hashes
@@ -305,7 +306,7 @@ def _batches_of(
     """The rows of a version of a Delta table, with these columns; None: the newest version."""
     from pyarrow import parquet
 
-    files = list(files_of_version(table, version))
+    files = DeltaLog(table).data_files(version)
     for number, path in enumerate(files):
         local = local_path(path)
         data = read_bytes(path, FileKind.DATA_FILE) if local is None else b""

@@ -7,11 +7,10 @@ damaged one is never read.
 
 from __future__ import annotations
 
-import posixpath
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from typing import Any
@@ -19,8 +18,9 @@ from typing import Any
 import pyarrow as pa
 
 from flinkish.checkpoint.manifest import Manifest, StateContents, TableContents
-from flinkish.delta.log import new_table, publish
-from flinkish.delta.table_log import check_log, files_of_first_commit
+from flinkish.delta.actions import new_table
+from flinkish.delta.check import check_log
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import CorruptStateError, FlinkishError, OperationError, SavepointError
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.job.report import Row
@@ -36,9 +36,8 @@ from flinkish.spark.session import slots_of
 from flinkish.spark.settings import session_with
 from flinkish.spark.state import SAVEPOINT_SCHEMA
 from flinkish.spark.worker import Deployment, failures_marked
-from flinkish.storage.files import child_names
-from flinkish.storage.paths import for_spark
-from flinkish.storage.stores import NO_LINKS
+from flinkish.storage.files import delete_directory
+from flinkish.storage.paths import for_spark, local_path
 
 COLUMNS = SavepointRow._fields
 #: An additional column: the hash of the row.
@@ -52,8 +51,6 @@ _MAP_KEY = (
 )
 
 _MAP_KINDS = ", ".join(f"'{kind}'" for kind in sorted(MAP_KINDS))
-
-_VERSION_FILE = re.compile(r"(\d{20})\.json")
 
 
 @contextmanager
@@ -102,9 +99,10 @@ def open_table(spark: Any, manifest: Manifest, directory: str) -> Any:
 
 def _rows_of(spark: Any, path: str, version: int | None) -> Any:
     """A version of a table of state as a DataFrame; None: the newest version."""
-    wanted = newest_version(path) if version is None else version
+    log = DeltaLog(path)
+    wanted = log.newest() if version is None else version
     # Spark takes a path with one of these characters for a pattern, Delta does not
-    files = files_of_first_commit(path) if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
+    files = log.files_of_first_commit() if wanted == 0 and not re.search(r"[*?\[\]{}\\]", path) else []
     if files:
         # the files that Delta itself would read, without the Spark jobs that it needs to find them
         return spark.read.schema(SAVEPOINT_SCHEMA).parquet(*map(for_spark, files))
@@ -121,13 +119,7 @@ def needed_version(manifest: Manifest, table: str) -> int | None:
     """The version of the table that will be read; None: it is not known which one."""
     if manifest.state.version is not None or manifest.contents is None:
         return manifest.state.version
-    return max(newest_version(table) or 0, manifest.contents.version)
-
-
-def newest_version(table: str) -> int | None:
-    """The number of the newest version in a table's log; None: there is no log."""
-    found = (_VERSION_FILE.fullmatch(name) for name in child_names(posixpath.join(table, "_delta_log")))
-    return max((int(match.group(1)) for match in found if match), default=None)
+    return max(DeltaLog(table).newest() or 0, manifest.contents.version)
 
 
 def with_digest(table: Any) -> Any:
@@ -158,19 +150,21 @@ def made_of_files(table: str, files: list[DataFile]) -> bool:
     """
     now_ms = time.time_ns() // 1_000_000
     info, *added = append_of(files, now_ms)
-    actions = [info, *new_table(dict.fromkeys(COLUMNS, "string"), now_ms, {}), *added]
-    try:
-        publish(posixpath.join(table, "_delta_log", f"{0:020d}.json"), actions)
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        return False
-    return True
+    return DeltaLog(table).publish(0, [info, *new_table(dict.fromkeys(COLUMNS, "string"), now_ms, {}), *added])
+
+
+def write_rows(table: str, files: Callable[[str], list[DataFile]], rows: Callable[[], Any]) -> None:
+    """Write the table of a savepoint: of files that tasks write into its directory (``files``, of a path without a
+    scheme), or of the same rows as a DataFrame where only Spark can commit."""
+    local = local_path(table)
+    if local is None or not made_of_files(table, files(local)):
+        delete_directory(table)
+        rows().write.format("delta").save(for_spark(table))
 
 
 def written_contents(spark: Any, table: str) -> TableContents:
     """The contents of a table that was just written, for its manifest."""
-    version = newest_version(table) or 0
+    version = DeltaLog(table).newest() or 0
     return TableContents(version, count_states(_rows_of(spark, table, version).select(*COLUMNS)))
 
 
@@ -182,13 +176,12 @@ def is_edited(manifest: Manifest, directory: str) -> bool:
     """
     if manifest.contents is None or manifest.state.version is not None:
         return False
-    table = manifest.table_path(directory)
-    version = newest_version(table)
+    log = DeltaLog(manifest.table_path(directory))
+    version = log.newest()
     if version is None or version < manifest.contents.version:
-        name = f"{manifest.contents.version:020}.json"
         raise SavepointError(
             "the log of the savepoint's table is not complete",
-            where=posixpath.join(table, "_delta_log", name),
+            where=log.file(manifest.contents.version),
             expected=f"version {manifest.contents.version}, which was there when the savepoint was written",
             hint="copy the table from a backup, or use another savepoint",
         )

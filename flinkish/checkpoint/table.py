@@ -7,34 +7,27 @@ Rule: files are listed first; then the log tells which of them are needed; then 
 driver's; only then are the others deleted. So a driver that was paused in between deletes nothing that a newer one has
 written.
 
-A table that is found to be damaged is moved aside, and data files are added without Spark where the table allows it.
+A table that is found to be damaged is moved aside.
 """
 
 from __future__ import annotations
 
 import logging
 import posixpath
-import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from flinkish.delta.log import actions_of, first_in_checkpoint, publish
-from flinkish.delta.table_log import check_log, damaged_log, decoding, has_log, read_checkpoint
+from flinkish.delta.check import check_log
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, SavepointError
-from flinkish.spark.data_files import DataFile, append_of, vacuum
-from flinkish.storage.files import child_names, delete_file, is_directory, move_directory, read_bytes
-from flinkish.storage.paths import FileKind, for_spark, local_path
+from flinkish.spark.data_files import vacuum
+from flinkish.storage.files import child_names, delete_file, is_directory, move_directory
+from flinkish.storage.paths import for_spark
 from flinkish.storage.sealed import checksum_path, json_as
-from flinkish.storage.stores import NO_LINKS
+from flinkish.storage.stores import storage_error
 
-#: Name of the directory of the log, in the directory of the table.
-LOG = "_delta_log"
 _HOUR_MS = 3_600_000
-#: Names of files of the log: of a checkpoint of the log in one file, and of any file of one version.
-_SINGLE_CHECKPOINT = re.compile(r"\d{20}\.checkpoint\.parquet")
-_OF_VERSION = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)")
 
 #: Rows are deleted by deletion vectors: merging few changes does not rewrite the files of all other rows.
 _PROPERTIES = {"delta.enableDeletionVectors": "true"}
@@ -68,6 +61,7 @@ class CheckpointTable:
     def __init__(self, spark: Any, path: str, check: Callable[[], None]) -> None:
         self.spark = spark
         self.path = path
+        self.log = DeltaLog(path)
         self.check = check
 
     def overwrite(self, rows: Any) -> Written:
@@ -85,7 +79,7 @@ class CheckpointTable:
 
     def empty(self) -> None:
         """Delete all rows, in one commit, if there are any."""
-        if self.latest_version() is not None:
+        if self.log.newest() is not None:
             self.spark.sql(f"DELETE FROM delta.`{for_spark(self.path)}`").collect()
 
     def compact(self) -> None:
@@ -123,9 +117,8 @@ class CheckpointTable:
 
     def _files_of(self, version: int) -> set[str]:
         """The names of a version's data files."""
-        actions = self.actions(version)
-        if any((a.get("commitInfo") or {}).get("operationParameters", {}).get("mode") == "Overwrite" for a in actions):
-            return _added(actions)
+        if self._info(version).get("operationParameters", {}).get("mode") == "Overwrite":
+            return _added(self.actions(version))
         frame = self.spark.read.format("delta").option("versionAsOf", version).load(for_spark(self.path))
         return {posixpath.basename(path) for path in frame.inputFiles()}
 
@@ -137,45 +130,14 @@ class CheckpointTable:
             f"'delta.logRetentionDuration' = 'interval {days} days')"
         ).collect()
 
-    def trim_log(self, oldest: int) -> None:
-        """Delete the log files that are not needed to read any version from ``oldest`` on."""
-        log = posixpath.join(self.path, LOG)
-        names = child_names(log)
-        whole = [int(name[:20]) for name in names if _SINGLE_CHECKPOINT.fullmatch(name) and int(name[:20]) <= oldest]
-        if not whole:
-            return
-        self.check()
-        for name in names:
-            if _OF_VERSION.fullmatch(name) and int(name[:20]) < max(whole):
-                delete_file(posixpath.join(log, name))
-
-    def protocol_of_checkpoint(self) -> dict[str, Any] | None:
-        """Delta's protocol of the table in the newest checkpoint of the log; None if the log has none in one file.
-
-        Raises:
-            SavepointError: the file is damaged.
-        """
-        log = posixpath.join(self.path, LOG)
-        name = max((name for name in child_names(log) if _SINGLE_CHECKPOINT.fullmatch(name)), default=None)
-        if name is None:
-            return None
-        path = posixpath.join(log, name)
-        with decoding(path):
-            return first_in_checkpoint(read_checkpoint(path), "protocol")
-
     def written(self, metric: str) -> Written:
-        version = self.latest_version()
+        version = self.log.newest()
         assert version is not None, f"no commit in {self.path}"
         return Written(version, self._metric(version, metric), self._metric(version, "numOutputBytes"))
 
     def versions(self) -> list[int]:
         """The versions whose log files are there, in order."""
-        names = child_names(posixpath.join(self.path, LOG))
-        return sorted(int(name[:-5]) for name in names if name.endswith(".json") and name[:-5].isdigit())
-
-    def latest_version(self) -> int | None:
-        """The newest version; None if there is no table."""
-        return max(self.versions(), default=None)
+        return self.log.commits()
 
     def changed_since(self, version: int) -> bool:
         """Whether a later version holds other rows, because this driver or another one has written it for a checkpoint
@@ -206,19 +168,16 @@ class CheckpointTable:
         return False
 
     def _metric(self, version: int, name: str) -> int:
-        for action in self.actions(version):
-            if action.get("commitInfo"):
-                return int(action["commitInfo"].get("operationMetrics", {}).get(name, 0))
-        return 0
+        return int(self._info(version).get("operationMetrics", {}).get(name, 0))
 
     def committed_ms(self, version: int) -> int | None:
         """When a version was committed, in milliseconds since 1970 by the clock of the driver that committed it; None
         if the log does not tell."""
-        for action in self.actions(version):
-            if action.get("commitInfo"):
-                found: int | None = action["commitInfo"].get("timestamp")
-                return found
-        return None
+        found: int | None = self._info(version).get("timestamp")
+        return found
+
+    def _info(self, version: int) -> dict[str, Any]:
+        return next((dict(a["commitInfo"]) for a in self.actions(version) if a.get("commitInfo")), {})
 
     def actions(self, version: int) -> list[dict[str, Any]]:
         """The actions of a version in the log; [] if its file is not there.
@@ -226,12 +185,12 @@ class CheckpointTable:
         Raises:
             SavepointError: the file is damaged.
         """
-        path = posixpath.join(self.path, LOG, f"{version:020d}.json")
         try:
-            data = read_bytes(path, FileKind.LOG_COMMIT)
-            return [] if data is None else actions_of(data)
-        except ValueError as error:
-            raise damaged_log(path, f"not what Delta writes ({error})") from error
+            return self.log.actions(version)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise storage_error(error, "read", self.log.file(version)) from error
 
 
 def _is_change(action: dict[str, Any]) -> bool:
@@ -254,7 +213,7 @@ def set_aside_if_damaged(table: str, newest_checkpoint: int, job_name: str, chec
     Rule: while the job itself is well, nothing is built upon a damaged table. It is set aside, and the next checkpoint
     is a full one into a new table.
     """
-    if not is_directory(table) or not newest_checkpoint and not has_log(table):
+    if not is_directory(table) or not newest_checkpoint and not DeltaLog(table).versions():
         # there is no checkpoint yet: at most data files of a driver that was killed while it took the first one
         return
     try:
@@ -276,73 +235,3 @@ def may_be_damage(error: Exception) -> bool:
     """Whether a failed write is a reason to mistrust the table: any error is, unless flinkish has raised it for another
     reason."""
     return isinstance(error, SavepointError) or not isinstance(error, FlinkishError)
-
-
-#: The features of Delta tables that are upheld by a writer which only adds files to a table without constraints.
-_FEATURES = {"appendOnly", "invariants", "deletionVectors"}
-#: Up to the first version of Delta's writers, tables have no other features; tables of the second one list theirs.
-_WRITER_VERSION, _FEATURES_VERSION = 2, 7
-
-
-class FileAppends:
-    """Appends data files to one table with commits of our own instead of Spark's, which cost more than the rows.
-
-    Rule: only where the table asks nothing of its writers that an added file could break, and only where its log is on
-    a local file system; otherwise Spark has to write. Of two drivers that commit the same version one is refused.
-    """
-
-    def __init__(self, table: CheckpointTable) -> None:
-        self._table = table
-        local = local_path(table.path)
-        #: the directory of the table, without a scheme
-        self.directory = local if local is not None else table.path
-        self._linked = local is not None
-        #: the version up to which the table is known to ask nothing more of its writers
-        self._known: int | None = None
-
-    def base(self) -> int | None:
-        """The version of the table to which files may be added without Spark; None: they may not."""
-        latest = self._table.latest_version()
-        if not self._linked or latest is None:
-            return None
-        if self._known is None or self._changed_rules(self._known, latest):
-            self._known = latest if self._asks_little() else None
-        return None if self._known is None else latest
-
-    def _changed_rules(self, since: int, latest: int) -> bool:
-        """Whether a later version may ask more of writers."""
-        later = (self._table.actions(version) for version in range(since + 1, latest + 1))
-        return any(not actions or any("protocol" in a or "metaData" in a for a in actions) for actions in later)
-
-    def _asks_little(self) -> bool:
-        protocol = self._protocol()
-        if protocol is None:
-            return False
-        version, features = protocol["minWriterVersion"], protocol.get("writerFeatures") or ()
-        return version <= _WRITER_VERSION or (version == _FEATURES_VERSION and set(features) <= _FEATURES)
-
-    def _protocol(self) -> dict[str, Any] | None:
-        """What the table asks of readers and writers; None: the files of its log that are read here do not tell."""
-        for version in reversed(self._table.versions()):
-            for action in self._table.actions(version):
-                if action.get("protocol"):
-                    return dict(action["protocol"])
-        return self._table.protocol_of_checkpoint()
-
-    def commit(self, files: list[DataFile], base: int) -> Written | None:
-        """Add files to the table, as the version after ``base``; None if another writer has committed that version, or
-        the file system has no hard links: then `base` will be None."""
-        now_ms = time.time_ns() // 1_000_000
-        try:
-            publish(
-                posixpath.join(self._table.path, LOG, f"{base + 1:020d}.json"),
-                append_of(files, now_ms, readVersion=base, isolationLevel="Serializable"),
-            )
-        except FileExistsError:
-            return None
-        except OSError as error:
-            if error.errno not in NO_LINKS:
-                raise
-            self._linked = False
-            return None
-        return Written(base + 1, sum(file.rows for file in files), sum(file.bytes for file in files))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import logging
 import posixpath
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +17,8 @@ from flinkish.checkpoint.compatibility import read_states
 from flinkish.checkpoint.coordinator import Barrier
 from flinkish.checkpoint.maintenance import Maintenance, gentle_tasks, oldest_changes, oldest_version
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, manifest_of, version_of
-from flinkish.checkpoint.table import CheckpointTable, FileAppends, Written, may_be_damage, set_aside_if_damaged
+from flinkish.checkpoint.table import CheckpointTable, Written, may_be_damage, set_aside_if_damaged
+from flinkish.delta.log import Appends
 from flinkish.errors import CorruptStateError, SavepointError
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
 from flinkish.jobdir.layout import Changelog
@@ -26,11 +28,12 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds, shown_position
 from flinkish.spark.changelog import changed_file, changed_files, changed_rows, merge_changes
+from flinkish.spark.data_files import append_of
 from flinkish.spark.failures import translate
-from flinkish.spark.state import SAVEPOINT_SCHEMA, read_state
+from flinkish.spark.state import read_state
 from flinkish.spark.worker import DeployedClasses
 from flinkish.storage.files import child_names, delete_directory, delete_directory_at_once, directory_bytes
-from flinkish.storage.paths import for_spark
+from flinkish.storage.paths import for_spark, local_path
 
 _PREFIX = "epoch="
 
@@ -152,7 +155,7 @@ class IncrementalWriter:
         self._session = session
         self._state = state
         self._changes = changes
-        self._commits = FileAppends(changes)
+        self._commits = Appends(changes.log)
         self._ledger = ledger
         self._driver_bytes = driver_bytes
 
@@ -183,7 +186,7 @@ class IncrementalWriter:
         if base.changes is None:
             # the next changes replace whatever is in the table
             return False
-        version, latest = base.changes.version, self._changes.latest_version()
+        version, latest = base.changes.version, self._changes.log.newest()
         # without that version, a damaged table has been set aside
         return version is None or latest is None or latest < version or self._changes.changed_since(version)
 
@@ -202,7 +205,7 @@ class IncrementalWriter:
 
     def _appended(self, base: Manifest, changes: Changes, deployed: DeployedClasses) -> Written | None:
         if base.changes is None:
-            before = self._changes.latest_version()
+            before = self._changes.log.newest()
             written = self._changes.overwrite(self._rows(changes.epochs, deployed))
         else:
             before = base.changes.version
@@ -218,15 +221,15 @@ class IncrementalWriter:
     def _append(self, changes: Changes, deployed: DeployedClasses) -> Written:
         version, epochs = self._commits.base(), changes.epochs
         if version is not None:
-            changelog, table = self._ledger.path, self._commits.directory
+            changelog, table = self._ledger.path, local_path(self._changes.path) or self._changes.path
             if changes.bytes <= self._driver_bytes:
                 files = changed_file(changelog, epochs, deployed, table)
             else:
                 tasks = gentle_tasks(self._session)
                 files = changed_files(self._session, changelog, epochs, deployed, tasks, table)
-            written = self._commits.commit(files, version)
-            if written is not None:
-                return written
+            info = {"readVersion": version, "isolationLevel": "Serializable"}
+            if self._commits.commit(append_of(files, time.time_ns() // 1_000_000, **info), version):
+                return Written(version + 1, sum(file.rows for file in files), sum(file.bytes for file in files))
         return self._changes.append(self._rows(epochs, deployed))
 
     def _rows(self, epochs: list[int], deployed: DeployedClasses) -> Any:
@@ -389,7 +392,7 @@ class CheckpointWriter:
                 return None
             if self._merged is not None and self._merged[0] == manifest:
                 return self._merged[1]
-            return manifest if self.table.latest_version() is not None else None
+            return manifest if self.table.log.newest() is not None else None
         return None
 
     def clean(self, retained: int, epoch: int) -> None:
@@ -430,8 +433,6 @@ class CheckpointWriter:
             deployed,
             attempt.directory.keyed_state,
         )
-        if rows is None:
-            rows = self.session.createDataFrame([], SAVEPOINT_SCHEMA)
         passed(Phase.CHECKPOINT_READ, epoch=epoch)
         self._check()
         # before, not after: a reader of both tables sees an older state in between, but never a part of this one

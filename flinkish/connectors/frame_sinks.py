@@ -7,7 +7,6 @@ import json
 import posixpath
 import re
 import zlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from flinkish.common.typeinfo import RowTypeInfo, TypeInformation
 from flinkish.common.typeinfo.arrow import holds_pickled, no_columns, quoted
 from flinkish.connectors.spark import DeltaTable, ddl_of, with_wider_decimals
 from flinkish.core.sink import DELETED_COLUMN, CommitContext, DataFrameSink, Guarantee, how_to_skip
-from flinkish.delta.log import described_table
+from flinkish.delta.log import DeltaLog, commits_in, described_table, last_checkpoint
 from flinkish.errors import ProgramError, TypeMismatchError
 
 #: The texts that a partition column of a Delta table cannot hold: they are its ways of writing null.
@@ -392,30 +391,22 @@ def _application(context: CommitContext) -> str:
     return f"{context.job_id}/{context.sink_uid}"
 
 
-#: The files of Delta's log: the commit of a version, and its checkpoint, which may have several parts.
-_COMMIT = re.compile(r"(\d{20})\.json")
-_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[\w-]+)?\.(?:parquet|json)")
-
-
 def _last_transaction(session: Any, path: str | None, application: str) -> int | None:
     """The last version of an application that a Delta table has committed; None if there is none. Delta's API for
-    Python does not say it, so it is read from the table's log: its last complete checkpoint and the commits behind."""
+    Python does not say it, so Spark, which may reach what this process does not, reads the table's log."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions
 
     if path is None:
         return None
     # a path may hold characters that mean something in a pattern
-    log = posixpath.join(re.sub(r"[]\[{}*?\\]", r"\\\g<0>", path), "_delta_log")
+    log = DeltaLog(re.sub(r"[]\[{}*?\\]", r"\\\g<0>", path)).path
     try:
         names = [posixpath.basename(file) for file in session.read.text(f"{log}/[0-9]*").inputFiles()]
     except AnalysisException:
         return None  # there is no table yet
-    checkpoints = [found for found in map(_CHECKPOINT.fullmatch, names) if found]
-    parts = Counter(found[1] for found in checkpoints)
-    last = max((found[1] for found in checkpoints if parts[found[1]] >= int(found[2] or 1)), default="")
-    needed = [found[0] for found in checkpoints if found[1] == last]
-    needed += [found[0] for found in map(_COMMIT.fullmatch, names) if found and found[1] > last]
+    last, needed = last_checkpoint(names)
+    needed += [name for name in names if any(version > last for version in commits_in([name]))]
     versions: list[int] = []
     for form in ("json", "parquet"):
         files = [f"{log}/{name}" for name in needed if name.endswith(form)]

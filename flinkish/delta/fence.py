@@ -13,18 +13,15 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import socket
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
 
-from flinkish.delta.log import actions_of
-from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, OperationError
-from flinkish.storage.paths import FileKind, is_local
+from flinkish.delta.log import AS_WRITTEN, DeltaLog
+from flinkish.errors import ConnectionFailedError, FencedError, FinalOperationError, FlinkishError, OperationError
+from flinkish.storage.paths import is_local
 from flinkish.storage.sealed import json_as
-from flinkish.storage.stores import storage_of
 
 #: How long a process on storage that is not local checks only for the next version, in seconds.
 WHOLE_LOOK_S = 60.0
@@ -32,8 +29,6 @@ WHOLE_LOOK_S = 60.0
 #: (table, fencing token) -> until when that suffices in this process, in seconds of the monotonic clock. A fence is
 #: unpickled for each Spark task, so it cannot remember this.
 _suffices_until_s: dict[tuple[str, int], float] = {}
-
-_VERSION = re.compile(r"(\d{20})\.(json|checkpoint\..*parquet|checkpoint\.parquet)")
 
 
 @dataclass(frozen=True)
@@ -54,42 +49,13 @@ class Claim:
         return Claim(owner, job, socket.gethostname(), os.getpid(), now)
 
 
-class FencingLog:
-    """The Delta log of a fencing table, read file by file, without Spark. Picklable."""
+class FencingLog(DeltaLog):
+    """The log of a fencing table."""
 
-    def __init__(self, table: str) -> None:
-        self.table = table
-        self._log = posixpath.join(table, "_delta_log")
-
-    def file(self, version: int) -> str:
-        """The path of a version's file."""
-        return posixpath.join(self._log, f"{version:020d}.json")
-
-    def has(self, *versions: int) -> list[bool]:
-        """For each of these versions, whether its file exists."""
-        storage = storage_of(self.table)
-        return [storage.exists(self.file(version)) for version in versions]
-
-    def versions(self) -> list[int]:
-        """All versions of which the log has files (commits or Delta checkpoints), in ascending order."""
-        names = (entry.name for entry in storage_of(self._log).list(self._log))
-        return sorted({int(found.group(1)) for name in names if (found := _VERSION.fullmatch(name))})
-
-    def actions(self, version: int) -> list[dict[str, Any]]:
-        """The actions of this version, decoded from JSON.
-
-        Raises:
-            FileNotFoundError: the version's file is gone.
-            OperationError: the file is damaged.
-        """
-        try:
-            return actions_of(storage_of(self.table).read(self.file(version), FileKind.LOG_COMMIT))
-        except ValueError as error:
-            raise self._damaged(version, error) from error
-
-    def _damaged(self, version: int, why: ValueError) -> OperationError:
+    def damaged(self, path: str, problem: str, expected: str = AS_WRITTEN) -> FlinkishError:
+        """The error for a file of the log."""
         return OperationError(
-            f"the log of the fencing table is damaged: {self.file(version)} is not what Delta writes ({why})",
+            f"the log of the fencing table is damaged: {path} is {problem}",
             where=self.table,
             expected="a table that nobody but the drivers of the job writes to",
             hint="restore the file from a copy; if no driver runs this job, delete the table and start the job again",
@@ -108,7 +74,7 @@ class FencingLog:
                 try:
                     return json_as(Claim, said)
                 except ValueError as error:
-                    raise self._damaged(version, error) from error
+                    raise self.damaged(self.file(version), f"not what Delta writes ({error})") from error
         return None
 
 

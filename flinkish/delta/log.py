@@ -1,418 +1,392 @@
-"""The log of a Delta table without Spark: commits are written and read, and checkpoints of the log are read.
+"""The log of a Delta table, read and written file by file, without Spark. No other module knows where it lies.
 
 A commit by Spark costs a second of processor time, and five when it is the first of a driver; a commit here costs
-milliseconds. The file of a commit is created exclusively (`flinkish.storage.stores`): of two writers of the same
-version, the storage refuses one.
+milliseconds. The file of a commit is created exclusively (`flinkish.storage.stores`), by a hard link, a rename that
+replaces nothing, or a conditional request: of two writers of the same version, the storage refuses one. Where it has no
+way to do that, Spark has to write.
 
-Rule: only data files are added. A caller must know that the table asks no more of its writers than that, and that a
-local file system has hard links; otherwise Spark has to write. And nothing of a log is used before it was looked at:
-actions have the shape of Delta's protocol, and a checkpoint, which is a Parquet file of a few hundred bytes if somebody
-wants that, expands to no more than fits into memory, here and in Spark.
+Rule: only data files are added, and only to tables that ask no more of their writers than that (`Appends`).
 """
 
 from __future__ import annotations
 
 import json
 import posixpath
+import re
+import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
 
-from flinkish.storage.paths import FileKind
-from flinkish.storage.sealed import json_as, typed
-from flinkish.storage.stores import storage_of
+from flinkish.delta.actions import PLAIN_WRITER_VERSION, AddedFile, actions_of, added_by, added_file
+from flinkish.delta.checkpoints import checkpoint_batches, first_in_checkpoint
+from flinkish.errors import FlinkishError, SavepointError
+from flinkish.storage.files import child_names, delete_file, read_bytes
+from flinkish.storage.paths import FileKind, check_below, is_local
+from flinkish.storage.sealed import typed
+from flinkish.storage.stores import NO_LINKS, storage_of
 
-#: The version of Delta's writers that the tables made here ask for.
-PLAIN_WRITER_VERSION = 2
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\..+")
+#: Any file of one version; of checkpoints only those in one file.
+_OF_VERSION = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)")
+#: The file of a checkpoint, or one of several parts, of which the name says how many there are.
+_PART = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10})|\.[\w-]+)?\.(?:parquet|json)")
 
+#: The columns of a checkpoint that name files.
+NAMES_OF_FILES = ["add.path", "add.deletionVector.storageType", "add.deletionVector.pathOrInlineDv"]
+#: What is said of a file whose actions have another shape than Delta's, or name files elsewhere.
+NOT_BELOW = "not what Delta writes below the table"
+#: What is expected of any file.
+AS_WRITTEN = "the file as Delta wrote it"
 
-#: What a checkpoint of a log may expand to: the bytes of one of its pages, of all pages and of the texts of all rows,
-#: where a text counts as often as it occurs; and the values of a column.
-PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX, VALUES_MAX = 64 << 20, 2 << 30, 1 << 30, 50_000_000
-
-#: The most bytes of the description of a Parquet file, which stands at its end.
-_FOOTER_BYTES_MAX = 16 << 20
-
-#: Rows of a checkpoint that are in memory at a time.
-_BATCH_ROWS = 10_000
-
-#: Parquet's encoding in which a text consists of the beginning of the text before it and of further bytes.
-_SHARED_BEGINNINGS = 7
-
-
-@dataclass(frozen=True)
-class DeletionVector:
-    """A deletion vector of a data file."""
-
-    storageType: str
-    pathOrInlineDv: str
-
-
-@dataclass(frozen=True)
-class AddedFile:
-    """What is read of an ``add`` or ``remove`` action."""
-
-    path: str
-    dataChange: bool = False
-    stats: str | None = None
-    deletionVector: DeletionVector | None = None
+#: The features of tables that are upheld by a writer which only adds files to a table without constraints; tables of
+#: this version of writers list theirs.
+_FEATURES, _FEATURES_VERSION = {"appendOnly", "invariants", "deletionVectors"}, 7
 
 
-@dataclass(frozen=True)
-class _Info:
-    """What is read of a ``commitInfo`` action."""
-
-    timestamp: int | None = None
-    userMetadata: str | None = None
-    operationMetrics: dict[str, Any] = field(default_factory=dict)
-    operationParameters: dict[str, Any] = field(default_factory=dict)
+def commits_in(names: list[str]) -> list[int]:
+    """The versions of the commits among these names of files of a log."""
+    return [int(found[1]) for found in map(_COMMIT.fullmatch, names) if found]
 
 
-@dataclass(frozen=True)
-class _Protocol:
-    """What is read of a ``protocol`` action."""
-
-    minWriterVersion: int
-    minReaderVersion: int = 1
-    writerFeatures: list[str] | None = None
+def checkpoints_in(names: list[str]) -> list[int]:
+    """The versions of the checkpoints, or of parts of them, among these names."""
+    return [int(found[1]) for found in map(_CHECKPOINT.fullmatch, names) if found]
 
 
-@dataclass(frozen=True)
-class _Metadata:
-    """What is read of a ``metaData`` action."""
-
-    schemaString: str = "{}"
-    partitionColumns: list[str] = field(default_factory=list)
-    configuration: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Action:
-    """What is read of a line of the log."""
-
-    add: AddedFile | None = None
-    remove: AddedFile | None = None
-    commitInfo: _Info | None = None
-    protocol: _Protocol | None = None
-    metaData: _Metadata | None = None
+def last_checkpoint(names: list[str], last: int | None = None) -> tuple[int, list[str]]:
+    """The version of the last complete checkpoint among these names (up to version ``last``), and the names of its
+    files; -1: there is none. A writer that is killed leaves one of which parts are missing."""
+    parts = [found for found in map(_PART.fullmatch, names) if found and (last is None or int(found[1]) <= last)]
+    counts = Counter(found[1] for found in parts)
+    whole = max((found[1] for found in parts if counts[found[1]] >= int(found[2] or 1)), default="-1")
+    return int(whole), [found[0] for found in parts if found[1] == whole]
 
 
-def actions_of(data: bytes) -> list[dict[str, Any]]:
-    """The actions in the file of a commit. Each is an object, and the fields that are read anywhere have the types of
-    Delta's protocol.
-
-    Raises:
-        ValueError: the content is not what Delta writes; the message names the line and gives the reason.
-    """
-    actions = []
-    for number, line in enumerate(data.splitlines(), 1):
-        if line.strip():
-            try:
-                action = json_as(dict[str, dict[str, Any]], line)
-                typed(_Action, action)
-            except ValueError as error:
-                raise ValueError(f"line {number}: {error}") from error
-            actions.append(action)
-    return actions
-
-
-def added_by(actions: Iterable[dict[str, Any]]) -> list[AddedFile]:
-    """The files that these actions add, which `actions_of` has returned."""
-    return [typed(AddedFile, action["add"]) for action in actions if "add" in action]
-
-
-def publish(file: str, actions: list[dict[str, Any]]) -> None:
-    """Create the file of a version of the log.
-
-    Raises:
-        FileExistsError: another writer has committed this version; nothing was changed.
-        OSError: with one of `stores.NO_LINKS`: the file system has no hard links; or the storage fails.
-    """
-    data = "".join(json.dumps(action) + "\n" for action in actions).encode()
-    storage_of(file).create(file, data, only_by_link=True)
-
-
-def append_info(now_ms: int, **more: Any) -> dict[str, Any]:
-    """The action that describes a commit which appends files. ``more``: further fields of Delta's ``commitInfo``."""
-    return {
-        "commitInfo": {
-            "timestamp": now_ms,
-            "operation": "WRITE",
-            "operationParameters": {"mode": "Append", "partitionBy": "[]"},
-            "isBlindAppend": True,
-            **more,
-            "engineInfo": "flinkish",
-            "txnId": str(uuid.uuid4()),
-        }
-    }
-
-
-def new_table(columns: Mapping[str, str], now_ms: int, properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The actions with which the first commit makes a table that any version of Delta reads and writes.
+class DeltaLog:
+    """The log of one table. Picklable.
 
     Args:
-        columns: name -> type, in Delta's words, such as ``string``.
-        now_ms: the time of the commit, in milliseconds since 1970.
-        properties: the properties of the table.
+        table: path of the table.
     """
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in columns.items()]
-    described = {
-        "id": str(uuid.uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
-        "configuration": dict(properties),
-        "createdTime": now_ms,
-    }
-    return [{"protocol": {"minReaderVersion": 1, "minWriterVersion": PLAIN_WRITER_VERSION}}, {"metaData": described}]
+
+    def __init__(self, table: str) -> None:
+        self.table = table
+        self.path = posixpath.join(table, "_delta_log")
+
+    def damaged(self, path: str, problem: str, expected: str = AS_WRITTEN) -> FlinkishError:
+        """The error for a file of the log."""
+        return SavepointError(
+            f"the log of the table of state is damaged: {path} is {problem}",
+            where=path,
+            expected=expected,
+            hint="copy the file from a backup, or use another savepoint or checkpoint",
+        )
+
+    # ------------------------------------------------------------------------------------------------ versions
+
+    def file(self, version: int) -> str:
+        """The path of a version's file."""
+        return posixpath.join(self.path, f"{version:020d}.json")
+
+    def has(self, *versions: int) -> list[bool]:
+        """For each of these versions, whether its file exists."""
+        storage = storage_of(self.table)
+        return [storage.exists(self.file(version)) for version in versions]
+
+    def commits(self) -> list[int]:
+        """The versions whose files are there, in ascending order."""
+        return commits_in(child_names(self.path))
+
+    def newest(self) -> int | None:
+        """The newest of them; None: there is no table."""
+        return max(self.commits(), default=None)
+
+    def versions(self) -> list[int]:
+        """All versions of which the log has files (commits or checkpoints), in ascending order."""
+        names = child_names(self.path)
+        return sorted({*commits_in(names), *checkpoints_in(names)})
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def content(self, path: str, kind: FileKind, expected: str = AS_WRITTEN) -> bytes:
+        """The content of a file of the log.
+
+        Raises:
+            FlinkishError: the file is `damaged`: it is missing, or none that may be read.
+            OperationError: the storage fails.
+        """
+        try:
+            data = read_bytes(path, kind)
+        except ValueError as error:
+            raise self.damaged(path, f"not what Delta writes ({error})", expected) from error
+        if data is None:
+            raise self.damaged(path, "missing", expected)
+        return data
+
+    @contextmanager
+    def decoding(self, path: str) -> Iterator[None]:
+        """Within the block, raise `damaged` for what is wrong with the content of a file of the log."""
+        from pyarrow import ArrowException
+
+        try:
+            yield
+        except ValueError as error:
+            how = "unreadable" if isinstance(error, ArrowException) else NOT_BELOW
+            raise self.damaged(path, f"{how} ({error})") from error
+        except (OSError, ArrowException) as error:
+            raise self.damaged(path, f"unreadable ({error})") from error
+
+    def actions(self, version: int) -> list[dict[str, Any]]:
+        """The actions of a version.
+
+        Raises:
+            FileNotFoundError: the version's file is gone.
+            FlinkishError: the file is `damaged`.
+            OSError: the storage fails.
+        """
+        path = self.file(version)
+        try:
+            return actions_of(storage_of(path).read(path, FileKind.LOG_COMMIT))
+        except ValueError as error:
+            raise self.damaged(path, f"not what Delta writes ({error})") from error
+
+    def metadata(self) -> dict[str, Any] | None:
+        """The newest ``metaData`` action, which has the schema and the partition columns; None: the log has none."""
+        return self._newest("metaData")
+
+    def protocol(self) -> dict[str, Any] | None:
+        """What the table asks of readers and writers; None: the log does not tell."""
+        return self._newest("protocol")
+
+    def _newest(self, kind: str) -> dict[str, Any] | None:
+        names = child_names(self.path)
+        summed_up, parts = last_checkpoint(names)
+        for version in reversed([one for one in commits_in(names) if one > summed_up]):
+            path = self.file(version)
+            lines = self.content(path, FileKind.LOG_COMMIT).splitlines()
+            with self.decoding(path):
+                # in a commit of many files, these are few
+                for action in actions_of(b"\n".join(line for line in lines if f'"{kind}"'.encode() in line)):
+                    if kind in action:
+                        return dict(action[kind])
+        for path in (posixpath.join(self.path, name) for name in parts):
+            if path.endswith(".parquet"):
+                with self.decoding(path):
+                    found = first_in_checkpoint(self.content(path, FileKind.LOG_CHECKPOINT), kind)
+                if found is not None:
+                    return found
+        return None
+
+    # ------------------------------------------------------------------------------------------------ data files
+
+    def added(self, version: int | None = None) -> dict[str, AddedFile]:
+        """The files that make up a version, by their paths in the log; None: the newest one. Raises `damaged`."""
+        names = child_names(self.path)
+        summed_up, parts = last_checkpoint(names, version)
+        last = max([*commits_in(names), summed_up, 0]) if version is None else version
+        files: dict[str, AddedFile] = {}
+        for path in (posixpath.join(self.path, name) for name in parts):
+            with self.decoding(path):
+                content = self.content(path, FileKind.LOG_CHECKPOINT)
+                for batch in checkpoint_batches(content, [*NAMES_OF_FILES, "add.stats"]):
+                    rows = batch.column("add").drop_null().to_pylist() if "add" in batch.schema.names else []
+                    files.update((added.path, added) for added in (typed(AddedFile, row) for row in rows))
+        for number in range(summed_up + 1, last + 1):
+            path = self.file(number)
+            with self.decoding(path):
+                actions = actions_of(self.content(path, FileKind.LOG_COMMIT))
+                # the order within a commit says nothing: a file with new deletion vectors is removed and added by one
+                for removed in (action["remove"] for action in actions if "remove" in action):
+                    files.pop(removed["path"], None)
+                files.update((added.path, added) for added in added_by(actions))
+        return files
+
+    def needs_delta(self, version: int | None = None) -> bool:
+        """Whether only Delta can read a version, and not this process; None: the newest one. Raises `damaged`."""
+        return self._needs_delta(self.added(version))
+
+    def _needs_delta(self, files: dict[str, AddedFile]) -> bool:
+        described = self.metadata() or {}
+        mapped = dict(described.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
+        vectors = any(one.deletionVector is not None for one in files.values())
+        return bool(mapped or vectors or described.get("partitionColumns"))
+
+    def data_files(self, version: int | None = None) -> list[str]:
+        """The Parquet files that make up a version; None: the newest one.
+
+        Raises:
+            SavepointError: only Delta can read that version; or a file of the log is damaged.
+        """
+        files = self.added(version)
+        if self._needs_delta(files):
+            raise SavepointError(
+                "only Delta itself can read the table of state: it has deletion vectors, partitions or mapped columns",
+                where=self.table,
+                expected="a table of plain Parquet files, as each savepoint of flinkish has it",
+                hint="restore it on Spark; in place of a checkpoint, take a savepoint there (flinkish savepoint "
+                "JOB_DIR)",
+            )
+        return [self.data_file(path) for path in files]
+
+    def files_of_first_commit(self) -> list[str]:
+        """The Parquet files that make up a table of one commit; empty if there are none, or if only Delta can read
+        them, as it is if features of Delta (such as column mapping) are on by default. Raises `damaged`."""
+        path = self.file(0)
+        try:
+            actions = self.actions(0)
+            for action in actions:
+                metadata, protocol = action.get("metaData", {}), action.get("protocol", {})
+                featured = metadata.get("configuration") or metadata.get("partitionColumns")
+                if featured or protocol.get("minReaderVersion", 1) > 1:
+                    return []
+            return [self.data_file(added.path) for added in added_by(actions)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except ValueError as error:
+            raise self.damaged(path, f"{NOT_BELOW} ({error})") from error
+
+    def data_file(self, path: str) -> str:
+        """The path of a data file, given its path in the log: a URI that is relative to the table.
+
+        Raises:
+            ValueError: it does not lie below the table.
+        """
+        relative = unquote(path)
+        names = relative.split("/")
+        if ":" in path or "\0" in relative or any(name in ("", ".", "..") for name in names):
+            raise ValueError(f"it names the file {path!r:.200}")
+        found = posixpath.join(self.table, *names)
+        check_below(self.table, found)
+        return found
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    def publish(self, version: int, actions: list[dict[str, Any]]) -> bool:
+        """Commit a version; False if only Spark can, because the file system has no hard links.
+
+        Raises:
+            FileExistsError: another writer has committed this version; nothing was changed.
+            OSError: the storage fails.
+        """
+        path, data = self.file(version), "".join(json.dumps(action) + "\n" for action in actions).encode()
+        try:
+            storage_of(path).create(path, data, only_by_link=True)
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            return False
+        return True
+
+    def append(self, version: int, rows: Any, actions: list[dict[str, Any]], stats: dict[str, Any]) -> bool:
+        """Write rows (a ``pyarrow.Table``) to a new data file, and commit a version that adds it; False, and raises, as
+        `publish` does. Nothing is left of a file that was not committed.
+
+        Args:
+            actions: further actions of the commit.
+            stats: of the file, besides the number of its rows.
+        """
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        name = f"part-00000-{uuid.uuid4()}.parquet"
+        path, whole, committed = posixpath.join(self.table, name), pa.BufferOutputStream(), False
+        parquet.write_table(rows, whole)
+        data = whole.getvalue().to_pybytes()
+        added = added_file(name, len(data), time.time_ns() // 1_000_000, {"numRecords": rows.num_rows, **stats})
+        try:
+            storage_of(path).replace(path, data, durable=True)
+            committed = self.publish(version, [*actions, added])
+        finally:
+            if not committed:
+                delete_file(path)
+        return committed
+
+    def takes_appends(self, columns: Iterable[str] = ()) -> bool:
+        """Whether the table asks nothing of its writers that an added file with these columns could break."""
+        protocol = self.protocol()
+        if protocol is None:
+            return False
+        schema = json.loads((self.metadata() or {}).get("schemaString", "{}"))
+        if not set(columns) <= {field["name"] for field in schema.get("fields", ())}:
+            return False
+        version, features = protocol["minWriterVersion"], protocol.get("writerFeatures") or ()
+        return version <= PLAIN_WRITER_VERSION or (version == _FEATURES_VERSION and set(features) <= _FEATURES)
+
+    def trim(self, oldest: int, check: Callable[[], None]) -> None:
+        """Delete the files that are not needed to read any version from ``oldest`` on. ``check``: raises when nothing
+        may be deleted any more."""
+        names = child_names(self.path)
+        ours = [(int(found[1]), found[0]) for found in map(_OF_VERSION.fullmatch, names) if found]
+        whole = max((version for version, name in ours if version <= oldest and name.endswith(".parquet")), default=-1)
+        if whole >= 0:
+            check()
+        for version, name in ours:
+            if version < whole:
+                delete_file(posixpath.join(self.path, name))
 
 
-def added_file(name: str, size_bytes: int, now_ms: int, stats: dict[str, Any]) -> dict[str, Any]:
-    """The action that adds a data file, which lies in the directory of the table. ``stats``: see Delta's protocol,
-    "Per-file Statistics"."""
-    described = {"path": name, "partitionValues": {}, "size": size_bytes, "modificationTime": now_ms}
-    return {"add": {**described, "dataChange": True, "stats": json.dumps(stats)}}
+class Appends:
+    """Adds data files to one table with commits of our own instead of Spark's, which cost more than the rows.
+
+    Rule: only where the table asks nothing of its writers that an added file could break, and only where its log is on
+    a local file system; otherwise Spark has to write. Of two drivers that commit the same version one is refused.
+    """
+
+    def __init__(self, log: DeltaLog, columns: Iterable[str] = ()) -> None:
+        """``columns``: those of the files."""
+        self._log = log
+        self._columns = frozenset(columns)
+        self._linked = is_local(log.table)
+        #: the version up to which the table is known to ask nothing more of its writers
+        self._known: int | None = None
+
+    def base(self) -> int | None:
+        """The version of the table to which files may be added without Spark; None: they may not."""
+        latest = self._log.newest()
+        if not self._linked or latest is None:
+            return None
+        is_known = self._known is not None and not self._changed_rules(self._known, latest)
+        self._known = latest if is_known or self._log.takes_appends(self._columns) else None
+        return self._known
+
+    def _changed_rules(self, since: int, latest: int) -> bool:
+        """Whether a later version may ask more of writers."""
+        try:
+            later = [self._log.actions(version) for version in range(since + 1, latest + 1)]
+        except FileNotFoundError:
+            return True
+        return any("protocol" in action or "metaData" in action for actions in later for action in actions)
+
+    def commit(self, actions: list[dict[str, Any]], base: int) -> bool:
+        """Commit the version after ``base``; False if another writer has, or the file system has no hard links: then
+        `base` will be None."""
+        try:
+            self._linked = self._log.publish(base + 1, actions)
+        except FileExistsError:
+            return False
+        return self._linked
+
+
+# ---------------------------------------------------------------------------------------------------- tables of users
+
+
+def described_table(table: str) -> dict[str, Any] | None:
+    """The newest ``metaData`` action of the log of a table; None if there is no table, or if it cannot be read from
+    here."""
+    try:
+        return DeltaLog(table).metadata()
+    except (OSError, FlinkishError):
+        return None
 
 
 def newest_version(table: str) -> int | None:
     """The newest version of a table, by the files of its log; None if it cannot be read from here."""
     try:
-        log = posixpath.join(table, "_delta_log")
-        names = [entry.name for entry in storage_of(log).list(log)]
-        return max((int(name[:20]) for name in names if name[20:] == ".json"), default=None)
-    except (OSError, ValueError):
+        return DeltaLog(table).newest()
+    except (OSError, FlinkishError):
         return None
-
-
-def described_table(table: str) -> dict[str, Any] | None:
-    """The newest ``metaData`` action of the log of a table, which has its schema and partition columns; None if there
-    is no table, or if it cannot be read from here.
-    """
-    from pyarrow import ArrowException
-
-    log = posixpath.join(table, "_delta_log")
-    try:
-        storage = storage_of(log)
-        files = [entry.name for entry in storage.list(log)]
-        checkpoints = [name for name in files if ".checkpoint." in name and name.endswith(".parquet")]
-        summed_up = max((name[:20] for name in checkpoints), default="")
-        for name in sorted((name for name in files if name[20:] == ".json" and name[:20] > summed_up), reverse=True):
-            lines = storage.read(f"{log}/{name}", FileKind.LOG_COMMIT).splitlines()
-            for action in actions_of(b"\n".join(line for line in lines if b'"metaData"' in line)):
-                if "metaData" in action:
-                    return dict(action["metaData"])
-        for name in sorted(name for name in checkpoints if name[:20] == summed_up):
-            found = first_in_checkpoint(storage.read(f"{log}/{name}", FileKind.LOG_CHECKPOINT), "metaData")
-            if found is not None:
-                return found
-    except (OSError, ValueError, ArrowException):
-        return None
-    return None
-
-
-# ---------------------------------------------------------------------------------------------------- checkpoints
-
-
-def first_in_checkpoint(data: bytes, action: str) -> dict[str, Any] | None:
-    """The first action of a kind in a checkpoint of a log, given the content of the file; None if there is none. Raises
-    as `checkpoint_batches` does."""
-    for batch in checkpoint_batches(data, [action]):
-        if action in batch.schema.names and len(found := batch.column(action).drop_null()):
-            return dict(found[0].as_py())
-    return None
-
-
-def checkpoint_batches(data: bytes, columns: list[str]) -> Iterator[Any]:
-    """These columns of a checkpoint of a log, as far as it has them, in Arrow's record batches.
-
-    Args:
-        data: the content of the file.
-        columns: such as ``add.path``; a name stands for all that is nested in it.
-
-    Raises:
-        ValueError: the file expands to more than a checkpoint may, or names a column in two ways. Nothing was decoded.
-        pa.ArrowException, OSError: it is no Parquet file, or a damaged one.
-    """
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    content = pa.BufferReader(data)
-    schema = parquet.read_metadata(content).schema
-    leaves = [schema.column(number) for number in range(len(schema))]
-    _check_names([leaf.path for leaf in leaves])
-    rows = _check_pages(data)
-    texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-    # each text is decoded once, however many rows have it; but pyarrow cannot do that with those that share beginnings
-    how: dict[str, Any] = {"read_dictionary": texts} if rows == _BATCH_ROWS else {}
-    counted = 0
-    for path in texts:
-        for batch in parquet.ParquetFile(content, **how).iter_batches(rows, columns=[path]):
-            counted += sum(map(_text_bytes, batch.columns))
-            if counted > TEXT_BYTES_MAX:
-                raise ValueError(f"its texts have more than {TEXT_BYTES_MAX:,} bytes")
-    yield from parquet.ParquetFile(content).iter_batches(rows, columns=columns)
-
-
-def _check_names(paths: list[str]) -> None:
-    """Spark does not look at the case of names, so what it reads must not differ from what is read here."""
-    known: dict[str, str] = {name.lower(): name for name in _READ}
-    for path in paths:
-        name = path.partition(".")[0]
-        if known.get(name.lower(), name) != name:
-            raise ValueError(f"it has a column {name!r:.200}")
-    if len({path.lower() for path in paths}) < len(paths):
-        raise ValueError("it has two columns of one name")
-
-
-#: The columns of a checkpoint that are read here.
-_READ = ("add", "metaData", "protocol", "sidecar")
-
-
-def _check_pages(data: bytes) -> int:
-    """Check what the pages of a Parquet file expand to, as the headers of the pages say, by which they are decoded.
-    Returns how many rows to decode at a time: fewer if texts share their beginnings, where each may be as long as a
-    page.
-
-    The description of the file is decoded here, too: pyarrow ends the process when it is asked for a damaged column."""
-    pages_bytes, largest, sharing = 0, 1, False
-    for first, end in _columns_of(data):
-        at, values = first, 0
-        while at < end:
-            page, at = _page_at(data, at)
-            pages_bytes += page.bytes
-            values += page.values
-            if page.bytes > PAGE_BYTES_MAX or pages_bytes > PAGES_BYTES_MAX or values > VALUES_MAX:
-                raise ValueError(
-                    f"it has a page of {page.bytes:,} bytes, {pages_bytes:,} in all pages and {values:,} values in a "
-                    f"column; expected at most {PAGE_BYTES_MAX:,}, {PAGES_BYTES_MAX:,} and {VALUES_MAX:,}"
-                )
-            largest, sharing = max(largest, page.bytes), sharing or page.encoding == _SHARED_BEGINNINGS
-    return max(1, min(_BATCH_ROWS - 1, PAGE_BYTES_MAX // largest)) if sharing else _BATCH_ROWS
-
-
-def _columns_of(data: bytes) -> list[tuple[int, int]]:
-    """Where the pages of each column of each row group begin and end in a Parquet file."""
-    length = int.from_bytes(data[-8:-4], "little")
-    found = []
-    try:
-        if length > _FOOTER_BYTES_MAX:
-            raise ValueError(f"its description has {length:,} bytes, expected at most {_FOOTER_BYTES_MAX:,}")
-        footer, _ = _struct_at(data, len(data) - 8 - length)
-        for group in footer.get(4, []):
-            for column in (chunk[3] for chunk in group[1]):
-                first, dictionary = column[9], column.get(11, 0)
-                first = dictionary if 0 < dictionary < first else first
-                found.append((first, first + column[7]))
-        whole = all(0 < first <= end <= len(data) for first, end in found)
-    except (IndexError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
-        raise ValueError("the description of its columns is damaged")
-    return found
-
-
-class _Page(NamedTuple):
-    """What the header of a page says: its bytes once they are not compressed, its values and their encoding."""
-
-    bytes: int
-    values: int
-    encoding: int
-
-
-def _page_at(data: bytes, at: int) -> tuple[_Page, int]:
-    """The page whose header begins at a place in the file, and where the next one begins."""
-    try:
-        header, at = _struct_at(data, at)
-        size, compressed = header[2], header[3]
-        first, second = header.get(5, {}), header.get(8, {})
-        page = _Page(size, first.get(1, 0) + second.get(1, 0), first.get(2, second.get(4, 0)))
-        whole = size >= 0 and compressed >= 0 and page.values >= 0
-    except (IndexError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
-        raise ValueError("the header of a page is damaged")
-    return page, at + compressed
-
-
-def _struct_at(data: bytes, at: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """The fields by number of a struct in Thrift's compact protocol, and where it ends. Texts are left out. Raises
-    IndexError or ValueError where there is none."""
-    fields: dict[int, Any] = {}
-    number = 0
-    while head := data[at]:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _integer_at(data, at)
-        fields[number], at = _value_at(data, at, head & 15, depth)
-    return fields, at + 1
-
-
-def _value_at(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (1, 2):  # the kind itself is the value: true or false
-        return kind == 1, at
-    if kind == 3:
-        return data[at], at + 1
-    if kind in (4, 5, 6):
-        return _integer_at(data, at)
-    if kind == 7:  # a floating-point number
-        return None, at + 8
-    if kind == 8:  # bytes, after their number
-        length, at = _varint_at(data, at)
-        return None, at + length
-    if kind == 9 and depth < _DEPTH_MAX:
-        return _list_at(data, at, depth + 1)
-    if kind == 12 and depth < _DEPTH_MAX:
-        return _struct_at(data, at, depth + 1)
-    raise ValueError("its description has a field that Parquet does not know")
-
-
-def _list_at(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    kind, length, at = data[at] & 15, data[at] >> 4, at + 1
-    if length == 15:
-        length, at = _varint_at(data, at)
-    if kind in (1, 2):  # a byte for each
-        return [], at + length
-    found = []
-    for _ in range(length):
-        value, at = _value_at(data, at, kind, depth)
-        found.append(value)
-    return found, at
-
-
-#: How deep the description of a Parquet file is nested at most.
-_DEPTH_MAX = 12
-
-
-def _integer_at(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _varint_at(data, at)
-    return (number >> 1) ^ -(number & 1), at
-
-
-def _varint_at(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while shift < 70:
-        byte = data[at]
-        at, number, shift = at + 1, number | (byte & 0x7F) << shift, shift + 7
-        if byte < 0x80:
-            return number, at
-    raise ValueError("its description has a number of more than 64 bits")
-
-
-def _text_bytes(column: Any) -> int:
-    """The bytes of all texts in a column of Arrow."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    if pa.types.is_dictionary(column.type):
-        lengths = compute.binary_length(column.dictionary)
-        return int(compute.sum(compute.take(lengths.cast(pa.int64()), column.indices)).as_py() or 0)
-    if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-        return int(compute.sum(compute.binary_length(column).cast(pa.int64())).as_py() or 0)
-    if pa.types.is_struct(column.type):
-        return sum(map(_text_bytes, column.flatten()))
-    if pa.types.is_nested(column.type):
-        return _text_bytes(column.flatten() if not pa.types.is_map(column.type) else column.values)
-    return 0

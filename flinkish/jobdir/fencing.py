@@ -21,21 +21,20 @@ import posixpath
 import re
 import socket
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from flinkish.delta.actions import append_info, new_table
 from flinkish.delta.fence import Claim, DeltaFence, FencingLog
-from flinkish.delta.log import PLAIN_WRITER_VERSION, added_file, append_info, new_table, publish
 from flinkish.errors import EnvironmentVersionError, OperationError
 from flinkish.jobdir.layout import Owner
 from flinkish.spark.failures import translate
 from flinkish.spark.session import is_remote
 from flinkish.storage.paths import for_spark
-from flinkish.storage.stores import NO_LINKS, job_directory_error, storage_of
+from flinkish.storage.stores import job_directory_error
 
 __all__ = ["TABLE", "Claim", "DeltaFence", "FencingLog", "claim", "last_claim"]
 
@@ -52,71 +51,44 @@ def commit_claim(log: FencingLog, mine: Claim) -> int | None:
     takes five seconds of processor time, which a job need not spend before its first epoch. Of two drivers that write
     the same version, the storage refuses one (`flinkish.delta.log`).
 
-    Rule: tables that require more of a writer than Delta's writer version 2, and file systems without hard links, are
-    left to Spark.
+    Rule: tables that require more of a writer than to add files, and file systems without hard links, are left to
+    Spark.
 
     Raises:
         OSError: the storage fails.
     """
     while True:
         versions = log.versions()
-        if versions and not _is_plain(log, versions):
+        if versions and not _takes_appends(log):
             return None
         version = versions[-1] + 1 if versions else 0
         try:
-            _commit(log.table, log.file(version), mine, new=not versions)
-            return version
+            return version if _commit(log, version, mine) else None
         except FileExistsError:
             # another driver has committed this version in the same moment; or a file stands where a directory must be
             if not any(log.has(version)):
                 raise
-        except OSError as error:
-            if error.errno in NO_LINKS:
-                return None
-            raise
 
 
-def _is_plain(log: FencingLog, versions: list[int]) -> bool:
-    """Whether a writer that can only append rows may write to the table."""
-    for version in reversed(versions):
-        try:
-            for action in log.actions(version):
-                if action.get("protocol"):
-                    return int(action["protocol"]["minWriterVersion"]) <= PLAIN_WRITER_VERSION
-        except (FileNotFoundError, OperationError):
-            return False
-    return False
-
-
-def _commit(table: str, file: str, mine: Claim, new: bool) -> None:
-    now_ms = int(time.time() * 1000)
-    name = f"part-00000-{uuid.uuid4()}.parquet"
-    row = posixpath.join(table, name)
-    committed = False
+def _takes_appends(log: FencingLog) -> bool:
     try:
-        size = _write_row(row, mine)
-        said = append_info(now_ms, userMetadata=json.dumps(asdict(mine)))
-        columns = {name: _type(value) for name, value in asdict(mine).items()}
-        row_added = added_file(name, size, now_ms, {"numRecords": 1})
-        publish(file, [said, *(new_table(columns, now_ms, KEPT_FOR_EVER) if new else ()), row_added])
-        committed = True
-    finally:
-        if not committed:
-            storage_of(row).delete(row)
+        return log.takes_appends()
+    except OperationError as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from None
+        return False
 
 
-def _write_row(path: str, mine: Claim) -> int:
-    """Write the file of the claim's row; returns its size in bytes."""
+def _commit(log: FencingLog, version: int, mine: Claim) -> bool:
     import pyarrow as pa
-    from pyarrow import parquet
 
+    now_ms, row = int(time.time() * 1000), asdict(mine)
     types = {"string": pa.string(), "integer": pa.int32()}
-    schema = pa.schema([(name, types[_type(value)]) for name, value in asdict(mine).items()])
-    whole = pa.BufferOutputStream()
-    parquet.write_table(pa.Table.from_pylist([asdict(mine)], schema=schema), whole)
-    data = whole.getvalue().to_pybytes()
-    storage_of(path).replace(path, data, durable=True)
-    return len(data)
+    schema = pa.schema([(name, types[_type(value)]) for name, value in row.items()])
+    columns = {name: _type(value) for name, value in row.items()}
+    made = () if version else new_table(columns, now_ms, KEPT_FOR_EVER)
+    actions = [append_info(now_ms, userMetadata=json.dumps(row)), *made]
+    return log.append(version, pa.Table.from_pylist([row], schema=schema), actions, {})
 
 
 def _type(value: Any) -> str:

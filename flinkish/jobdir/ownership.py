@@ -23,6 +23,7 @@ from typing import Any
 from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.checks import check_release
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
+from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobdir.fencing import RENEW_S, SILENCE_S, Claim, Life, claim, leaves_nothing_behind
 from flinkish.jobdir.layout import QUERY_NAME, Answer, Owner, QueryFile, Restored, RestoredByFallback, StoredRequest
 from flinkish.jobdir.probe import is_abandoned
@@ -238,9 +239,10 @@ _OWNED_QUERY = re.compile(r"(.+?)(?:-owner-([0-9]+))?")
 
 
 def sweep(directory: JobDirectory) -> None:
-    """Delete what nobody needs any more: requests to other drivers and answers of theirs; files that were being written
-    when a process was killed; rows of restores that came to nothing; and, where a takeover has copied the query, the
-    copies that it was taken from. To be called by the owner, before it runs anything.
+    """Delete what nobody needs any more: requests to other drivers, answers of theirs, and what let epochs of theirs
+    wait; files that were being written when a process was killed; rows of restores that came to nothing; and, where a
+    takeover has copied the query, the copies that it was taken from. To be called by the owner, before it runs
+    anything.
 
     What cannot be deleted is logged, and left to the next driver."""
     try:
@@ -255,7 +257,10 @@ def sweep(directory: JobDirectory) -> None:
 def _left_files(directory: JobDirectory) -> list[str]:
     """The paths of the files to delete."""
     top = child_names(directory.path)
-    found = [name for name in top if _MESSAGE.fullmatch(name) and directory.token not in name]
+    # what lets the epochs of a driver wait is of no use to the next one
+    found = [
+        name for name in top if name == EpochsWait.NAME or _MESSAGE.fullmatch(name) and directory.token not in name
+    ]
     checkpoints = [name for name in child_names(posixpath.join(directory.path, "checkpoints")) if "-" in name]
     folders = ["", "accumulators", "checkpoints", *(posixpath.join("checkpoints", name) for name in checkpoints)]
     folders.append(posixpath.join(posixpath.basename(directory.query_location().path), "prepared"))

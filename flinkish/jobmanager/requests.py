@@ -168,6 +168,7 @@ class RequestDesk(JobObserver):
         """Work on one file. The others must be worked on, too, whatever happens."""
         try:
             work(*name)
+            self._told.discard(name)
         except Exception as error:
             if name not in self._told:
                 self._told.add(name)

@@ -24,7 +24,7 @@ from flinkish.checkpoint.manifest import (
     state_table,
     write_manifest,
 )
-from flinkish.checkpoint.rows import made_of_files, open_table, written_contents
+from flinkish.checkpoint.rows import open_table, write_rows, written_contents
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
@@ -36,7 +36,7 @@ from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.failures import translate
 from flinkish.spark.settings import described_jobs, interrupt, tagged
-from flinkish.spark.state import SAVEPOINT_ARROW, SAVEPOINT_SCHEMA, read_state, write_state
+from flinkish.spark.state import SAVEPOINT_ARROW, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import (
     child_names,
@@ -46,7 +46,7 @@ from flinkish.storage.files import (
     is_directory,
     write_bytes,
 )
-from flinkish.storage.paths import absolute, for_spark, local_path
+from flinkish.storage.paths import absolute
 from flinkish.storage.stores import storage_error, storage_of
 
 _LOG = logging.getLogger("flinkish.CheckpointCoordinator")
@@ -225,10 +225,7 @@ def _copied(run: SparkRun, checkpoint: str, path: str) -> Manifest:
     table = state_table(path)
     with _interruptible(run, taken.epoch):
         rows = open_table(run.spark, taken, checkpoint)
-        local = local_path(table)
-        if local is None or not made_of_files(table, _files_of(run, rows, local)):
-            delete_directory(table)
-            rows.write.format("delta").save(for_spark(table))
+        write_rows(table, lambda local: _files_of(run, rows, local), lambda: rows)
         passed(Phase.SAVEPOINT_WRITTEN, epoch=taken.epoch)
         contents = written_contents(run.spark, table)
     manifest = manifest_of(run.job, taken.epoch, taken.sources, contents=contents, states=taken.states)
@@ -267,13 +264,7 @@ def _write_table(run: SparkRun, attempt: QueryAttempt, epoch: int, table: str) -
         DeployedClasses.of_job(job),
         attempt.directory.keyed_state,
     )
-    local = local_path(table)
-    if local is None or not made_of_files(table, write_state(*stored, table=local)):
-        delete_directory(table)
-        rows = read_state(*stored)
-        if rows is None:
-            rows = run.spark.createDataFrame([], SAVEPOINT_SCHEMA)
-        rows.write.format("delta").save(for_spark(table))
+    write_rows(table, lambda local: write_state(*stored, table=local), lambda: read_state(*stored))
     passed(Phase.SAVEPOINT_WRITTEN, epoch=epoch)
     return written_contents(run.spark, table)
 

@@ -3,7 +3,7 @@
     <folder>/.flinkish/session.json      what was started with what, and how often (`Child`)
     <folder>/.flinkish/NAME.lock         held by the driver of NAME, and by nobody else, for as long as it lives
     <folder>/.flinkish/NAME.exit         the exit code of its last driver
-    <folder>/NAME/                       its job directory, with the program and driver.log
+    <folder>/NAME/                       its job directory, with the program, driver.log and driver.log.1
 
 Rule: whether a driver lives is known by the lock, which it inherits, so no id of a process is ever mistaken for another
 one. How it has ended is written down by a shell that waits for it, whether the session process lives then or not. A
@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -38,8 +39,10 @@ _LOG = logging.getLogger("flinkish.Session")
 
 #: What the session process keeps in its folder.
 STATE_FOLDER, _FILE = ".flinkish", "session.json"
-#: What a driver prints, in its job directory.
-LOG_FILE = "driver.log"
+#: What a driver prints, in its job directory; and the name of what it has printed before that.
+LOG_FILE, EARLIER_LOG_FILE = "driver.log", "driver.log.1"
+#: A log of more bytes becomes the earlier one, in the place of that which was.
+LOG_BYTES_MAX = 32 << 20
 #: Seconds between two looks at the drivers.
 POLL_S = 0.25
 #: By what the delay grows from restart to restart.
@@ -241,6 +244,8 @@ class Children:
             ended = [name for name, one in self._children.items() if one.has_ended]
             for name in ended[: max(0, len(ended) - MOST_ENDED)]:
                 del self._children[name]
+                for suffix in ("lock", "exit"):
+                    (self._state / f"{name}.{suffix}").unlink(missing_ok=True)
             self._children[child.name] = started
             self._write()
             try:
@@ -269,6 +274,8 @@ class Children:
         with self._lock:
             self._processes = [process for process in self._processes if process.poll() is None]
             for child in list(self._children.values()):
+                if not child.has_ended:
+                    self._bound_log(child)
                 if child.status == "RUNNING" and not self._is_alive(child):
                     self._decide(child)
                     ended = True
@@ -276,6 +283,19 @@ class Children:
                     self._restart(child)
         if ended:
             self.on_end()
+
+    def _bound_log(self, child: Child) -> None:
+        """Keep the log of a driver from growing for as long as it runs. The driver appends to the file, so it goes on
+        at its new end; what it prints between the two steps is lost."""
+        log = self.folder / child.name / LOG_FILE
+        try:
+            if log.stat().st_size > LOG_BYTES_MAX:
+                shutil.copy(log, log.with_name(EARLIER_LOG_FILE))
+                os.truncate(log, 0)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _LOG.debug("the log of %s is not bounded: %s", child.name, message_of(error))
 
     def _watch(self) -> None:
         while not self._closed.wait(POLL_S):

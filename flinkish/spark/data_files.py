@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flinkish.delta.log import added_file, append_info
+from flinkish.delta.actions import added_file, append_info
 from flinkish.runtime.job.report import Row
 from flinkish.spark.place import AddressBook
 from flinkish.spark.settings import session_with

@@ -56,7 +56,8 @@ def batch_of(saved: SavepointColumns) -> pa.RecordBatch:
 
 
 def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: DeployedClasses, state: str) -> Any:
-    """The state of all levels as of an epoch, as a DataFrame of `SAVEPOINT_SCHEMA`; None for a job without levels.
+    """The state of all levels as of an epoch, as a DataFrame of `SAVEPOINT_SCHEMA`, without rows for a job without
+    levels.
 
     Args:
         checkpoint: checkpoint directory of the query.
@@ -65,7 +66,8 @@ def read_state(spark: Any, checkpoint: str, epoch: int, levels: int, deployed: D
         deployed: the classes that values in the state may be instances of.
         state: directory of the files of keyed state.
     """
-    return _converted(spark, checkpoint, epoch, levels, BodyToRows(deployed, state), SAVEPOINT_SCHEMA)
+    rows = _converted(spark, checkpoint, epoch, levels, BodyToRows(deployed, state), SAVEPOINT_SCHEMA)
+    return spark.createDataFrame([], SAVEPOINT_SCHEMA) if rows is None else rows
 
 
 def write_state(

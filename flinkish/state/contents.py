@@ -21,7 +21,7 @@ from flinkish.checkpoint.rows import is_edited, open_table, reading
 from flinkish.common.arguments import abbreviated
 from flinkish.common.html_text import facts, table
 from flinkish.common.text_table import aligned
-from flinkish.delta.table_log import needs_delta
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.runtime.state.saved.texts import SavepointColumns
 from flinkish.runtime.state.state_rows import MAP_KINDS, TIMERS_PREFIX, WATERMARK, DeclaredState
@@ -208,7 +208,7 @@ def _needs_delta(manifest: Manifest, directory: str) -> bool:
     tables = [(manifest.table_path(directory), manifest.state.version)]
     if manifest.changes is not None and changes is not None:
         tables.append((changes, manifest.changes.version))
-    return any(needs_delta(*one) for one in tables)
+    return any(DeltaLog(table).needs_delta(version) for table, version in tables)
 
 
 def _by_state(rows: list[Any]) -> Iterator[SavepointColumns]:

@@ -8,6 +8,7 @@ import pytest
 
 from flinkish.storage.stores import storage_of
 from tests.platforms.hadoop_cluster import HadoopCluster
+from tests.support import delta_contract
 from tests.support.storage_contract import CONTRACT, Check
 
 pytestmark = pytest.mark.platforms
@@ -21,6 +22,11 @@ def directory(hadoop: HadoopCluster, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_on_hdfs(check: Check, directory: str) -> None:
+    check(directory)
+
+
+@pytest.mark.parametrize("check", delta_contract.CONTRACT, ids=lambda check: check.__name__)
+def test_a_delta_log_on_hdfs(check: Check, directory: str) -> None:
     check(directory)
 
 

@@ -19,7 +19,7 @@ ROWS = re.findall(r"^\| (.+?) \| .+? \| (\d+) \| `([\w/]+\.py): (\w+)` \|", PAGE
 _VERSION = re.compile(r"^_?(?:\w+_)?(?:VERSION|VERSION_WITH_\w+)$")
 #: Versions that no stored file of flinkish has: those of Spark and Delta, and of what lives as long as a process.
 _OTHERS = {
-    "delta/log.py: PLAIN_WRITER_VERSION",
+    "delta/actions.py: PLAIN_WRITER_VERSION",
     "runtime/exchange/buffer.py: WIRE_VERSION",
     "runtime/job/failure.py: ERROR_FORMAT_VERSION",
 }

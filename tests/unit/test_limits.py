@@ -12,7 +12,7 @@ from flinkish.connectors.kafka.committer import PRODUCERS_KEPT_MAX
 from flinkish.connectors.kept_resources import IDLE_LIMIT_S
 from flinkish.connectors.paged_source import PagedSource
 from flinkish.core.checkpointed_function import DEFAULT_MAX_FAILURES, DEFAULT_MAX_RATE
-from flinkish.delta.log import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
+from flinkish.delta.checkpoints import PAGE_BYTES_MAX, PAGES_BYTES_MAX, TEXT_BYTES_MAX
 from flinkish.errors import MAX_TEXT, MAX_TRACEBACK
 from flinkish.graph.stream_graph import MAX_PARALLELISM_LIMIT
 from flinkish.jobmanager.requests import MAX_REQUEST_BYTES

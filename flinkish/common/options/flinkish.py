@@ -194,7 +194,7 @@ HISTORY_RETENTION: ConfigOption[Duration] = (
     ConfigOptions.key("flinkish.history.retention")
     .duration_type()
     .default_value(Duration.of_days(30))
-    .with_description("Age at which rows of the history are deleted, when its tables are compacted; 0 ms: never.")
+    .with_description("Age at which days of the history (UTC) are deleted from its tables; 0 ms: never.")
 )
 
 STATE_PACKAGES: ConfigOption[str | None] = (

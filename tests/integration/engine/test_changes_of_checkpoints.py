@@ -16,8 +16,9 @@ from flinkish.checkpoint.maintenance import own_session
 from flinkish.checkpoint.manifest import VERSION_WITH_CHANGES, CheckpointDirectory, Manifest, TableVersion
 from flinkish.checkpoint.plain_tables import rows_of_savepoint
 from flinkish.checkpoint.rows import open_table, reading
-from flinkish.checkpoint.table import CheckpointTable, FileAppends, Written, set_aside_if_damaged
+from flinkish.checkpoint.table import CheckpointTable, Written, set_aside_if_damaged
 from flinkish.checkpoint.writer import DRIVER_BYTES, ChangelogLedger, IncrementalWriter
+from flinkish.delta.log import Appends
 from flinkish.errors import SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.runtime.epoch.changelog_files import epoch_directory, write_changes, write_parts
@@ -294,12 +295,12 @@ def test_files_are_only_added_to_a_table_that_asks_nothing_more_of_its_writers(
     job.pass_an_epoch()
     first = job.take(base)
     assert first is not None and first.changes is not None and first.changes.version is not None
-    commits = FileAppends(job.changes)
+    commits = Appends(job.changes.log)
     assert commits.base() == first.changes.version
-    assert commits.commit([], first.changes.version - 1) is None, "another writer was first"
+    assert not commits.commit([], first.changes.version - 1), "another writer was first"
     spark.sql(f"ALTER TABLE delta.`{job.directory.changes}` ADD CONSTRAINT known CHECK (epoch > 0)")
     assert commits.base() is None
-    assert FileAppends(job.changes).base() is None
+    assert Appends(job.changes.log).base() is None
     job.pass_an_epoch()
     second = job.take(first)
     assert second is not None and second.changes is not None

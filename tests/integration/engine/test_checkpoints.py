@@ -16,7 +16,8 @@ from flinkish.checkpoint.table import CheckpointTable
 from flinkish.common import WatermarkStrategy
 from flinkish.common.job_status import JobStatus
 from flinkish.connectors.file_system.source import FileSource
-from flinkish.delta.table_log import check_log
+from flinkish.delta.check import check_log
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import SavepointError
 from tests.integration.engine.checkpointed_job import (
     TIMEOUT_S,
@@ -131,7 +132,7 @@ def data_files(directory: CheckpointDirectory) -> set[str]:
 def needed_files(spark: SparkSession, directory: CheckpointDirectory, retained: list[int]) -> set[str]:
     """Those of every version since the oldest retained one."""
     oldest = oldest_version(directory, retained)
-    latest = CheckpointTable(spark, directory.table, lambda: None).latest_version()
+    latest = CheckpointTable(spark, directory.table, lambda: None).log.newest()
     assert oldest is not None and latest is not None
     frames = (
         spark.read.format("delta").option("versionAsOf", version).load(directory.table)
@@ -178,7 +179,7 @@ def test_a_log_with_checkpoints_and_deletion_vectors_as_delta_writes_them_is_acc
     checkpoints = list((tmp_path / "state" / "_delta_log").glob("*.checkpoint.parquet"))
     assert checkpoints and list((tmp_path / "state").glob("*.bin"))
     check_log(table, None)
-    assert CheckpointTable(spark, table, lambda: None).protocol_of_checkpoint() is not None
+    assert DeltaLog(table).protocol() is not None
     checkpoints[0].write_bytes(checkpoints[0].read_bytes()[:-9])
     with pytest.raises(SavepointError, match=f"{checkpoints[0]} is unreadable"):
         check_log(table, None)

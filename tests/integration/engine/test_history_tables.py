@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from flinkish.jobmanager import history_tables as delta_tables
 from flinkish.jobmanager.history import TABLES, Rows
-from flinkish.jobmanager.history_tables import DeltaTables, history_path
+from flinkish.jobmanager.history_tables import DAY_MS, DeltaTables, history_path
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.runtime.phases import ManualClock
 
@@ -17,22 +17,34 @@ ROWS = Rows("ab" * 16, "clicks", "driver-1")
 
 
 @pytest.mark.slow
-def test_a_table_has_few_files_and_no_rows_that_are_too_old(
+def test_a_table_has_a_file_a_day_and_no_days_that_are_too_old(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delta_tables, "MAX_FILES", 1)
     monkeypatch.setattr(delta_tables, "LOOK_EVERY", 2)
-    clock = ManualClock()
-    tables = DeltaTables(spark, str(tmp_path), retention_ms=250, clock=clock)
-    path, most = history_path(str(tmp_path), "jobs"), 0
-    for number in range(5):
-        clock.advance(100)
-        tables.append("jobs", [ROWS.job(Event(clock.now_ms(), "job 'clicks'", "", "RUNNING", "", number), 0)])
-        most = max(most, len(spark.read.format("delta").load(path).inputFiles()))
-    assert most <= 1 + 2
-    kept = spark.sql(f"SELECT number FROM delta.`{path}` ORDER BY number").collect()
-    assert [row.number for row in kept] == [2, 3, 4]
-    assert len(spark.read.format("delta").load(path).inputFiles()) == 1
+    clock = ManualClock(1_000 * DAY_MS + DAY_MS // 4)
+    tables = DeltaTables(spark, str(tmp_path), retention_ms=2 * DAY_MS, clock=clock)
+    path = history_path(str(tmp_path), "jobs")
+
+    def files() -> set[str]:
+        return set(spark.read.format("delta").load(path).inputFiles())
+
+    most, kept = 0, [set[str]()]
+    for number in range(10):
+        # two batches a day, each with a row of before it
+        rows = [
+            Event(clock.now_ms() - before, "job 'clicks'", "", "RUNNING", "", number) for before in (DAY_MS // 3, 0)
+        ]
+        tables.append("jobs", [ROWS.job(row, 0) for row in rows])
+        clock.advance(DAY_MS // 2)
+        most = max(most, len(files()))
+        kept.append(files())
+    assert most <= 3 + 1 + 2
+    # a day that is over is written anew no more
+    assert kept[-1] & kept[-3]
+    days = [row.day for row in spark.sql(f"SELECT time_ms div {DAY_MS} AS day FROM delta.`{path}`").collect()]
+    # the last look was on day 1004; two batches have a row of the day before them
+    assert (len(days), min(days)) == (11, 1_002)
     (detail,) = spark.sql(f"DESCRIBE DETAIL delta.`{path}`").collect()
     properties = detail.properties
     assert properties["delta.deletedFileRetentionDuration"] == "interval 1 hours"

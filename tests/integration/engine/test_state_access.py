@@ -22,7 +22,7 @@ from flinkish.common.typeinfo import TypeInformation, Types
 from flinkish.connectors.generated import DataGeneratorSource
 from flinkish.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
 from flinkish.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkish.delta.table_log import needs_delta
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import FlinkishError, ProgramError, SavepointError
 from flinkish.runtime.phases import Phase, hooked
 from flinkish.runtime.stored.texts import to_text
@@ -633,7 +633,9 @@ def test_a_table_that_only_delta_can_read_is_read_by_spark(spark: SparkSession, 
     # the version in which the changes were merged into the state, which has deletion vectors
     (checkpoints / "chk-4").mkdir()
     write_manifest(str(checkpoints / "chk-4"), replace(manifest, state=TableVersion("../state", 1), contents=None))
-    assert needs_delta(str(checkpoints / "state"), 1) and not needs_delta(str(checkpoints / "state"), 0)
+    assert DeltaLog(str(checkpoints / "state")).needs_delta(1) and not DeltaLog(str(checkpoints / "state")).needs_delta(
+        0
+    )
     merged = {(one.uid, one.state): one.rows for one in describe_savepoint(str(tmp_path / "job")).states}
     assert merged == {(one.uid, one.state): one.rows for one in list_states(str(tmp_path / "job"), spark)}
     assert all(one.is_equal for one in difference(str(checkpoints / "chk-4"), str(checkpoints / "chk-4")))

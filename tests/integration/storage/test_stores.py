@@ -12,6 +12,7 @@ import pytest
 from flinkish.errors import EnvironmentVersionError
 from flinkish.spark.object_stores import create_by_boto3
 from flinkish.storage.stores import S3_SETTINGS, set_exclusive_creator, storage_of
+from tests.support import delta_contract
 from tests.support.s3_server import S3Server
 from tests.support.storage_contract import CONTRACT, Check
 
@@ -32,6 +33,11 @@ def test_on_the_local_file_system(check: Check, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
 def test_on_s3(check: Check, s3: S3Server) -> None:
+    check(f"s3a://jobs/{uuid4().hex}")
+
+
+@pytest.mark.parametrize("check", delta_contract.CONTRACT, ids=lambda check: check.__name__)
+def test_a_delta_log_on_s3(check: Check, s3: S3Server) -> None:
     check(f"s3a://jobs/{uuid4().hex}")
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flinkish.checkpoint.table import set_aside_if_damaged
-from flinkish.delta.table_log import check_log
+from flinkish.delta.check import check_log
 from flinkish.errors import SavepointError
 
 

@@ -133,7 +133,9 @@ def test_files_are_deleted_by_the_owner_only(tmp_path: Path) -> None:
     (tmp_path / "state" / "vector.bin").touch()
     log = sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir())
     is_refused(
-        lambda: table.delete_unneeded(oldest=2), lambda: table.trim_log(oldest=2), lambda: table.vacuum(retain_ms=1)
+        lambda: table.delete_unneeded(oldest=2),
+        lambda: table.log.trim(2, table.check),
+        lambda: table.vacuum(retain_ms=1),
     )
     assert table.files() == {"0.parquet", "1.parquet", "2.parquet"}
     assert sorted(path.name for path in (tmp_path / "state" / "_delta_log").iterdir()) == log

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flinkish.delta.table_log import files_of_first_commit
+from flinkish.delta.log import DeltaLog
 
 PLAIN: list[dict[str, Any]] = [
     {"commitInfo": {"operation": "WRITE"}},
@@ -28,7 +28,7 @@ def test_they_are_those_that_the_commit_has_added_and_no_others_that_lie_there(t
     (tmp_path / "part-of-a-failed-task.parquet").touch()
     added = [{"add": {"path": "part-0.parquet"}}, {"add": {"path": "part%201.parquet"}}]
     path = table(tmp_path, [*PLAIN, *added])
-    assert files_of_first_commit(path) == [f"{path}/part-0.parquet", f"{path}/part 1.parquet"]
+    assert DeltaLog(path).files_of_first_commit() == [f"{path}/part-0.parquet", f"{path}/part 1.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -40,8 +40,10 @@ def test_they_are_those_that_the_commit_has_added_and_no_others_that_lie_there(t
     ],
 )
 def test_a_table_with_features_of_delta_is_left_to_delta(tmp_path: Path, feature: dict[str, Any]) -> None:
-    assert files_of_first_commit(table(tmp_path, [*PLAIN, feature, {"add": {"path": "part-0.parquet"}}])) == []
+    assert (
+        DeltaLog(table(tmp_path, [*PLAIN, feature, {"add": {"path": "part-0.parquet"}}])).files_of_first_commit() == []
+    )
 
 
 def test_a_table_without_a_first_commit_has_none(tmp_path: Path) -> None:
-    assert files_of_first_commit(str(tmp_path)) == []
+    assert DeltaLog(str(tmp_path)).files_of_first_commit() == []

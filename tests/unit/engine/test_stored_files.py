@@ -20,10 +20,10 @@ import pytest
 
 from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, TableVersion, read_manifest, write_manifest
 from flinkish.checkpoint.table import CheckpointTable
-from flinkish.delta import log as delta_commit
+from flinkish.delta import checkpoints as delta_checkpoints
+from flinkish.delta.check import check_log
 from flinkish.delta.fence import FencingLog
-from flinkish.delta.log import described_table
-from flinkish.delta.table_log import check_log, files_of_first_commit
+from flinkish.delta.log import DeltaLog, described_table
 from flinkish.errors import FlinkishError, SavepointError
 from flinkish.jobdir.query import QueryLog
 from flinkish.runtime.epoch.changelog_files import read_changes
@@ -92,11 +92,11 @@ READERS: list[tuple[str, Callable[[Path], Any]]] = [
     *((name, read) for name, _, read in KINDS),
     ("manifest.json", lambda folder: read_manifest(str(folder))),
     (COMMIT, lambda table: check_log(str(table), None)),
-    (COMMIT, lambda table: files_of_first_commit(str(table))),
+    (COMMIT, lambda table: DeltaLog(str(table)).files_of_first_commit()),
     (COMMIT, lambda table: CheckpointTable(None, str(table), lambda: None).actions(0)),
     (COMMIT, lambda table: FencingLog(str(table)).claim(0)),
     (CHECKPOINT, lambda table: check_log(str(table), None)),
-    (CHECKPOINT, lambda table: CheckpointTable(None, str(table), lambda: None).protocol_of_checkpoint()),
+    (CHECKPOINT, lambda table: DeltaLog(str(table)).protocol()),
     (f"_delta_log/{0:020d}.{1:020d}.compacted.json", lambda table: check_log(str(table), None)),
     ("_delta_log/_last_checkpoint", lambda table: check_log(str(table), None)),
     (f"_delta_log/{0:020d}.crc", lambda table: check_log(str(table), None)),
@@ -197,7 +197,7 @@ LINES: dict[str, str] = {
     "read",
     [
         lambda table: check_log(table, None),
-        files_of_first_commit,
+        lambda table: DeltaLog(table).files_of_first_commit(),
         lambda table: CheckpointTable(None, table, lambda: None).actions(0),
         lambda table: FencingLog(table).claim(0),
     ],
@@ -274,7 +274,7 @@ def test_a_checkpoint_that_expands_to_more_than_its_size_explains_is_refused(tab
         allocated = pa.total_allocated_bytes()
         for read in (
             lambda: check_log(str(table), None),
-            lambda: CheckpointTable(None, str(table), lambda: None).protocol_of_checkpoint(),
+            lambda: DeltaLog(str(table)).protocol(),
         ):
             with pytest.raises(SavepointError, match=f"{file.name} is not what Delta writes .*{said}"):
                 read()
@@ -287,7 +287,7 @@ def test_texts_that_share_their_beginnings_count_as_what_they_are(table: Path, m
     how = {"use_dictionary": False, "column_encoding": {"add.path": "DELTA_BYTE_ARRAY"}}
     (table / CHECKPOINT).write_bytes(parquet(added(pa.array(["x" * 10_000] * 1_000)), **how))
     check_log(str(table), None)
-    monkeypatch.setattr(delta_commit, "TEXT_BYTES_MAX", 9_000_000)
+    monkeypatch.setattr(delta_checkpoints, "TEXT_BYTES_MAX", 9_000_000)
     is_refused(table, "its texts have more than 9,000,000 bytes")
 
 
@@ -297,7 +297,7 @@ def test_a_checkpoint_has_a_limit_of_values(table: Path, monkeypatch: pytest.Mon
         (table / CHECKPOINT).write_bytes(parquet(added(paths), data_page_version=version))
         check_log(str(table), None)
         with monkeypatch.context() as patch:
-            patch.setattr(delta_commit, "VALUES_MAX", 999)
+            patch.setattr(delta_checkpoints, "VALUES_MAX", 999)
             is_refused(table, "1,000 values in a column; expected at most")
 
 

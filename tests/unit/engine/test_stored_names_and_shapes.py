@@ -32,8 +32,8 @@ from flinkish.connectors.paged_source import Page, PagedSource
 from flinkish.connectors.spark import DeltaSource
 from flinkish.core.source import SourceLimits, SourceSplit, SplitEnumeratorContext, SplitRange, SplitSource
 from flinkish.datastream import StreamExecutionEnvironment
+from flinkish.delta.check import check_log
 from flinkish.delta.fence import FencingLog
-from flinkish.delta.table_log import check_log
 from flinkish.errors import (
     ConfigurationError,
     CorruptStateError,
@@ -151,6 +151,9 @@ def test_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, action: di
 def test_a_checkpoint_of_the_log_of_a_table_names_only_files_below_it(tmp_path: Path, path: str, part: str) -> None:
     table, log = log_below(tmp_path)
     checkpoint = log / f"{0:020d}.checkpoint.{part}parquet"
+    # with its other part the checkpoint is whole
+    other = log / checkpoint.name.replace("0000000001.0000000002.", "0000000002.0000000002.")
+    pq.write_table(pa.table({"add": [{"path": "part-1.parquet"}]}), other)
     pq.write_table(pa.table({"add": [None, {"path": "part-0.parquet"}], "txn": [1, 2]}), checkpoint)
     check_log(str(table), None)
     pq.write_table(pa.table({"add": [{"path": "part-0.parquet"}, {"path": path}]}), checkpoint)
@@ -186,10 +189,10 @@ def test_a_damaged_checkpoint_of_a_log_is_named(tmp_path: Path, damage: Any) -> 
     pq.write_table(pa.table({"add": [None, {"path": "a" * 500}], "protocol": protocol}), checkpoint)
     whole = checkpoint.read_bytes()
     table = CheckpointTable(None, str(folder), lambda: None)
-    assert table.protocol_of_checkpoint() == protocol[0]
+    assert table.log.protocol() == protocol[0]
     flipped = whole[:4] + bytes(byte ^ 0x55 for byte in whole[4:-8]) + whole[-8:]
     checkpoint.write_bytes({"cut": whole[:-9], "flipped": flipped}.get(damage, damage))
-    for read in (table.protocol_of_checkpoint, lambda: check_log(str(folder), None)):
+    for read in (table.log.protocol, lambda: check_log(str(folder), None)):
         with pytest.raises(SavepointError, match=f"{checkpoint} is unreadable"):
             read()
 

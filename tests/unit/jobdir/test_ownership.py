@@ -213,7 +213,7 @@ def test_the_next_driver_deletes_what_killed_ones_and_commands_have_left_and_not
     left = (
         *(f"request-{HEX}-1.json", "request-1.json", f"answer-{HEX}-2.json", f".answer-{HEX}-2.json.{HEX}"),
         *(f".owner.json.{HEX}", f".attempts.json.{HEX}", f"checkpoints/chk-3/.manifest.json.{HEX}"),
-        *(f"accumulators/.4.{HEX}", f"spark/prepared/.7.{HEX}"),
+        *(f"accumulators/.4.{HEX}", f"spark/prepared/.7.{HEX}", "wait.json"),
         *("restore/", "restore-2/", "restore-epoch-9/", f"changelog.deleted-{HEX}/"),
     )
     kept = (

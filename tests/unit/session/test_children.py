@@ -14,6 +14,7 @@ import pytest
 
 from flinkish.errors import FinalOperationError, OperationError
 from flinkish.runtime.phases import ManualClock
+from flinkish.session import children as session_children
 from flinkish.session.children import MOST_ENDED, Child, Children, RestartPolicy
 from tests.support.processes import wait_until
 from tests.unit.session.folders import write
@@ -102,11 +103,29 @@ def test_a_driver_that_cannot_be_started_is_not_remembered(tmp_path: Path) -> No
 def test_of_drivers_that_have_ended_the_oldest_are_forgotten(tmp_path: Path) -> None:
     remember(tmp_path, *(child(f"job-{number}", status="ENDED") for number in range(MOST_ENDED + 5)))
     (tmp_path / "job").mkdir()
+    for number in (4, 5):
+        (tmp_path / f".flinkish/job-{number}.exit").write_text("0")
     known = children(tmp_path)
     known.submit(child())
     names = [one.name for one in known.all()]
     assert len(names) == MOST_ENDED + 1 and names[0] == "job-5" and names[-1] == "job"
+    assert not (tmp_path / ".flinkish/job-4.exit").exists() and (tmp_path / ".flinkish/job-5.exit").exists()
     wait_until(lambda: (tmp_path / ".flinkish/job.exit").exists(), TIMEOUT_S, "its end")
+
+
+def test_the_log_of_a_driver_is_bounded_while_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_children, "LOG_BYTES_MAX", 1_000)
+    remember(tmp_path, child(status="WAITING", restart_ms=5_000), child("no-log", status="WAITING", restart_ms=5_000))
+    (tmp_path / "job").mkdir()
+    log = tmp_path / "job/driver.log"
+    known = children(tmp_path, ManualClock(1_000))
+    with log.open("a") as printed:
+        for line in range(1_000):
+            print(line, file=printed, flush=True)
+            known.look()
+    assert max(path.stat().st_size for path in log.parent.iterdir()) <= 1_010
+    assert sorted(path.name for path in log.parent.iterdir()) == ["driver.log", "driver.log.1"]
+    assert (log.with_name("driver.log.1").read_text() + log.read_text()).endswith("\n998\n999\n")
 
 
 def test_a_driver_gets_its_settings_and_no_secret_of_the_session(tmp_path: Path) -> None:

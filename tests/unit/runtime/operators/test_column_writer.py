@@ -12,7 +12,8 @@ from flinkish.common import Row
 from flinkish.common.typeinfo import Types
 from flinkish.connectors.frame_sinks import DeltaSink, FunctionSink
 from flinkish.core.sink import Sink, SinkWriter
-from flinkish.delta.log import new_table, publish
+from flinkish.delta.actions import new_table
+from flinkish.delta.log import DeltaLog
 from flinkish.errors import TypeMismatchError
 from flinkish.runtime.operators.columns import MAX_RECORDS, batches_of
 from flinkish.runtime.operators.source_and_sink import MAX_BATCH, SinkWriterFactory, SinkWriterOperator
@@ -75,7 +76,7 @@ def delta_table(folder: Path, partition_by: list[str], required: list[str], comm
             for field in schema["fields"]:
                 field["nullable"] = field["name"] not in required
             described |= {"schemaString": json.dumps(schema), "partitionColumns": partition_by}
-        publish(f"{folder}/_delta_log/{version:020d}.json", actions)
+        DeltaLog(str(folder)).publish(version, actions)
     return str(folder)
 
 
@@ -118,7 +119,7 @@ def test_a_delta_table_that_was_altered_meanwhile_is_looked_at_again(tmp_path: P
     writer, emitted = operator(DeltaSink(delta_table(tmp_path, [], ["K"])))
     writer.process_batch([("a", 1)], None)
     writer.snapshot_state()
-    publish(f"{tmp_path}/_delta_log/{1:020d}.json", new_table({"k": "string", "n": "long"}, 0, {}))
+    DeltaLog(str(tmp_path)).publish(1, new_table({"k": "string", "n": "long"}, 0, {}))
     writer.process_batch([(None, 1)], None)
     writer.snapshot_state()
     assert len(emitted) == 2
