@@ -29,6 +29,8 @@ from flinkish.common.job_status import JobStatus
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import OperationError
 from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.far_side import EpochsWait
+from flinkish.jobdir.layout import SavingNote, StoredRequest
 from flinkish.jobdir.ownership import REFUSE, take_ownership
 from flinkish.jobmanager import requests
 from flinkish.jobmanager.client import RunClient
@@ -161,10 +163,11 @@ class Driver:
         self._acknowledgements.close()
         self._enumerator.close()
         if killed:
-            self._directory.write("wait.json", {"token": self._directory.token, "last_epoch": 0})
+            self._directory.write(EpochsWait(self._directory.token, 0))
             part = f"{self._directory.path}/savepoints/savepoint-abcdef-{'0' * 12}"
-            self._directory.write(f"saving-{self._directory.token}.json", {"path": part, "of_stop": False})
-            self._directory.write(f"request-{self._directory.token}-1.json", {"action": "describe", "expires_ms": 1})
+            token = self._directory.token
+            self._directory.write(SavingNote(part), token)
+            self._directory.write(StoredRequest(action="describe", expires_ms=1), token, 1)
             (Path(self._directory.path) / f".job.json.{self._directory.token}").touch()
         self._directory.release()
 
