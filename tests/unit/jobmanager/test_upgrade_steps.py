@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flinkish.checkpoint.claim import read_restored
+from flinkish.checkpoint.compatibility import CompatibilityReport
+from flinkish.checkpoint.manifest import manifest_of
 from flinkish.checkpoint.restore import RestoredProgram
 from flinkish.common import Configuration
 from flinkish.core.sink import NO_FENCE
 from flinkish.errors import FinalOperationError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import DrainMarker, Job, JobEnd
+from flinkish.jobdir.layout import DrainMarker, Job, JobEnd, RestoredByFallback
 from flinkish.jobdir.query import QueryLog, Traces
+from flinkish.jobmanager import upgrade
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import positions_by_uid
 from flinkish.jobmanager.upgrade import Upgrade, UpgradeStep, decide
@@ -170,6 +175,29 @@ def test_what_only_the_earlier_program_can_end_is_refused_before_anything_is_loo
         with pytest.raises(IncompatibleJobError, match=said):
             what()
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_job_that_went_back_to_a_checkpoint_begins_with_it_however_often_its_program_changes_before_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory, taken = begun(tmp_path), list[str]()
+    directory.write(RestoredByFallback(checkpoint="/checkpoints/chk-3", rows="restore-epoch-5"), 5)
+    directory.move_query("spark-5", 5)
+
+    def take_over(*arguments: Any) -> tuple[CompatibilityReport, dict[str, int]]:
+        taken.append(arguments[3])
+        return CompatibilityReport(arguments[3], "clicks", False, ()), {"counts": 7}
+
+    monkeypatch.setattr(upgrade, "take_over", take_over)
+    monkeypatch.setattr(upgrade, "read_manifest", lambda path: manifest_of(job(), 3, {"events": "12"}))
+    for uid, first_epoch in (("sums", 6), ("counts", 7), ("sums", 8)):
+        program = RestoredProgram(job(uid=uid), {})
+        Upgrade(None, driver_settings(Configuration()), directory, program, ("it differs",)).carry_out()
+        assert directory.query_location().first_epoch == first_epoch and structures(directory, program.job) == []
+        restored = read_restored(directory)
+        assert restored is not None and restored.checkpoint == "/checkpoints/chk-3"
+        assert (restored.sources, restored.watermarks, restored.state) == ({"events": "12"}, {"counts": 7}, True)
+    assert taken == ["/checkpoints/chk-3"] * 3
 
 
 @pytest.mark.parametrize(
