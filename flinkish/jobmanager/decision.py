@@ -1,7 +1,7 @@
 """Decides what a job does next: `decide`, from what is known of it, and nothing else decides that.
 
 Pure: it neither waits nor looks at anything. Whoever runs the job (`job_run.py`) gathers the facts, carries the step
-out, and asks again with what has come of it, until the step is an `End`. `docs/decisions.md` shows the rules as a
+out, and asks again with what has come of it, until the step is an `End`. `docs/architecture.md` shows the rules as a
 table, which tests hold against this module.
 
 Rule: whoever cancels is obeyed over all others, then who suspends, then who stops. Only a drain that has begun is
