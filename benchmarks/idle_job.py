@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -83,6 +84,7 @@ def _connect() -> None:
 
     from tests.support.spark_session import session_settings
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.remote("local[2]")
     for key, value in session_settings(Path(tempfile.mkdtemp(prefix="flinkish-idle-spark-"))).items():
         builder = builder.config(key, value)
