@@ -422,8 +422,8 @@ class JobManagerDescription:
 
 
 class JobObserver:
-    """Is notified of what happens to a running job. Methods do nothing unless they are overridden. What one raises is
-    logged: the job and the other observers go on."""
+    """Is notified of what happens to a running job: its attempt notifies the run, and the run its observers. Methods do
+    nothing unless they are overridden. What one raises is logged: the job and the other observers go on."""
 
     def status_changed(self, event: Event) -> None:
         """The job's status has changed."""
@@ -435,14 +435,16 @@ class JobObserver:
         """The job has begun to run, for the first time or again."""
 
     def epoch_done(self, report: EpochReport) -> None:
-        """The sinks have committed an epoch. Called by the thread that runs epochs."""
+        """The sinks have committed an epoch, Spark has not yet. Called by the thread that runs epochs; under Spark
+        Connect like `epoch_committed`, when Spark has committed it as well."""
 
     def epoch_running(self, progress: EpochProgress) -> None:
         """An epoch has run for some time. Called now and then by a thread of its own, also after the end of the epoch
         or of the attempt."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """The metadata of all epochs up to this one are committed, on Spark by Spark."""
+        """The metadata of all epochs up to this one are committed, on Spark by Spark. Called by the attempt's own
+        thread, or by one that has called `QueryAttempt.committed_epoch`."""
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""
