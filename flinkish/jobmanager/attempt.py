@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
@@ -25,9 +25,10 @@ from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
 from flinkish.jobmanager import epoch_gate as epoch_listeners
-from flinkish.jobmanager.epoch_gate import StopQuery
+from flinkish.jobmanager.epoch_gate import EpochListener, StateReaders, StopQuery
 from flinkish.jobmanager.epochs import EpochFunction, ProgressWatch, explained
 from flinkish.jobmanager.giving_up import QueryEnd, RunningEpoch, give_up_planned
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import (
     LeftBehind,
@@ -44,6 +45,7 @@ from flinkish.jobmanager.query_inputs import (
     source_positions,
 )
 from flinkish.jobmanager.remote import Inbox
+from flinkish.jobmanager.wishes import Wishes
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
 from flinkish.runtime.epoch.files import EpochFiles, PreparedEpochs, prepared_directory
@@ -53,7 +55,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch
 from flinkish.runtime.sources.progress import StoreIds
 from flinkish.runtime.sources.split_list import SegmentFiles
-from flinkish.runtime.task.progress import EpochProgress, interval_s
+from flinkish.runtime.task.progress import interval_s
 from flinkish.spark.executors import Trouble, interpreter_settings
 from flinkish.spark.failures import translate
 from flinkish.spark.object_stores import deletes_old_files_itself, file_settings
@@ -77,33 +79,6 @@ _REMOTE_POLL_S = 0.1
 LOOK_S = 1.0
 
 
-class AttemptObserver(Protocol):
-    """Is told about the progress of an attempt; implemented by the run that made the attempt."""
-
-    def query_started(self) -> None:
-        """Spark has started a query. Called by the attempt's own thread."""
-
-    def epoch_done(self, report: EpochReport) -> None:
-        """The sinks have committed an epoch, Spark has not yet. Called by the thread that runs epochs; under Spark
-        Connect like `epoch_committed`, when Spark has committed it as well."""
-
-    def epoch_running(self, progress: EpochProgress) -> None:
-        """An epoch runs, and its tasks say how far they are. Called by a thread of its own."""
-
-    def epoch_committed(self, epoch: int) -> None:
-        """Spark has committed all epochs up to this one. Called by the attempt's own thread, or by one that has called
-        `QueryAttempt.committed_epoch`."""
-
-    def task_failed(self, failure: FlinkishError) -> None:
-        """A task has failed, and Spark runs it again. Called by the attempt's own thread."""
-
-    def epoch_deadline_s(self) -> float:
-        """When the running epoch is given up if the attempt was asked to stop, in seconds of the monotonic clock."""
-
-    def last_epoch_to_begin(self) -> float:
-        """The last epoch that may begin now: a later one waits for those who read the state of an earlier one."""
-
-
 @dataclass(frozen=True)
 class AttemptPlan:
     """The plan of one attempt. ``base``: the positions at which its sources begin, and the rows of a savepoint to take
@@ -114,8 +89,13 @@ class AttemptPlan:
     base: PlanOptions
 
 
-class QueryAttempt:
-    """Runs the queries of one attempt, one after the other, and reports their epochs to an observer."""
+class QueryAttempt(EpochListener):
+    """Runs the queries of one attempt, one after the other, and reports their epochs to an observer.
+
+    Args:
+        wishes: they say when the attempt is to stop, and when the running epoch is given up then.
+        readers: those who read the state of an epoch, and whom later ones wait for.
+    """
 
     def __init__(
         self,
@@ -123,8 +103,9 @@ class QueryAttempt:
         plan: AttemptPlan,
         settings: DriverSettings,
         directory: JobDirectory,
-        observer: AttemptObserver,
-        stop: threading.Event,
+        observer: JobObserver,
+        wishes: Wishes,
+        readers: StateReaders,
     ) -> None:
         self.spark = spark
         self.job = plan.job
@@ -138,7 +119,7 @@ class QueryAttempt:
         #: Spark's settings for the packing of the files that it reads itself
         self._packing: dict[str, str] = {}
         self._observer = observer
-        self._stop = stop
+        self._wishes, self._stop, self._readers = wishes, wishes.to_end, readers
         #: the error that the attempt must fail with, for a reason outside of its query
         self._failure: FlinkishError | None = None
         self._query: Any = None
@@ -161,6 +142,7 @@ class QueryAttempt:
         #: whether the running query was ended on purpose: its next epoch was not allowed to run
         self._refused = False
         self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
+        self.gate = self._running.gate
         self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
         self._left_behind = LeftBehind(plan.job, plan.sources)
@@ -188,16 +170,12 @@ class QueryAttempt:
                 the query is to be started again because the clock was set back.
         """
         self._connection = epoch_listeners.connection_of_this_thread(self.spark)
-        while epoch > self._observer.last_epoch_to_begin() and not self._ends:
+        while epoch > self._readers.last_epoch and not self._ends:
             time.sleep(_POLL_S)
         if self._ends or self.ended:
             self._refused = True
             raise StopQuery
-        self._running.gate.begin()
-
-    def before_commit(self) -> None:
-        """The last moment at which an epoch can be given up. Raises StopQuery if it was."""
-        self._running.gate.go_through()
+        self.gate.begin()
 
     def given_up(self) -> bool:
         """Whether the running epoch was given up, or broken off in its commit."""
@@ -205,7 +183,7 @@ class QueryAttempt:
 
     def after_epoch(self, report: EpochReport) -> None:
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
-        self._running.gate.go_through()
+        self.gate.go_through()
         self._records.show(report)
         self._tell(self._left_behind.added_to(report, self.location))
 
@@ -220,8 +198,7 @@ class QueryAttempt:
     def begin(self) -> None:
         """Make the attempt ready for its first query. Raises failures as typed errors, as `run_query` does; after both
         it is to be closed."""
-        told = self._observer
-        watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, lambda one: told.epoch_running(one))
+        watch = ProgressWatch(self.job, self.location.path, lambda: self._reported, self._observer.epoch_running)
         self._at_end.callback(self._acknowledgements.close)
         self._at_end.callback(watch.close)
         epoch_listeners.register(self.job.job_id, self)
@@ -397,7 +374,7 @@ class QueryAttempt:
             if time.monotonic() - asked > ask_s:
                 self.directory.check_owner(self.job.name)
                 self._failure = self._failure or self._running.overdue(
-                    self.location, self._committed, self._observer.last_epoch_to_begin()
+                    self.location, self._committed, self._readers.last_epoch
                 )
                 asked = time.monotonic()
             self._woken.wait(self._pause_s())
@@ -473,7 +450,7 @@ class QueryAttempt:
         """When the running epoch is given up, in seconds of the monotonic clock."""
         if isinstance(self._failure, EpochTimeoutError):
             return -math.inf
-        return self._observer.epoch_deadline_s() if self._stop.is_set() else math.inf
+        return self._wishes.epoch_deadline_s if self._stop.is_set() else math.inf
 
     def _look_for_commits(self, at_end: bool = False) -> None:
         """Do what follows the commit of epochs, if Spark has committed some since the last look. ``at_end``: the query

@@ -14,7 +14,6 @@ Rule: when a driver dies, the next one goes on with the drain at the step that w
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -23,10 +22,12 @@ from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobdir.query import QueryLog
 from flinkish.jobdir.waiting_epoch import QUERY_NAME, has_moved, state_rows
-from flinkish.jobmanager.attempt import AttemptObserver, AttemptPlan, QueryAttempt
-from flinkish.jobmanager.epoch_gate import StopQuery
+from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.jobmanager.query_inputs import QueryRun
+from flinkish.jobmanager.wishes import Wishes
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import StoreIds
@@ -46,14 +47,15 @@ class DrainAttempt(QueryAttempt):
         plan: AttemptPlan,
         settings: DriverSettings,
         directory: JobDirectory,
-        observer: AttemptObserver,
+        observer: JobObserver,
+        readers: StateReaders,
         marker: DrainMarker,
     ) -> None:
         self._marker = marker
         rows = state_rows(directory) if marker.levels else None
         options = PlanOptions(end_of_input=True, drain=True, restore_rows=rows)
         drained = replace(plan, sources={}, base=options)
-        super().__init__(spark, drained, settings, directory, observer, threading.Event())
+        super().__init__(spark, drained, settings, directory, observer, Wishes(), readers)
 
     @property
     def savepoint_directory(self) -> str | None:

@@ -10,29 +10,13 @@ import logging
 import math
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.task.task import RETAINED_EPOCHS
-
-
-class EpochListener(Protocol):
-    """Is told about each epoch before and after it runs; implemented by the attempt."""
-
-    def before_epoch(self, epoch: int) -> None:
-        """Called before an epoch runs; raises `StopQuery` or FencedError to prevent it."""
-
-    def before_commit(self) -> None:
-        """Called when the tasks of the epoch have run, before it is prepared or committed; raises `StopQuery` if it was
-        given up."""
-
-    def given_up(self) -> bool:
-        """Whether the running epoch was given up: what fails with it is no failure of the job."""
-
-    def after_epoch(self, report: EpochReport) -> None:
-        """Called when the sinks have committed the epoch and only Spark's own commit is left."""
 
 
 class _Quiet(logging.Filter):
@@ -100,6 +84,25 @@ class EpochGate:
         with self._lock:
             self._closed = self._closed or not self._behind
             return self._closed
+
+
+class EpochListener(ABC):
+    """Is told about each epoch before and after it runs, and may prevent it; implemented by the attempt, and by its
+    other side in a process without one."""
+
+    gate: EpochGate
+
+    @abstractmethod
+    def before_epoch(self, epoch: int) -> None:
+        """Called before an epoch runs; raises `StopQuery` or FencedError to prevent it."""
+
+    def given_up(self) -> bool:
+        """Whether the running epoch was given up: what fails with it is no failure of the job."""
+        return self.gate.closed
+
+    @abstractmethod
+    def after_epoch(self, report: EpochReport) -> None:
+        """Called when the sinks have committed the epoch and only Spark's own commit is left."""
 
 
 class StateReaders:

@@ -68,7 +68,7 @@ class EpochFunction:
     def _run_here(self, listener: EpochListener, frame: Any, epoch: int) -> None:
         listener.before_epoch(epoch)
         passed(Phase.PLANNED, epoch=epoch)
-        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch, listener.before_commit))
+        listener.after_epoch(EpochRunner(self.deployment).run(frame, epoch, listener.gate.go_through))
 
     def _run_apart(self, frame: Any, epoch: int) -> None:
         far = self._far_side()
@@ -80,7 +80,7 @@ class EpochFunction:
         session.addTag(tag)
         try:
             with far.may_be_told_to_give_up(lambda: session.interruptTag(tag)):
-                far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.before_commit, far.keep))
+                far.after_epoch(EpochRunner(self.deployment).run(frame, epoch, far.gate.go_through, far.keep))
         finally:
             session.removeTag(tag)
 

@@ -23,6 +23,7 @@ from flinkish.jobmanager.job.description import (
     OperatorDescription,
     RatesDescription,
     SubtaskDescription,
+    TaskFigures,
     VertexDescription,
 )
 from flinkish.jobmanager.job.lifecycle import (
@@ -90,18 +91,12 @@ class Execution:
         )
         self.failure: str | None = None
         self._place: TaskPlace | None = None
-        self._state_bytes = 0
-        self._watermark_ms: int | None = None
         self._splits: dict[str, None] = {}
-        self._records_in = self._records_out = self._bytes_in = self._bytes_out = 0
-        self._busy_ms = 0.0
+        self._figures = TaskFigures()
         self._classes = classes
         #: encoded: what the task has added to accumulators, and what it has added since that was merged
         self._accumulators = b""
         self._added: list[bytes] = []
-        self._restored_files = self._restored_bytes = 0
-        self._epochs: tuple[int, int] | None = None
-        self._metrics: dict[str, float] = {}
         #: the epoch that runs, and what the task has done in it so far
         self._running: tuple[int, TaskProgress] | None = None
 
@@ -117,25 +112,12 @@ class Execution:
 
     def take(self, report: TaskReport, epoch: int) -> None:
         """Add what the task reports of an epoch that is done."""
-        self._epochs = (self._epochs[0] if self._epochs else epoch, epoch)
-        self._records_in += report.records_in
-        self._records_out += report.records_out
-        self._bytes_in += report.bytes_in
-        self._bytes_out += report.bytes_out
-        self._busy_ms += report.work_ms
+        self._figures = self._figures.plus(report, epoch)
         if report.accumulators:
             self._added.append(report.accumulators)
             if len(self._added) >= self._MAX_ADDED:
                 self._merge()
-        self._restored_files += report.restored_files
-        self._restored_bytes += report.restored_bytes
-        self._metrics = report.metrics
         self._read(report.splits)
-        if report.watermark_ms is not None:
-            self._watermark_ms = report.watermark_ms
-        if report.state_bytes:
-            # 0: the state has not changed
-            self._state_bytes = report.state_bytes
         if report.place is not None:
             self._place = report.place
         if report.finished:
@@ -144,7 +126,8 @@ class Execution:
     @property
     def totals(self) -> Totals:
         """The figures from which rates are taken."""
-        return self._records_in, self._records_out, self._bytes_in, self._bytes_out, self._busy_ms
+        done = self._figures
+        return done.records_in, done.records_out, done.bytes_in, done.bytes_out, done.busy_ms
 
     def _merge(self) -> bytes:
         if self._added:
@@ -174,9 +157,10 @@ class Execution:
     def describe(self, rates: RatesDescription = NO_RATES) -> ExecutionDescription:
         """The execution as of now."""
         epoch, running = self._running or (None, TaskProgress(self.vertex.id, self.subtask))
-        place = running.place or self._place
-        first, last = self._epochs or (None, None)
+        place, done = running.place or self._place, self._figures
+        watermark_ms = done.watermark_ms if running.watermark_ms is None else running.watermark_ms
         return ExecutionDescription(
+            **vars(done) | {"watermark_ms": watermark_ms, "metrics": dict(done.metrics)},
             attempt=self.attempt,
             state=self.machine.state.name,
             times_ms=self.machine.times_ms,
@@ -189,23 +173,11 @@ class Execution:
             task_id=place.task if place else None,
             pid=place.pid if place else None,
             splits=tuple(sorted(self._splits)),
-            records_in=self._records_in,
-            records_out=self._records_out,
-            bytes_in=self._bytes_in,
-            bytes_out=self._bytes_out,
-            busy_ms=round(self._busy_ms, 3),
             rates=rates,
-            watermark_ms=self._watermark_ms if running.watermark_ms is None else running.watermark_ms,
-            state_bytes=self._state_bytes,
             running_epoch=epoch,
             running_records_in=running.records_in,
             running_records_out=running.records_out,
             slow_call=running.slow_call,
-            restored_files=self._restored_files,
-            restored_bytes=self._restored_bytes,
-            first_epoch=first,
-            last_epoch=last,
-            metrics=dict(self._metrics),
             accumulators=shown_accumulators(accumulators, self._classes) if (accumulators := self._merge()) else {},
             failure=self.failure,
         )

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import defaultdict, deque
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 from flinkish.jobmanager.job.description import CheckpointDescription, ExceptionDescription, ExecutionDescription
@@ -80,6 +81,19 @@ TABLES: dict[str, str] = {
 }
 
 
+@cache
+def columns_of(table: str) -> dict[str, str]:
+    """Name -> type, in Spark's DDL, of the columns of a table of the history."""
+    columns: dict[str, str] = {}
+    for part in TABLES[table].split(", "):
+        name, _, kind = part.partition(" ")
+        if kind:
+            columns[name] = kind
+        else:  # the second type of a map
+            columns[[*columns][-1]] += f", {part}"
+    return columns
+
+
 @dataclass(frozen=True)
 class Rows:
     """Makes the history rows of one job in one driver, of events and descriptions.
@@ -92,41 +106,29 @@ class Rows:
     job_name: str
     driver: str
 
-    def _all(self, attempt: int, time_ms: int) -> Row:
-        return self.job_id, self.job_name, self.driver, attempt, time_ms
+    def _row(self, table: str, attempt: int, time_ms: int, described: object, **given: Any) -> Row:
+        """A row whose columns are named as what they have of ``described``, unless they are given."""
+        names = vars(self) | given | {"attempt": attempt, "time_ms": time_ms}
+        return tuple(names[name] if name in names else getattr(described, name) for name in columns_of(table))
 
     def job(self, event: Event, attempt: int) -> Row:
         """A row of ``jobs``: a transition of the job."""
-        return *self._all(attempt, event.time_ms), event.number, event.before or None, event.after, event.cause
+        return self._row("jobs", attempt, event.time_ms, event, before=event.before or None, status=event.after)
 
     def execution(self, vertex: int, uid: str, task: str, subtask: int, end: ExecutionDescription) -> Row:
         """A row of ``executions``: an execution that has ended."""
-        started = end.times_ms.get("SCHEDULED")
-        return (
-            *self._all(end.attempt, end.times_ms[end.state]),
-            *(vertex, uid, task, subtask, end.state, started),
-            *(end.host, end.executor, end.stage, end.partition, end.task_attempt, end.task_id, end.pid),
-            *(list(end.splits), end.records_in, end.records_out, end.watermark_ms),
-            *(end.state_bytes, end.first_epoch, end.last_epoch),
-            *({name: _number(value) for name, value in end.metrics.items()}, end.failure),
-        )
+        task_of = {"vertex": vertex, "uid": uid, "task": task, "subtask": subtask}
+        started, metrics = end.times_ms.get("SCHEDULED"), {name: _number(value) for name, value in end.metrics.items()}
+        more = {"start_time_ms": started, "splits": list(end.splits), "metrics": metrics}
+        return self._row("executions", end.attempt, end.times_ms[end.state], end, **task_of, **more)
 
     def exception(self, error: ExceptionDescription) -> Row:
         """A row of ``exceptions``: a failure of the job."""
-        return (
-            *self._all(error.attempt, error.time_ms),
-            *(error.error_class, error.who, error.retryable, error.message, error.what, error.place, error.task),
-            *(error.epoch, error.traceback, error.restart_delay_ms, error.retried),
-        )
+        return self._row("exceptions", error.attempt, error.time_ms, error, **{"class": error.error_class})
 
     def checkpoint(self, one: CheckpointDescription, attempt: int) -> Row:
         """A row of ``checkpoints``: a checkpoint or savepoint that has completed or failed."""
-        return (
-            *self._all(attempt, one.trigger_time_ms + (one.duration_ms or 0)),
-            *(one.id, one.epoch, one.status, one.trigger_time_ms, one.duration_ms, one.is_savepoint, one.incremental),
-            *(one.path, one.rows_written, dict(one.state_bytes), dict(one.offsets), dict(one.watermarks)),
-            one.failure_reason,
-        )
+        return self._row("checkpoints", attempt, one.trigger_time_ms + (one.duration_ms or 0), one)
 
 
 def _number(value: Any) -> float | None:

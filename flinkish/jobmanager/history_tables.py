@@ -22,7 +22,7 @@ from typing import Any
 from flinkish.delta.actions import AddedFile, append_info, new_table
 from flinkish.delta.log import Appends, DeltaLog
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobmanager.history import TABLES, History, HistoryWriter, Row, Rows
+from flinkish.jobmanager.history import TABLES, History, HistoryWriter, Row, Rows, columns_of
 from flinkish.jobmanager.job.settings import DriverSettings
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import Clock, SystemClock
@@ -64,18 +64,6 @@ _TYPES: dict[str, Any] = {
 }
 #: The place of the time in each row.
 _TIME = 4
-
-
-def columns_of(table: str) -> dict[str, str]:
-    """Name -> type, in Spark's DDL, of the columns of a table of the history."""
-    columns: dict[str, str] = {}
-    for part in TABLES[table].split(", "):
-        name, _, kind = part.partition(" ")
-        if kind:
-            columns[name] = kind
-        else:  # the second type of a map
-            columns[[*columns][-1]] += f", {part}"
-    return columns
 
 
 def arrow_of(table: str, rows: list[Row]) -> Any:

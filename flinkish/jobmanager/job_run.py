@@ -123,7 +123,7 @@ class JobRun(ObservedJob):
         """Start the thread that runs the job."""
         if self.taken_over:
             self.life.try_to(JobStatus.RECONCILING, self.taken_over)
-        self._attempt_started()
+        self.attempt_started(self._attempts + 1)
         live_jobs.started(self)
         self._thread.start()
         self._begun.set()
@@ -197,7 +197,7 @@ class JobRun(ObservedJob):
                     self._step = End(JobStatus.FAILED, failed=True)
                 self._leave()
                 if failure is not self._told_failure:
-                    self._attempt_failed(failure, None)
+                    self.attempt_failed(failure, None)
                 self._conclude_failed(failure)
                 self._fail(failure)
         finally:
@@ -257,7 +257,7 @@ class JobRun(ObservedJob):
         self._failure, self._kind, self._delay_ms = None, Failure.NONE, None
         self.make_attempt(step.attempt)
         if step.attempt is Attempt.NEXT:
-            self._attempt_started()
+            self.attempt_started(self._attempts + 1)
         self.begin_attempt()
         return Outcome.PREPARED
 
@@ -272,7 +272,7 @@ class JobRun(ObservedJob):
 
     def _wait(self, step: Wait) -> Outcome:
         assert self._failure is not None
-        self._attempt_failed(self._failure, step.delay_ms)
+        self.attempt_failed(self._failure, step.delay_ms)
         self._tell_of_restart(self._failure, step.delay_ms)
         self.wishes.to_end.wait(step.delay_ms / 1000)
         return Outcome.WAITED
@@ -344,7 +344,7 @@ class JobRun(ObservedJob):
         """Tell of the end, give back what the job has held, and complete the result, which nothing prevents."""
         try:
             self.over.set()
-            self._notify(lambda observer: observer.job_done(self.status))
+            self.job_done(self.status)
             live_jobs.ended(self, self.status)
             self._in_any_case(self._give_back, "the job has ended")
             self._in_any_case(self.history.close, "the job has ended")

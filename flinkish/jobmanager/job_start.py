@@ -264,7 +264,7 @@ class JobStart(JobRun):
         self._decided.set()
         failure = self._typed(error)
         if isinstance(error, Exception):
-            self._attempt_failed(failure, None)
+            self.attempt_failed(failure, None)
         if isinstance(error, FencedError) or not isinstance(error, Exception):
             self.life.try_to(JobStatus.SUSPENDED, describe(failure))
         elif not self.life.try_to(JobStatus.FAILED, describe(failure)):

@@ -440,7 +440,3 @@ class KeptRun(JobRun):
         if end is JobStatus.CANCELED:
             self.savepoint_turns.abort(_CANCELLED)
         self._wake()
-
-    def epoch_deadline_s(self) -> float:
-        """When the running epoch is given up, in seconds of the monotonic clock."""
-        return self.wishes.epoch_deadline_s

@@ -315,7 +315,7 @@ class MiniClusterRun(KeptRun):
         """Give up the epoch that has not ended in time, as long as the job is to stop."""
         pause_s = 0.0
         while not self.over.wait(pause_s) and self.wishes.to_end.is_set():
-            left_s = self.epoch_deadline_s() - time.monotonic()
+            left_s = self.wishes.epoch_deadline_s - time.monotonic()
             with self._lock:
                 if left_s <= 0 and self._cluster is not None and self.wishes.to_end.is_set():
                     self._gave_up = True

@@ -39,7 +39,7 @@ def _kind_of(failure: FlinkishError) -> str:
     return f"{type(failure).__name__}: {failure.what}"
 
 
-class ObservedJob:
+class ObservedJob(JobObserver):
     """Moves a job through its statuses, and notifies its observers. Base of `JobRun`.
 
     ``life`` is the state machine of the job since its submission: its state is the job's status, and its story tells
@@ -65,7 +65,7 @@ class ObservedJob:
         self._last_retry = ""
         #: since when the job has failed and done no epoch; None: it has not
         self._failing_since_s: float | None = None
-        self.life.listener = self._status_changed
+        self.life.listener = self.status_changed
 
     @property
     def attempts(self) -> int:
@@ -107,18 +107,21 @@ class ObservedJob:
             sys.stderr.write(f"{begin}{self.name}: {text}\n")
             sys.stderr.flush()
 
-    def _attempt_started(self) -> None:
-        self._attempts += 1
-        self._notify(lambda observer: observer.attempt_started(self._attempts))
+    def attempt_started(self, attempt: int) -> None:
+        """Count the attempt, and notify the observers."""
+        self._attempts = attempt
+        self._notify(lambda observer: observer.attempt_started(attempt))
 
-    def _attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+    def attempt_failed(self, failure: FlinkishError, restart_delay_ms: int | None) -> None:
+        """The job is RESTARTING, if it is restarted; notify the observers."""
         self._told_failure = failure
         if restart_delay_ms is not None and self.status is not JobStatus.CANCELLING:
             self.life.try_to(JobStatus.FAILING, describe(failure))
             self.life.try_to(JobStatus.RESTARTING, f"restart number {self._attempts + 1} in {restart_delay_ms} ms")
         self._notify(lambda observer: observer.attempt_failed(failure, restart_delay_ms))
 
-    def _status_changed(self, event: Event) -> None:
+    def status_changed(self, event: Event) -> None:
+        """Notify the observers."""
         self._notify(lambda observer: observer.status_changed(event))
 
     def query_started(self) -> None:
@@ -144,6 +147,10 @@ class ObservedJob:
         since_s, self._failing_since_s = self._failing_since_s, None
         if since_s is not None:
             self._tell(f"recovered after {time.monotonic() - since_s:,.1f} s: epoch {report.epoch:,} is done")
+
+    def job_done(self, status: JobStatus) -> None:
+        """Notify the observers."""
+        self._notify(lambda observer: observer.job_done(status))
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """Notify the history and the observers of a checkpoint or savepoint that has completed or failed."""

@@ -22,7 +22,7 @@ from flinkish.errors import FencedError, FlinkishError, OperationError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobdir.far_side import EpochsWait, FarEnd, FarReport, ForDriver, StopRequest
 from flinkish.jobdir.layout import Owner
-from flinkish.jobmanager.epoch_gate import EpochGate, StopQuery
+from flinkish.jobmanager.epoch_gate import EpochGate, EpochListener, StopQuery
 from flinkish.runtime.epoch.commit import CommitReport, EpochCommit
 from flinkish.runtime.epoch.files import sink_of_identity
 from flinkish.runtime.epoch.steps import EpochReport
@@ -36,7 +36,7 @@ _log = logging.getLogger("flinkish.JobMaster")
 LOOK_S = 1.0
 
 
-class FarSide:
+class FarSide(EpochListener):
     """The side of the process that runs ``foreachBatch``: checks whether epochs may run and leaves their reports. One
     instance serves all epochs of a query."""
 
@@ -48,7 +48,7 @@ class FarSide:
         self._ended = False
         #: the identity of the sink, subtask and buffers of what the driver commits
         self._for_driver: list[ForDriver] = []
-        self._gate = EpochGate()
+        self.gate = EpochGate()
 
     def before_epoch(self, epoch: int) -> None:
         """The last moment at which an epoch can be prevented.
@@ -65,7 +65,7 @@ class FarSide:
         if self._ended or self._directory.read(StopRequest) is not None:
             self._directory.write(FarEnd(self._token))
             raise StopQuery
-        self._gate.begin()
+        self.gate.begin()
         self._for_driver = []
 
     def _has_to_wait(self, epoch: int) -> bool:
@@ -90,20 +90,12 @@ class FarSide:
             try:
                 if not (self._directory.read(StopRequest) or StopRequest()).now:
                     continue
-                if self._gate.close():
+                if self.gate.close():
                     self._directory.write(FarEnd(self._token))
                     interrupt()
                 return
             except Exception as error:
                 _log.warning("job '%s': it cannot be seen whether the epoch is given up: %s", self._job_name, error)
-
-    def before_commit(self) -> None:
-        """The last moment at which an epoch can be given up. Raises StopQuery if it was."""
-        self._gate.go_through()
-
-    def given_up(self) -> bool:
-        """Whether the running epoch was given up."""
-        return self._gate.closed
 
     def keep(self, commit: EpochCommit, targets: list[Target]) -> list[CommitReport]:
         """Keep the buffers of these targets for the report, instead of committing them here: the driver does that."""
@@ -116,7 +108,7 @@ class FarSide:
     def after_epoch(self, report: EpochReport) -> None:
         """Write the report of an epoch that is done but for Spark's own commit and what the driver commits. Raises
         StopQuery if it was given up."""
-        self._gate.go_through()
+        self.gate.go_through()
         self._check_owner()
         self._directory.write(FarReport(report.stored(), self._for_driver), report.epoch)
         self._ended = report.end_of_input

@@ -89,20 +89,20 @@ class SparkRun(KeptRun):
         super().__init__(plan.job, settings, directory, temporary, restarts, life)
         self.spark = spark
         self._next_plan = next_plan
+        #: those for whom epochs wait
+        self.readers = StateReaders(self._readers_changed)
         self.attempt = self._attempt_of(plan)
         #: whether the attempt that is prepared is made, so that what fails is of its query
         self._begins = False
         #: lets the next attempt begin with the last checkpoint in Delta, and returns a text that says so
         self.fall_back: Callable[[CorruptStateError], str] | None = None
-        #: those for whom epochs wait
-        self.readers = StateReaders(self._readers_changed)
 
     def _attempt_of(self, plan: AttemptPlan) -> QueryAttempt:
         self._plan = plan
         marker = self.directory.read(DrainMarker)
         if marker is not None:
-            return DrainAttempt(self.spark, plan, self.settings, self.directory, self, marker)
-        return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self.wishes.to_end)
+            return DrainAttempt(self.spark, plan, self.settings, self.directory, self, self.readers, marker)
+        return QueryAttempt(self.spark, plan, self.settings, self.directory, self, self.wishes, self.readers)
 
     @property
     def job(self) -> JobDescriptor:
@@ -126,10 +126,6 @@ class SparkRun(KeptRun):
 
     def _wake(self) -> None:
         self.attempt.wake()
-
-    def last_epoch_to_begin(self) -> float:
-        """The last epoch that may begin now: a later one waits for those who read the state of an earlier one."""
-        return self.readers.last_epoch
 
     def _readers_changed(self) -> None:
         wait = self.readers.described()
@@ -193,7 +189,7 @@ class SparkRun(KeptRun):
         # the hint shows in the exceptions of the job
         with self._ended_by_cancel():
             error.hint = self.fall_back(error)
-        self._attempt_failed(error, 0)
+        self.attempt_failed(error, 0)
         self._tell(error.hint)
         self.read_totals()
         return Outcome.WENT_BACK

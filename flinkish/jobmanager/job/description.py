@@ -17,6 +17,7 @@ from flinkish.jobdir.layout import TotalsDescription
 from flinkish.jobmanager.job.lifecycle import Event
 from flinkish.jobmanager.job.settings import CheckpointSettings
 from flinkish.runtime.epoch.steps import EpochReport
+from flinkish.runtime.job.report import TaskReport
 from flinkish.runtime.task.progress import EpochProgress, SlowCall
 
 
@@ -98,8 +99,50 @@ class RatesDescription:
 NO_RATES = RatesDescription()
 
 
+@dataclass(frozen=True, kw_only=True)
+class TaskFigures:
+    """What an execution has done in its epochs so far, from the reports of its tasks."""
+
+    records_in: int = 0
+    records_out: int = 0
+    #: size of the buffers that came from other vertices, and of those sent to them
+    bytes_in: int = 0
+    bytes_out: int = 0
+    #: time of work on its epochs
+    busy_ms: float = 0.0
+    watermark_ms: int | None = None
+    #: size of the state when it was last written
+    state_bytes: int = 0
+    #: state files that were fetched to the executor's disk, and their size
+    restored_files: int = 0
+    restored_bytes: int = 0
+    first_epoch: int | None = None
+    last_epoch: int | None = None
+    #: operator uid and metric name -> value at the end of ``last_epoch``; counters count since the functions were
+    #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def plus(self, report: TaskReport, epoch: int) -> TaskFigures:
+        """The figures with those of one more epoch."""
+        return TaskFigures(
+            records_in=self.records_in + report.records_in,
+            records_out=self.records_out + report.records_out,
+            bytes_in=self.bytes_in + report.bytes_in,
+            bytes_out=self.bytes_out + report.bytes_out,
+            busy_ms=round(self.busy_ms + report.work_ms, 3),
+            watermark_ms=self.watermark_ms if report.watermark_ms is None else report.watermark_ms,
+            # 0: the state has not changed
+            state_bytes=report.state_bytes or self.state_bytes,
+            restored_files=self.restored_files + report.restored_files,
+            restored_bytes=self.restored_bytes + report.restored_bytes,
+            first_epoch=epoch if self.first_epoch is None else self.first_epoch,
+            last_epoch=epoch,
+            metrics=report.metrics,
+        )
+
+
 @dataclass(frozen=True)
-class ExecutionDescription:
+class ExecutionDescription(TaskFigures):
     """One attempt of one subtask. Its location is that of the last epoch in which the subtask had something to do."""
 
     attempt: int
@@ -120,32 +163,14 @@ class ExecutionDescription:
     pid: int | None = None
     #: the splits that the execution has read last, if it is one of a source; the number that is kept is bounded
     splits: tuple[str, ...] = ()
-    records_in: int = 0
-    records_out: int = 0
-    #: size of the buffers that came from other vertices, and of those sent to them
-    bytes_in: int = 0
-    bytes_out: int = 0
-    #: time of work on its epochs
-    busy_ms: float = 0.0
     rates: RatesDescription = NO_RATES
-    watermark_ms: int | None = None
-    #: size of the state when it was last written
-    state_bytes: int = 0
-    #: state files that were fetched to the executor's disk, and their size
-    restored_files: int = 0
-    restored_bytes: int = 0
-    first_epoch: int | None = None
-    last_epoch: int | None = None
     #: the epoch that runs, if the execution has something to do in it, and its records in it so far; they are not among
-    #: those above before the epoch is committed
+    #: the others before the epoch is committed
     running_epoch: int | None = None
     running_records_in: int = 0
     running_records_out: int = 0
     #: the call of a function that has not returned for ``flinkish.task.slow-call-warning``
     slow_call: SlowCall | None = None
-    #: operator uid and metric name -> value at the end of ``last_epoch``; counters count since the functions were
-    #: opened, and the rate of a meter, ``<name>.rate``, is per second of its time span
-    metrics: dict[str, float] = field(default_factory=dict)
     #: accumulator name -> what the execution has added to it: numbers as they are, everything else as text
     accumulators: dict[str, float | str] = field(default_factory=dict)
     failure: str | None = None
@@ -397,8 +422,8 @@ class JobManagerDescription:
 
 
 class JobObserver:
-    """Is notified of what happens to a running job. Methods do nothing unless they are overridden. What one raises is
-    logged: the job and the other observers go on."""
+    """Is notified of what happens to a running job: its attempt notifies the run, and the run its observers. Methods do
+    nothing unless they are overridden. What one raises is logged: the job and the other observers go on."""
 
     def status_changed(self, event: Event) -> None:
         """The job's status has changed."""
@@ -410,14 +435,16 @@ class JobObserver:
         """The job has begun to run, for the first time or again."""
 
     def epoch_done(self, report: EpochReport) -> None:
-        """The sinks have committed an epoch. Called by the thread that runs epochs."""
+        """The sinks have committed an epoch, Spark has not yet. Called by the thread that runs epochs; under Spark
+        Connect like `epoch_committed`, when Spark has committed it as well."""
 
     def epoch_running(self, progress: EpochProgress) -> None:
         """An epoch has run for some time. Called now and then by a thread of its own, also after the end of the epoch
         or of the attempt."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """The metadata of all epochs up to this one are committed, on Spark by Spark."""
+        """The metadata of all epochs up to this one are committed, on Spark by Spark. Called by the attempt's own
+        thread, or by one that has called `QueryAttempt.committed_epoch`."""
 
     def checkpoint_ended(self, description: CheckpointDescription) -> None:
         """A checkpoint or savepoint has completed or failed."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,15 +12,15 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
-from flinkish.common.job_id import JobID
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager import epoch_gate as epoch_listeners
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
-from flinkish.jobmanager.epoch_gate import StopQuery
+from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import driver_settings
-from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.query_inputs import QueryRun
+from flinkish.jobmanager.wishes import Wishes
 from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.runtime.phases import ClockWatch, ManualClock
 from flinkish.spark.plan import PlanOptions
@@ -84,14 +82,6 @@ class Query:
             time.sleep(0.01)
 
 
-class Run(JobRun):
-    def last_epoch_to_begin(self) -> float:
-        return math.inf
-
-    def epoch_deadline_s(self) -> float:
-        return math.inf
-
-
 def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,13 +92,13 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
                 # the clock is set back by an hour while the query waits for its next epoch
                 self.clock_watch = jumped
             else:
-                stop.set()
+                wishes.to_end.set()
             return queries[-1]
 
         def _runs(self) -> list[QueryRun]:
             return [QueryRun(PlanOptions(), False, HOUR_MS)]
 
-    machine, queries, stop = Machine(), list[Query](), threading.Event()
+    machine, queries, wishes = Machine(), list[Query](), Wishes()
     jumped = machine.watch
     machine.clock.advance(-HOUR_MS)
     monkeypatch.setattr(query_attempt, "LOOK_S", 0.0)
@@ -119,8 +109,7 @@ def test_a_query_is_not_stopped_in_an_epoch_that_has_just_begun(
     directory = JobDirectory(str(tmp_path))
     directory.claim("clicks")
     plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())
-    run = Run(JobID(), "clicks")
-    attempt = Attempt(None, plan, driver_settings(Configuration()), directory, run, stop)
+    attempt = Attempt(None, plan, driver_settings(Configuration()), directory, JobObserver(), wishes, StateReaders())
     attempt.begin()
     attempt.run_query()
     assert attempt.set_back

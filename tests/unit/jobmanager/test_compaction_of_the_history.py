@@ -11,13 +11,12 @@ import pytest
 
 from flinkish.delta.actions import AddedFile, new_table
 from flinkish.delta.log import DeltaLog
-from flinkish.jobmanager.history import TABLES, Rows
+from flinkish.jobmanager.history import TABLES, Rows, columns_of
 from flinkish.jobmanager.history_tables import (
     DAY_MS,
     MAX_FILES,
     DeltaTables,
     arrow_of,
-    columns_of,
     days_to_compact,
     first_days,
     history_path,

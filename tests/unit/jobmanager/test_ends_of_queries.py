@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
@@ -18,6 +17,7 @@ from flinkish.errors import EpochTimeoutError, SparkLostError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.epoch_gate import StateReaders
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.job_run import JobRun
 from flinkish.jobmanager.query_inputs import QueryRun
@@ -45,14 +45,6 @@ class Hung:
         return self.let_go.wait(TIMEOUT_S if timeout_s is None else timeout_s)
 
 
-class Run(JobRun):
-    def last_epoch_to_begin(self) -> float:
-        return math.inf
-
-    def epoch_deadline_s(self) -> float:
-        return self.wishes.epoch_deadline_s
-
-
 @pytest.mark.parametrize("how", ["cancelled", "given up, and the job must go on"])
 def test_a_query_whose_thread_hangs_is_left_after_the_timeout_of_cancellations(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -71,11 +63,11 @@ def test_a_query_whose_thread_hangs_is_left_after_the_timeout_of_cancellations(
     monkeypatch.setattr(query_attempt, "check_committed", lambda *_: None)
     monkeypatch.setattr(query_attempt, "deploy", lambda *_: SimpleNamespace(secret=""))
     monkeypatch.setattr(query_attempt, "epochs_that_do_not_run", lambda spark: nullcontext())
-    query, observer, directory = Hung(), Run(JobID(), "clicks"), JobDirectory(str(tmp_path))
+    query, observer, directory = Hung(), JobRun(JobID(), "clicks"), JobDirectory(str(tmp_path))
     directory.claim("clicks")
     plan = AttemptPlan(JobDescriptor("ab" * 16, "clicks", (), ()), {}, PlanOptions())
     settings = replace(driver_settings(Configuration()), cancellation_timeout_s=0.2)
-    attempt = Attempt(None, plan, settings, directory, observer, observer.wishes.to_end)
+    attempt = Attempt(None, plan, settings, directory, observer, observer.wishes, StateReaders())
     attempt.begin()
     try:
         if how == "cancelled":

@@ -79,7 +79,7 @@ def test_an_epoch_is_given_up_when_the_driver_asks_for_it(tmp_path: Path) -> Non
         assert interrupted.wait(TIMEOUT_S)
     assert far.given_up() and Inbox(directory, JOB).end() is True
     with pytest.raises(StopQuery):
-        far.before_commit()
+        far.gate.go_through()
 
 
 @pytest.mark.parametrize("committing", [False, True], ids=["it is asked to end after it", "its commit has begun"])
@@ -88,10 +88,10 @@ def test_an_epoch_goes_on_unless_it_is_asked_to_end_before_its_commit(tmp_path: 
     far = far_side(tmp_path, directory.token)
     with epoch_of(far) as interrupted:
         if committing:
-            far.before_commit()
+            far.gate.go_through()
         put(directory, "stop.json", {"stop": True, "now": committing})
         assert not interrupted.wait(20 * remote.LOOK_S) and not far.given_up()
-    far.before_commit()
+    far.gate.go_through()
     with pytest.raises(StopQuery):
         far.before_epoch(5)
 

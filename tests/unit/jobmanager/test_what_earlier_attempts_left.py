@@ -3,8 +3,6 @@ reports."""
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,8 +20,11 @@ from flinkish.jobdir.far_side import FarReport
 from flinkish.jobdir.query import Traces, read_traces
 from flinkish.jobmanager import attempt as query_attempt
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
+from flinkish.jobmanager.epoch_gate import StateReaders
+from flinkish.jobmanager.job.description import JobObserver
 from flinkish.jobmanager.job.settings import driver_settings
 from flinkish.jobmanager.query_inputs import QueryRun, check_committed
+from flinkish.jobmanager.wishes import Wishes
 from flinkish.runtime.epoch.steps import EpochReport
 from flinkish.runtime.job.deployment import JobDescriptor, SinkDescriptor
 from flinkish.spark.plan import PlanOptions
@@ -57,7 +58,7 @@ class Attempt(QueryAttempt):
         return Ended()
 
 
-class Observer:
+class Observer(JobObserver):
     """Remembers the epochs that it is told of."""
 
     def __init__(self) -> None:
@@ -66,25 +67,13 @@ class Observer:
     def epoch_done(self, report: EpochReport) -> None:
         self.epochs.append(report.epoch)
 
-    def epoch_committed(self, epoch: int) -> None:
-        pass
 
-    def query_started(self) -> None:
-        pass
-
-    def epoch_deadline_s(self) -> float:
-        return math.inf
-
-    def last_epoch_to_begin(self) -> float:
-        return math.inf
-
-
-def attempt(path: Path, stop: threading.Event, observer: Any = None) -> Attempt:
+def attempt(path: Path, wishes: Wishes, observer: JobObserver | None = None) -> Attempt:
     directory = JobDirectory(str(path))
     directory.claim("job")
     nothing: Any = None
     plan, settings = AttemptPlan(JOB, {}, PlanOptions()), driver_settings(Configuration())
-    made = Attempt(nothing, plan, settings, directory, observer or Observer(), stop)
+    made = Attempt(nothing, plan, settings, directory, observer or Observer(), wishes, StateReaders())
     directory.release()
     return made
 
@@ -108,19 +97,19 @@ def _connect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> None:
-    stop = threading.Event()
-    first = attempt(tmp_path, stop)
+    wishes = Wishes()
+    first = attempt(tmp_path, wishes)
     first.fail(CheckpointError("too many checkpoints have failed"))
     assert (tmp_path / "stop.json").exists()
-    second = attempt(tmp_path, stop)
+    second = attempt(tmp_path, wishes)
     run(second)
     assert not second.told_to_stop
 
 
 def test_an_attempt_that_begins_after_a_stop_was_asked_for_is_told_so(tmp_path: Path) -> None:
-    stop = threading.Event()
-    made = attempt(tmp_path, stop)
-    stop.set()
+    wishes = Wishes()
+    made = attempt(tmp_path, wishes)
+    wishes.to_end.set()
     run(made)
     assert made.told_to_stop
 
@@ -131,10 +120,10 @@ def test_reports_of_committed_epochs_that_nobody_has_taken_are_taken_though_noth
         report = EpochReport(epoch, 0, 1, 1, None, end_of_input=False)
         directory.write(FarReport(report.stored(), []), epoch)
     (tmp_path / "spark" / "commits").mkdir(parents=True)
-    run(attempt(tmp_path, threading.Event(), observer))
+    run(attempt(tmp_path, Wishes(), observer))
     assert observer.epochs == []
     (tmp_path / "spark" / "commits" / "7").write_text("v1\n{}")
-    run(attempt(tmp_path, threading.Event(), observer))
+    run(attempt(tmp_path, Wishes(), observer))
     assert observer.epochs == [6, 7]
     assert names(directory, "report-") == [f"report-{8:010d}.json"]
 
