@@ -365,3 +365,43 @@ def test_a_job_that_is_cancelled_in_its_start_leaves_no_checkpoints(
         start.end()
     assert start.status is (end or JobStatus.FAILED)
     assert checkpoints.completed() == left
+
+
+def _asked(end: JobStatus) -> Callable[[JobStart], None]:
+    return lambda start: start.request_stop(end)
+
+
+def _ended(end: JobStatus) -> Callable[[JobStart], None]:
+    def end_it(start: JobStart) -> None:
+        start.request_stop(end)
+        start.end()
+
+    return end_it
+
+
+@pytest.mark.parametrize(
+    ("before", "over", "told"),
+    [
+        (lambda start: None, False, None),
+        (_asked(JobStatus.SUSPENDED), False, None),
+        (_asked(JobStatus.CANCELED), True, "cancelled"),
+        (_ended(JobStatus.CANCELED), True, "cancelled"),
+        (_ended(JobStatus.SUSPENDED), True, None),
+        (lambda start: start.fail(OperationError("the server is away")), True, None),
+    ],
+    ids=["starting", "being suspended", "being cancelled", "cancelled", "suspended", "failed"],
+)
+def test_only_a_start_that_is_being_cancelled_is_remembered_so_when_the_process_ends(
+    before: Callable[[JobStart], None], over: bool, told: str | None, tmp_path: Path
+) -> None:
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.claim("totals")
+    start = JobStart(JobID(), "totals", {}, JobSettings(), driver_settings(Configuration()))
+    try:
+        start.owns(directory, temporary=False)
+        before(start)
+        assert start.abandon() == over
+    finally:
+        live_jobs.ended(start, start.status)
+    end = directory.end()
+    assert (None if end is None else end.told()) == told
