@@ -7,7 +7,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -24,7 +23,7 @@ from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.job.description import JobDescription, JobManagerDescription, JobObserver
 from flinkish.jobmanager.job.operations import Kind, Operations, Request
 from flinkish.jobmanager.job_record import this_driver
-from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_run import JobRun, in_background
 from flinkish.jobmanager.job_start import JobStart
 from flinkish.jobmanager.kept_run import KeptRun
 from flinkish.jobmanager.notebook import job_html
@@ -206,20 +205,7 @@ class RunClient(JobClient):
 
 
 def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
-    """Do something in a thread that does not hold the process, and cannot be cancelled."""
-    future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()
-
-    def carry_out() -> None:
-        try:
-            value = work()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(value)
-
-    threading.Thread(target=carry_out, name="flinkish-operation", daemon=True).start()
-    return CompletableFuture(future)
+    return CompletableFuture(in_background(work, "flinkish-operation"))
 
 
 class JobManager:

@@ -1,13 +1,17 @@
-"""A running job: the thread that carries out, one after the other, the steps that `decide` gives."""
+"""A running job: the thread that carries out, one after the other, the steps that `decide` gives; and what becomes of
+its directory at its end."""
 
 from __future__ import annotations
 
+import atexit
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flinkish.checkpoint.coordinator import Checkpoints, NoCheckpoints, SavepointLog
 from flinkish.common.completable_future import CompletableFuture
@@ -15,6 +19,8 @@ from flinkish.common.job_execution_result import JobExecutionResult
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.errors import FencedError, FlinkishError, InternalError, message_of
+from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.layout import JobEnd, Program
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
     AskForRestart,
@@ -48,6 +54,25 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("flinkish.JobManager")
 
+T = TypeVar("T")
+
+
+def in_background(work: Callable[[], T], thread: str) -> Future[T]:
+    """Do something in a thread that does not hold the process, and cannot be cancelled."""
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def carry_out() -> None:
+        try:
+            value = work()
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(value)
+
+    threading.Thread(target=carry_out, name=thread, daemon=True).start()
+    return future
+
 
 class JobResult(CompletableFuture[JobExecutionResult]):
     """The future result of a job. Signals that come while the main thread waits for it stop all jobs of the process."""
@@ -69,7 +94,8 @@ class JobResult(CompletableFuture[JobExecutionResult]):
 
 
 class JobRun(ObservedJob):
-    """A run of a job: its thread, its steps and its result. Base of runs on Spark and in the minicluster."""
+    """A run of a job: its thread, its steps and its result. Base of runs on Spark and in the minicluster, and of what
+    stands for a job until it has one of these."""
 
     def __init__(
         self,
@@ -80,6 +106,12 @@ class JobRun(ObservedJob):
     ) -> None:
         super().__init__(name, life, restarts)
         self.job_id = job_id
+        #: the job directory, claimed by this driver and given back when the job has ended; None: there is none yet
+        self.directory: JobDirectory | None = None
+        #: whether it is a temporary one, which is then deleted
+        self._temporary = False
+        #: path of the savepoint with which the job ends
+        self._final_savepoint: str | None = None
         #: how long the job has to end after a SIGTERM
         self.shutdown_timeout_s = 60.0
         #: the step that is being carried out after the last epoch, in words; "": none
@@ -156,13 +188,20 @@ class JobRun(ObservedJob):
         return self.life.terminal
 
     def abandon(self) -> bool:
-        """The process ends before the job has: write down what must not be forgotten. Returns whether the job is over
-        all the same, so that nobody is to start it again."""
-        return self.has_ended or self.status is JobStatus.CANCELLING
+        """The process ends before the job has: if it is being cancelled, write down that it was, since the epoch that
+        runs comes to nothing. Returns whether the job is over all the same, so that nobody is to start it again."""
+        if self.status is not JobStatus.CANCELLING:
+            return self.has_ended
+        try:
+            if self.directory is not None and self.directory.end() is None:
+                self._write_end(JobStatus.CANCELED, done=False)
+        except (FlinkishError, OSError):
+            return False
+        return True
 
     def unfinished(self) -> str | None:
         """What the job is still doing, in words, for a caller who cannot wait any longer; None when it has ended."""
-        if not self._thread.is_alive():
+        if self._begun.is_set() and not self._thread.is_alive():
             return None
         if self.has_ended:
             return "what is told of it (its history)"
@@ -180,28 +219,28 @@ class JobRun(ObservedJob):
         """The step that is being carried out, in words; "": none."""
         return self.doing
 
-    def _run(self) -> None:
+    def _run(self, failure: FlinkishError | None = None) -> None:
+        """Run the job to its end; one that has failed before it ran is only ended."""
         started = time.monotonic()
-        failure: FlinkishError | None = None
         try:
-            try:
-                end = self._carried_out()
-                if end.failed:
-                    assert self._failure is not None
-                    raise self._failure
-                self._conclude(end)
-                self._settle(end.status)
-            except BaseException as error:
-                failure = self._typed(error)
-                with self._lock:
-                    self._step = End(JobStatus.FAILED, failed=True)
-                self._leave()
-                if failure is not self._told_failure:
-                    self.attempt_failed(failure, None)
-                self._conclude_failed(failure)
+            failure = failure or self._run_to_its_end()
+            if failure is not None:
                 self._fail(failure)
         finally:
             self._end(failure, started)
+
+    def _run_to_its_end(self) -> FlinkishError | None:
+        """Carry out all steps; returns the failure with which the job ends."""
+        try:
+            end = self._carried_out()
+            if end.failed:
+                assert self._failure is not None
+                raise self._failure
+            self._conclude(end)
+            self._settle(end.status)
+        except BaseException as error:
+            return self._typed(error)
+        return None
 
     # ------------------------------------------------------------------ the loop
 
@@ -322,12 +361,20 @@ class JobRun(ObservedJob):
 
     def _fail(self, error: FlinkishError) -> None:
         """End a job that has failed as FAILED; if another driver has taken it over, it is only SUSPENDED here."""
+        with self._lock:
+            self._step = End(JobStatus.FAILED, failed=True)
+        self._leave()
+        if error is not self._told_failure:
+            self.attempt_failed(error, None)
+        self._conclude_failed(error)
         cause = describe(error)
         if isinstance(error, FencedError):
             self.life.try_to(JobStatus.SUSPENDED, cause)
         else:
-            self.life.try_to(JobStatus.FAILING, cause)
-            self.life.try_to(JobStatus.FAILED, "the failure is final")
+            if self.status is not JobStatus.INITIALIZING:
+                self.life.try_to(JobStatus.FAILING, cause)
+                cause = "the failure is final"
+            self.life.try_to(JobStatus.FAILED, cause)
         error.story = error.story or self.life.story.tail(self.TOLD_EVENTS)
 
     def _settle(self, end: JobStatus) -> None:
@@ -359,7 +406,31 @@ class JobRun(ObservedJob):
             _LOG.warning("job '%s': %s, but not without an error:", self.name, when, exc_info=True)
 
     def _give_back(self) -> None:
-        """Give back what the job has held, after its end has been told. By default it holds nothing."""
+        """Give the directory back, after those who have asked for the end have been answered in it."""
+        if self.directory is not None:
+            self.directory.release(self.status.name, self.life.story.events[-1].cause)
+            atexit.unregister(self.directory.release)
+            if self._temporary:
+                shutil.rmtree(self.directory.path, ignore_errors=True)
+
+    def _write_end(self, status: JobStatus, done: bool) -> None:
+        """Write `JobEnd`, because the job is over."""
+        assert self.directory is not None
+        end = JobEnd(
+            self.job_id.to_hex_string(),
+            (JobStatus.CANCELED if status is JobStatus.CANCELED else JobStatus.FINISHED).name,
+            self.directory.token,
+            done,
+            live_jobs.is_asked_from_outside(self),
+            self._program(),
+            self.last_epoch,
+            self._final_savepoint,
+        )
+        self.directory.write(end)
+
+    def _program(self) -> Program | None:
+        """The program that the directory remembers with the end; by default none."""
+        return None
 
     def _complete(self, error: FlinkishError | None, runtime_ms: int) -> None:
         if error is None:

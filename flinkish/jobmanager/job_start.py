@@ -8,14 +8,11 @@ the directory is given back as it would be after a failure, so that the next sta
 
 from __future__ import annotations
 
-import atexit
 import logging
-import shutil
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -23,14 +20,13 @@ from flinkish.checkpoint.claim import delete_checkpoints
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
-from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError
+from flinkish.errors import FinalOperationError, OperationError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import JobEnd
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import End
 from flinkish.jobmanager.job.settings import DriverSettings, checkpoints_path
 from flinkish.jobmanager.job_record import JobRecord, this_driver
-from flinkish.jobmanager.job_run import JobRun
+from flinkish.jobmanager.job_run import JobRun, in_background
 from flinkish.jobmanager.observed_job import describe
 from flinkish.runtime.job.deployment import JobDescriptor, JobSettings
 from flinkish.spark.session import is_remote
@@ -67,17 +63,11 @@ class JobStart(JobRun):
         self.parts: Callable[[], tuple[int, int] | None] = lambda: None
         self._plan = plan
         self._settings = settings
-        self._directory: JobDirectory | None = None
-        self._temporary = False
         #: ends what the start is waiting for
         self._break_off: Callable[[], None] = lambda: None
         #: reentrant: a signal may come while the main thread holds it
         self._handing_over = threading.RLock()
         self._run_of_job: JobRun | None = None
-        #: set when the start has come to its end: there is a run, or the job has ended
-        self._decided = threading.Event()
-        self._done = threading.Event()
-        self._started_s = time.monotonic()
         self.identify(job_id)
         live_jobs.started(self)
 
@@ -88,14 +78,14 @@ class JobStart(JobRun):
         """Give the job the id that it has in its directory."""
         self.job_id = job_id
         job = JobDescriptor(job_id.to_hex_string(), self.name, (), (), self._settings)
-        known = None if self._temporary or self._directory is None else self._directory
+        known = None if self._temporary else self.directory
         place, token = (None, "") if known is None else (known.path, known.token)
         earlier, self.record = self.record, JobRecord(self, job, self._plan, place, this_driver(token))
         self.observers = [self.record, *(one for one in self.observers if one is not earlier)]
 
     def owns(self, directory: JobDirectory, temporary: bool) -> None:
         """The directory is this start's: it is given back, or handed over to the run."""
-        self._directory, self._temporary = directory, temporary
+        self.directory, self._temporary = directory, temporary
         self.identify(self.job_id)
 
     # ------------------------------------------------------------------ its steps
@@ -146,15 +136,7 @@ class JobStart(JobRun):
         Raises:
             OperationError: the job is to end.
         """
-        done: Future[T] = Future()
-
-        def carry_out() -> None:
-            try:
-                done.set_result(work())
-            except BaseException as error:
-                done.set_exception(error)
-
-        threading.Thread(target=carry_out, name="flinkish-start", daemon=True).start()
+        done = in_background(work, "flinkish-start")
         while not done.done():
             self.check()
             wait([done], _LOOK_S)
@@ -182,12 +164,12 @@ class JobStart(JobRun):
             threading.Thread(target=self._interrupt, name="flinkish-start", daemon=True).start()
 
     def _interrupt(self) -> None:
-        while not self._decided.is_set():
+        while not self._begun.is_set():
             try:
                 self._break_off()
             except Exception as error:
                 _LOG.warning("job '%s': what Spark does for its start cannot be ended: %s", self.name, error)
-            self._decided.wait(_INTERRUPT_S)
+            self._begun.wait(_INTERRUPT_S)
 
     def run_of_job(self) -> JobRun:
         """The run that takes the place of this start; waits for it.
@@ -195,8 +177,9 @@ class JobStart(JobRun):
         Raises:
             FinalOperationError: the job has ended before it ran.
         """
-        self._decided.wait()
+        self._begun.wait()
         if self._run_of_job is None:
+            self.over.wait()
             raise FinalOperationError(
                 f"the job has ended ({self.status.name}) before it ran",
                 where=f"job '{self.name}'",
@@ -204,45 +187,27 @@ class JobStart(JobRun):
             )
         return self._run_of_job
 
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Wait until the job has ended, but at most for ``timeout_s`` seconds (None: without limit)."""
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if self._decided.wait(timeout_s):
-            left_s = None if deadline_s is None else max(deadline_s - time.monotonic(), 0)
-            if self._run_of_job is not None:
-                self._run_of_job.wait(left_s)
-            else:
-                self._done.wait(left_s)
-
     def unfinished(self) -> str | None:
         """What the job is still doing, in words; None when it has ended."""
         if self._run_of_job is not None:
             return self._run_of_job.unfinished()
-        return None if self._done.is_set() else f"its start ({self.doing_now()})"
+        return f"its start ({self.doing_now()})" if super().unfinished() else None
 
     def abandon(self) -> bool:
         """The process ends before the job has. Returns whether the job is over all the same."""
-        if self._run_of_job is not None:
-            return self._run_of_job.abandon()
-        if not super().abandon():
-            return False
-        try:
-            self._remember_cancellation()
-        except (FlinkishError, OSError):
-            return False
-        return True
+        return super().abandon() if self._run_of_job is None else self._run_of_job.abandon()
 
     # ------------------------------------------------------------------ its end
 
     def hand_over(self, run: JobRun) -> None:
         """Let this run take the place of the start, before it begins."""
         with self._handing_over:
-            run.over, run.result = self.over, self.result
+            # who waits for the start waits for the run
+            run.over, run.result, run._begun, self._thread = self.over, self.result, self._begun, run._thread
             live_jobs.handed_over(self, run)
             asked, self._run_of_job = self.is_to_end, run
         if asked:
             run.request_stop(self.wishes.end, "asked for during the start")
-        self._decided.set()
 
     @property
     def is_to_end(self) -> bool:
@@ -251,53 +216,28 @@ class JobStart(JobRun):
 
     def end(self) -> None:
         """End the job as somebody has asked for; the directory is given back."""
-        self._decided.set()
         self._thread.start()
+        self._begun.set()
         self._thread.join()
 
     def _conclude(self, end: End) -> None:
-        if end.status is JobStatus.CANCELED and self._remember_cancellation():
-            self._delete_checkpoints()
+        directory, settings = self.directory, self._of_driver
+        if end.status is JobStatus.CANCELED and directory is not None and directory.end() is None:
+            self._write_end(JobStatus.CANCELED, done=False)
+            if not settings.checkpoints.retain_on_cancellation:
+                # as those of a job that is cancelled while it runs
+                path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
+                delete_checkpoints(CheckpointDirectory(path), directory, self.name)
 
     def fail(self, error: BaseException) -> None:
         """End a job whose start has failed; the directory is given back."""
-        self._decided.set()
         failure = self._typed(error)
-        if isinstance(error, Exception):
-            self.attempt_failed(failure, None)
-        if isinstance(error, FencedError) or not isinstance(error, Exception):
+        if not isinstance(error, Exception):
+            # nothing has failed: the program was interrupted
+            self._told_failure = failure
             self.life.try_to(JobStatus.SUSPENDED, describe(failure))
-        elif not self.life.try_to(JobStatus.FAILED, describe(failure)):
-            self.life.try_to(JobStatus.FAILING, describe(failure))
-            self.life.try_to(JobStatus.FAILED, "the failure is final")
-        self._end(failure, self._started_s)
-
-    def _give_back(self) -> None:
-        if self._directory is not None:
-            self._directory.release(self.status.name, self.life.story.events[-1].cause)
-            atexit.unregister(self._directory.release)
-            if self._temporary:
-                shutil.rmtree(self._directory.path, ignore_errors=True)
-
-    def _end(self, error: FlinkishError | None, started: float) -> None:
-        super()._end(error, started)
-        self._done.set()
-
-    def _delete_checkpoints(self) -> None:
-        """As those of a job that is cancelled while it runs."""
-        directory, settings = self._directory, self._of_driver
-        if directory is not None and not settings.checkpoints.retain_on_cancellation:
-            path = checkpoints_path(settings, directory.path, self.job_id.to_hex_string())
-            delete_checkpoints(CheckpointDirectory(path), directory, self.name)
-
-    def _remember_cancellation(self) -> bool:
-        """Write down that the job was cancelled; returns whether its directory did not know how it has ended."""
-        directory = self._directory
-        if directory is None or self._temporary or directory.end() is not None:
-            return False
-        job_id, asked = self.job_id.to_hex_string(), live_jobs.is_asked_from_outside(self)
-        directory.write(JobEnd(job_id, JobStatus.CANCELED.name, directory.token, done=False, from_outside=asked))
-        return True
+        self._thread = threading.Thread(target=self._run, args=(failure,), name=self._thread.name, daemon=True)
+        self.end()
 
 
 def _tasks_of(context: Any, group: str) -> tuple[int, int] | None:

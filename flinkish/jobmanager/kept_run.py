@@ -3,9 +3,7 @@ stopped with a savepoint."""
 
 from __future__ import annotations
 
-import atexit
 import posixpath
-import shutil
 import threading
 import time
 from abc import abstractmethod
@@ -25,7 +23,7 @@ from flinkish.errors import (
     SavepointError,
 )
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.layout import JobEnd
+from flinkish.jobdir.layout import JobEnd, Program
 from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.decision import (
@@ -74,6 +72,8 @@ class KeptRun(JobRun):
         life: the state machine of the job since its submission.
     """
 
+    directory: JobDirectory
+
     def __init__(
         self,
         job: JobDescriptor,
@@ -93,8 +93,6 @@ class KeptRun(JobRun):
         self._temporary = temporary
         #: how the job has ended before, if it is not to be started again
         self._earlier_end: JobEnd | None = None
-        #: path of the savepoint with which the job ends
-        self._final_savepoint: str | None = None
         #: the job's checkpoints, which are numbered together with its savepoints
         self.checkpoint_directory = CheckpointDirectory(checkpoints_path(settings, directory.path, job.job_id))
         self.savepoints = SavepointLog(self.checkpoint_ended, next_id=self._next_number)
@@ -229,13 +227,6 @@ class KeptRun(JobRun):
             return "the job has come to its end"
         return "the job is being suspended" if self.wishes.wish is Wish.SUSPEND else "the job is being stopped"
 
-    def _give_back(self) -> None:
-        """Give the directory back, after those who have asked for the end have been answered in it."""
-        self.directory.release(self.status.name, self.life.story.events[-1].cause)
-        atexit.unregister(self.directory.release)
-        if self._temporary:
-            shutil.rmtree(self.directory.path, ignore_errors=True)
-
     def _found_end(self) -> JobEnd | None:
         """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
@@ -269,30 +260,11 @@ class KeptRun(JobRun):
         return cancelled and not self.settings.checkpoints.retain_on_cancellation
 
     def _write_end(self, status: JobStatus, done: bool) -> None:
-        """Write `JobEnd`, because the job is over."""
-        end = JobEnd(
-            self.job_id.to_hex_string(),
-            (JobStatus.CANCELED if status is JobStatus.CANCELED else JobStatus.FINISHED).name,
-            self.directory.token,
-            done,
-            live_jobs.is_asked_from_outside(self),
-            describe_program(self.job),
-            self.last_epoch,
-            self._final_savepoint,
-        )
-        self.directory.write(end)
+        super()._write_end(status, done)
         self.saving.end_stop()
 
-    def abandon(self) -> bool:
-        """If the job is being cancelled, write down that it was: the epoch that runs comes to nothing."""
-        if not super().abandon():
-            return False
-        try:
-            if not self.has_ended and self.directory.end() is None:
-                self._write_end(JobStatus.CANCELED, done=False)
-        except (FlinkishError, OSError):
-            return False
-        return True
+    def _program(self) -> Program:
+        return describe_program(self.job)
 
     def _answer_stop(self, failure: BaseException | None) -> None:
         """Complete the outcome of a stop with a savepoint; to be called before the directory is released."""

@@ -29,7 +29,7 @@ with stop_on_signals(lambda: [run]):
     threading.Event().wait(60)
 """
 
-#: a job without end, which gets a signal in its first second
+#: a job without end, which gets a signal in its first second, as soon as the main thread waits for its result
 PROGRAM = """
 import concurrent.futures, os, signal, time
 from flinkish.common import Configuration, WatermarkStrategy
@@ -40,7 +40,7 @@ from flinkish.datastream import StreamExecutionEnvironment
 class Once(MapFunction):
     def map(self, value):
         if value == 3:
-            while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            while "SUBMITTED" not in os.environ or signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(0.3)
@@ -54,8 +54,9 @@ configuration = Configuration.from_dict(settings)
 env = StreamExecutionEnvironment.get_execution_environment(configuration)
 source = DataGeneratorSource(lambda index: index, records_per_epoch=2)
 env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(Once())
-result = env.execute_async("endless").get_job_execution_result()
 try:
+    result = env.execute_async("endless").get_job_execution_result()
+    os.environ["SUBMITTED"] = "by now"
     while True:
         try:
             result.result({timeout_s})
@@ -204,6 +205,29 @@ def test_however_a_program_is_started_nothing_behind_execute_runs_after_a_signal
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(timeout_s=timeout_s))
     ended = subprocess.run([sys.executable, *launcher, str(program)], capture_output=True, text=True, timeout=50)
+    assert (ended.returncode, ended.stdout) == (143, "disposed of\ncleaned up\n"), ended.stderr
+
+
+#: The signal comes when the job has begun, and the main thread has not left its submission.
+IN_SUBMISSION = """
+import os
+from flinkish.jobmanager.job_run import JobRun
+
+starts = JobRun.start
+
+def until_the_signal(run):
+    os.environ["SUBMITTED"] = "soon"
+    starts(run)
+    assert run.wishes.to_end.wait(30)
+
+JobRun.start = until_the_signal
+"""
+
+
+def test_a_signal_to_a_job_that_has_begun_ends_the_program_within_its_submission(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(IN_SUBMISSION + PROGRAM.format(timeout_s=None))
+    ended = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=50)
     assert (ended.returncode, ended.stdout) == (143, "disposed of\ncleaned up\n"), ended.stderr
 
 

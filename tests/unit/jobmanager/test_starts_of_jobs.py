@@ -20,7 +20,7 @@ from flinkish.common.job_id import JobID
 from flinkish.common.job_status import JobStatus
 from flinkish.common.options.checkpointing import EXTERNALIZED_CHECKPOINT_RETENTION
 from flinkish.datastream import StreamExecutionEnvironment
-from flinkish.errors import FinalOperationError, FlinkishError, OperationError, SavepointError
+from flinkish.errors import FencedError, FinalOperationError, FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
 from flinkish.jobmanager import signals as live_jobs
 from flinkish.jobmanager.client import JobManager, RunClient
@@ -365,3 +365,64 @@ def test_a_job_that_is_cancelled_in_its_start_leaves_no_checkpoints(
         start.end()
     assert start.status is (end or JobStatus.FAILED)
     assert checkpoints.completed() == left
+
+
+def _asked(end: JobStatus) -> Callable[[JobStart], None]:
+    return lambda start: start.request_stop(end)
+
+
+def _ended(end: JobStatus) -> Callable[[JobStart], None]:
+    def end_it(start: JobStart) -> None:
+        start.request_stop(end)
+        start.end()
+
+    return end_it
+
+
+@pytest.mark.parametrize(
+    ("before", "over", "told"),
+    [
+        (lambda start: None, False, None),
+        (_asked(JobStatus.SUSPENDED), False, None),
+        (_asked(JobStatus.CANCELED), True, "cancelled"),
+        (_ended(JobStatus.CANCELED), True, "cancelled"),
+        (_ended(JobStatus.SUSPENDED), True, None),
+        (lambda start: start.fail(OperationError("the server is away")), True, None),
+    ],
+    ids=["starting", "being suspended", "being cancelled", "cancelled", "suspended", "failed"],
+)
+def test_only_a_start_that_is_being_cancelled_is_remembered_so_when_the_process_ends(
+    before: Callable[[JobStart], None], over: bool, told: str | None, tmp_path: Path
+) -> None:
+    directory = JobDirectory(str(tmp_path / "job"))
+    directory.claim("totals")
+    start = JobStart(JobID(), "totals", {}, JobSettings(), driver_settings(Configuration()))
+    try:
+        start.owns(directory, temporary=False)
+        before(start)
+        assert start.abandon() == over
+    finally:
+        live_jobs.ended(start, start.status)
+    end = directory.end()
+    assert (None if end is None else end.told()) == told
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (OperationError("the server is away"), JobStatus.FAILED, ["OperationError"]),
+        (FencedError("another driver owns the job"), JobStatus.SUSPENDED, ["FencedError"]),
+        (KeyboardInterrupt(), JobStatus.SUSPENDED, []),
+    ],
+    ids=["failed", "fenced", "interrupted"],
+)
+def test_how_a_start_ends_that_goes_no_further(error: BaseException, status: JobStatus, told: list[str]) -> None:
+    start = JobStart(JobID(), "totals", {}, JobSettings(), driver_settings(Configuration()))
+    start.fail(error)
+    assert start.record is not None
+    described = start.record.describe()
+    assert [event.after for event in described.story] == ["INITIALIZING", status.name]
+    assert [one.error_class for one in described.exceptions] == told
+    assert start.unfinished() is None and start not in live_jobs.running()
+    with pytest.raises(FinalOperationError, match=rf"the job has ended \({status.name}\) before it ran"):
+        start.run_of_job()
