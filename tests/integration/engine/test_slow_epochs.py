@@ -150,7 +150,7 @@ def test_the_first_epoch_of_a_delta_table_is_planned_anew_from_the_table_as_it_i
 
 @pytest.mark.slow
 def test_a_stop_gives_a_long_epoch_up_and_saves_the_one_before(spark: SparkSession, tmp_path: Path) -> None:
-    client = hung(tmp_path, execution__checkpointing__timeout="1 s")
+    client = hung(tmp_path, execution__checkpointing__timeout="30 s")
     savepoint = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result(TIMEOUT_S)
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert_goes_on(tmp_path, 0, job="another", execution__state_recovery__path=savepoint)

@@ -257,7 +257,7 @@ class Trial:
         commit writes it afterwards."""
         log, _, name = path.rpartition("/")
         commit = self.folder / log / f"{name.lstrip('.')[:20]}.json"
-        return log == "table/_delta_log" and name.endswith(".crc") and commit.exists()
+        return log == "table/_delta_log" and name.endswith((".crc", ".tmp")) and ".crc" in name and commit.exists()
 
     def _files(self, part: str) -> list[tuple[str, int, int]]:
         found = []
