@@ -57,7 +57,7 @@ def check_log(table: str, version: int | None) -> None:
     # Delta may begin with any checkpoint of the log, and may read any commits that were joined into one file
     for name in names:
         path = posixpath.join(log.path, name)
-        if checkpoints_in([name]) and checkpoints_in([name])[0] <= last:
+        if (versions := checkpoints_in([name])) and versions[0] <= last:
             _check_checkpoint(log, path)
         elif _JOINED.fullmatch(name):
             _check_commit(log, path)

@@ -65,7 +65,9 @@ class Preparation:
         directory.check_finished_by(job)
         differences = directory.differences(job, partitions_of(job))
         job = replace(job, attempt=directory.count_start())
-        program, changes = self._program(job, sources), differences is None or not self._ends_at_once()
+        program = self._program(job, sources)
+        # where the job has ended, nothing runs, and nothing is taken over (`KeptRun`)
+        changes = differences is None or not directory.ends_at_once(self._settings.restart)
         if differences and changes:
             Upgrade(self._spark, self._settings, directory, program, tuple(differences)).carry_out()
         base = prepare_restore(self._spark, program, self._settings, directory, differences is None)
@@ -77,10 +79,6 @@ class Preparation:
         watermarks = restored_watermarks(job, remembered)
         restored = remembered is not None and remembered.state
         return AttemptPlan(replace(job, restored_watermarks=watermarks, restored=restored), sources, base)
-
-    def _ends_at_once(self) -> bool:
-        """Whether the job has ended here, so that nothing runs, and nothing is taken over (`KeptRun`)."""
-        return self._directory.ends_at_once(self._settings.restart)
 
     def _program(self, job: JobDescriptor, sources: dict[int, Source]) -> RestoredProgram:
         return RestoredProgram(job, sources, self._generator.migrations())

@@ -195,7 +195,13 @@ def settings_in_force(spark: Any, settings: Mapping[str, str]) -> Iterator[None]
     them later; so nothing that takes long belongs inside (`session_with`).
     """
     with _starting:
-        yield from _set_for_a_while(spark, settings)
+        before = {key: spark.conf.get(key, None) for key in settings}
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            _restore(spark, before)
 
 
 def copy_of(spark: Any) -> Any:
@@ -220,16 +226,6 @@ def session_with(spark: Any, settings: Mapping[str, str]) -> Iterator[Any]:
     for key, value in settings.items():
         session.conf.set(key, value)
     yield session
-
-
-def _set_for_a_while(spark: Any, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {key: spark.conf.get(key, None) for key in settings}
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        _restore(spark, before)
 
 
 def _restore(spark: Any, settings: Mapping[str, str | None]) -> None:

@@ -12,9 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from flinkish.common import JobStatus, Time, Types
-from flinkish.common.accumulators import LongCounter
 from flinkish.connectors.generated import DataGeneratorSource
-from flinkish.datastream.functions import MapFunction, RuntimeContext
 from flinkish.datastream.window import TumblingEventTimeWindows
 from flinkish.errors import FlinkishError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
@@ -22,6 +20,7 @@ from flinkish.launch.driver import DRY_RUN_FORMAT
 from flinkish.runtime.phases import Phase
 from tests.integration.engine.collecting import Collected, by_field, collecting, environment
 from tests.integration.engine.counting_job import build, make_tables
+from tests.integration.engine.test_fallback import Ones
 from tests.integration.engine.test_faults import (
     FEW,
     KILLED_UPGRADES,
@@ -37,18 +36,6 @@ from tests.support.processes import wait_until
 TIMEOUT_S = 120
 PER_EPOCH, KEYS = 20, 7
 IGNORE = {"execution__state_recovery__ignore_unclaimed_state": True}
-
-
-class Ones(MapFunction):
-    """(key, 1); counts the records of the whole job."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.records = LongCounter()
-        runtime_context.add_accumulator("records", self.records)
-
-    def map(self, value: Any) -> Any:
-        self.records.add(1)
-        return value[0], 1
 
 
 @dataclass(frozen=True)
