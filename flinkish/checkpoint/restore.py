@@ -22,7 +22,7 @@ from flinkish.checkpoint.compatibility import (
     outline_of,
     with_changes,
 )
-from flinkish.checkpoint.manifest import Manifest, read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.checkpoint.rows import (
     FoundRows,
     Migrations,
@@ -56,7 +56,6 @@ from flinkish.spark.session import get_session
 from flinkish.spark.settings import described_jobs, session_with
 from flinkish.spark.worker import Deployment, deploy
 from flinkish.storage.files import delete_directory
-from flinkish.storage.paths import absolute
 
 
 @dataclass(frozen=True)
@@ -96,15 +95,15 @@ def prepare_restore(
 def _restore(
     spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str, directory: JobDirectory
 ) -> Restored:
-    manifest = read_manifest(savepoint)
+    opened = Savepoint.open(savepoint)
     with described_jobs(spark, f"{program.job.name}: restore from {savepoint}"):
-        report, watermarks = take_over(spark, program, settings, savepoint, manifest, directory.restore_rows)
+        report, watermarks = take_over(spark, program, settings, opened, directory.restore_rows)
     if not report.compatible:
         delete_directory(directory.restore_rows)
         raise incompatible(report, program.job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     rows = posixpath.basename(directory.restore_rows)
-    remembered = remember_restored(directory, program.job, settings.claim_mode, savepoint, manifest, watermarks, rows)
+    remembered = remember_restored(directory, program.job, settings.claim_mode, opened, watermarks, rows)
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return remembered
 
@@ -113,8 +112,7 @@ def take_over(
     spark: Any,
     program: RestoredProgram,
     settings: DriverSettings,
-    savepoint: str,
-    manifest: Manifest,
+    savepoint: Savepoint,
     target: str | None,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
     """Compare a savepoint with a program and, if ``target`` is given, write the rows for the first epoch below it.
@@ -125,19 +123,20 @@ def take_over(
     Raises:
         SavepointError: the savepoint cannot be read, or its table does not hold what was written.
     """
-    where = f"job '{program.job.name}', savepoint {absolute(savepoint)}"
+    manifest = savepoint.manifest
+    where = f"job '{program.job.name}', savepoint {savepoint.path}"
     conversion = _Conversion.of(spark, program, manifest.states, where)
     with reading(spark, where, conversion.deployment.secret) as session:
-        edited = is_edited(manifest, savepoint)
-        table = open_table(session, manifest, savepoint)
+        edited = is_edited(savepoint)
+        table = open_table(session, savepoint)
         counted = manifest.contents is not None and not edited
         if not counted and manifest.state.version is None:  # a given version of a table cannot have been edited
             check_unique(table, where)
         found = conversion.found(session, table, target, manifest.epoch is not None and not edited)
         if counted:
-            check_contents(manifest, savepoint, found.state_contents())
+            check_contents(savepoint, found.state_contents())
         watermarks = found.lowest_watermarks()
-    return conversion.report(savepoint, edited, found, manifest.sources, settings), watermarks
+    return conversion.report(savepoint.given, edited, found, manifest.sources, settings), watermarks
 
 
 @dataclass(frozen=True)
@@ -203,13 +202,6 @@ class _Conversion:
         return outline_of(job, (job.vertex(vertex).head.uid for vertex in self.program.sources))
 
 
-def compatibility_of(
-    spark: Any, program: RestoredProgram, settings: DriverSettings, savepoint: str
-) -> CompatibilityReport:
-    """The report of what a start from the savepoint would take over; nothing is written."""
-    return take_over(spark, program, settings, savepoint, read_manifest(savepoint), None)[0]
-
-
 def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
     """The report of a start without any state: all states that the program declares are new."""
     conversion = _Conversion.of(spark, program, (), f"job '{program.job.name}'")
@@ -238,7 +230,7 @@ def rows_of(directory: JobDirectory, remembered: Restored) -> str:
 def compatibility_report(
     graph: StreamGraph,
     configuration: Configuration,
-    savepoint: str,
+    savepoint: Savepoint,
     chaining: bool,
     session: Any = None,
     job_name: str = "dry run",
@@ -248,11 +240,11 @@ def compatibility_report(
 
     Raises:
         ProgramError: the program is wrong.
-        SavepointError: there is no such savepoint, or it is damaged.
+        SavepointError: the savepoint is damaged.
     """
     generator = JobGraphGenerator(graph, job_settings(configuration), chaining)
     spark = session if session is not None else get_session(configuration, job_name)
     generator.with_shipped_files(ship(spark, configuration))
     job = generator.generate(JobID().to_hex_string(), job_name)
     program = RestoredProgram(job, generator.sources(), generator.migrations())
-    return compatibility_of(spark, program, driver_settings(configuration), savepoint)
+    return take_over(spark, program, driver_settings(configuration), savepoint, None)[0]

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from flinkish.checkpoint.compatibility import CompatibilityReport
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.graph.job_graph import JobGraphGenerator
@@ -100,7 +101,7 @@ def start_report(
     Raises:
         FlinkishError: as the start would, but for states that cannot be taken over.
     """
-    from flinkish.checkpoint.restore import RestoredProgram, compatibility_of, declared_by
+    from flinkish.checkpoint.restore import RestoredProgram, declared_by, take_over
     from flinkish.spark.dependencies import ship
     from flinkish.spark.session import get_session
 
@@ -116,7 +117,8 @@ def start_report(
     if directory is not None:
         return _in_directory(spark, settings, directory, program)
     if settings.savepoint is not None:
-        return StartReport(StartKind.RESTORES, path, compatibility_of(spark, program, settings, settings.savepoint))
+        report, _ = take_over(spark, program, settings, Savepoint.open(settings.savepoint), None)
+        return StartReport(StartKind.RESTORES, path, report)
     return StartReport(StartKind.BEGINS, path, declared_by(spark, program))
 
 

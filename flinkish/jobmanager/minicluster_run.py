@@ -28,7 +28,7 @@ from flinkish.checkpoint.claim import (
 )
 from flinkish.checkpoint.compatibility import CompatibilityReport, incompatible, read_states
 from flinkish.checkpoint.coordinator import Barrier, Barriers, CheckpointCoordinator
-from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, state_table
+from flinkish.checkpoint.manifest import CheckpointDirectory, Manifest, Savepoint, state_table
 from flinkish.checkpoint.plain_tables import (
     Read,
     TakenIn,
@@ -193,15 +193,13 @@ def _restore(
     store: StateStore,
     read: Read,
 ) -> Restored:
-    manifest, taken = _taken_in(generator, job, settings, savepoint, read)
+    opened, taken = _taken_in(generator, job, settings, savepoint, read)
     if not taken.report.compatible:
         raise incompatible(taken.report, job)
     passed(Phase.RESTORE_PREPARED, savepoint=savepoint)
     store.restored = taken.rows
     # the rows are only in memory: until the first epoch is prepared, the next start restores the savepoint again
-    found = remember_restored(
-        directory, job, settings.claim_mode, savepoint, manifest, taken.watermarks, rows="restore"
-    )
+    found = remember_restored(directory, job, settings.claim_mode, opened, taken.watermarks, rows="restore")
     passed(Phase.RESTORE_APPLIED, savepoint=savepoint)
     return found
 
@@ -221,7 +219,7 @@ def report_of(generator: JobGraphGenerator, configuration: Configuration, name: 
 
 def _taken_in(
     generator: JobGraphGenerator, job: JobDescriptor, settings: DriverSettings, savepoint: str, read: Read = nobody_asks
-) -> tuple[Manifest, TakenIn]:
+) -> tuple[Savepoint, TakenIn]:
     job.settings.shipped.install("")
     with job.settings.shipped.entered_here():
         return take_in_savepoint(savepoint, job, generator.migrations(), settings.ignore_unclaimed_state, read)

@@ -18,9 +18,9 @@ from flinkish.checkpoint.compatibility import read_states
 from flinkish.checkpoint.maintenance import gentle_tasks
 from flinkish.checkpoint.manifest import (
     Manifest,
+    Savepoint,
     TableContents,
     manifest_of,
-    read_manifest,
     state_table,
     write_manifest,
 )
@@ -219,12 +219,13 @@ def _written(run: SparkRun, epoch: int, path: str) -> Manifest:
 
 def _copied(run: SparkRun, checkpoint: str, path: str) -> Manifest:
     """Write a savepoint that has what a checkpoint has."""
-    taken = read_manifest(checkpoint)
+    opened = Savepoint.open(checkpoint)
+    taken = opened.manifest
     assert taken.epoch is not None, "it was taken of an epoch"
     passed(Phase.SAVEPOINT_READ, epoch=taken.epoch)
     table = state_table(path)
     with _interruptible(run, taken.epoch):
-        rows = open_table(run.spark, taken, checkpoint)
+        rows = open_table(run.spark, opened)
         write_rows(table, lambda local: _files_of(run, rows, local), lambda: rows)
         passed(Phase.SAVEPOINT_WRITTEN, epoch=taken.epoch)
         contents = written_contents(run.spark, table)
@@ -284,8 +285,8 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
         SavepointError: there is no savepoint, or it is damaged.
         OperationError: it is still needed.
     """
-    path = absolute(directory)
-    read_manifest(path, whole=False)
+    savepoint = Savepoint.open(directory, whole=False)
+    path = savepoint.path
     if path in begun_from:
         raise OperationError(
             f"the job '{begun_from[path]}' was started from this savepoint and is at work",
@@ -306,7 +307,7 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
                 expected=f"no driver at work in {above}" if not checkpoint else f"a job that has ended in {above}",
                 hint="dispose of it where that driver runs" if not checkpoint else "wait until the job has ended",
             )
-    delete_savepoint(path)
+    delete_savepoint(savepoint)
 
 
 def check_target(directory: str, where: str) -> None:

@@ -25,7 +25,7 @@ from typing import Any
 
 from flinkish.checkpoint.claim import check_same_savepoint, read_restored
 from flinkish.checkpoint.compatibility import CompatibilityReport, read_states
-from flinkish.checkpoint.manifest import read_manifest
+from flinkish.checkpoint.manifest import Savepoint
 from flinkish.checkpoint.restore import OwnState, RestoredProgram, take_over, take_over_own
 from flinkish.errors import CorruptStateError, IncompatibleJobError
 from flinkish.jobdir.directory import JobDirectory
@@ -206,9 +206,9 @@ class Upgrade:
         path = None if before is None else before.checkpoint or before.path
         if origin is None and path:
             # the query has begun with it and committed nothing
-            manifest = read_manifest(path)
-            report, watermarks = take_over(self.spark, self.program, self.settings, path, manifest, target)
-            sources = manifest.sources
+            opened = Savepoint.open(path)
+            report, watermarks = take_over(self.spark, self.program, self.settings, opened, target)
+            sources = opened.manifest.sources
         else:
             states = read_states(self.directory)
             own = OwnState(self._shown(origin), lambda session: self._rows(session, origin), states, sources)

@@ -11,7 +11,7 @@ import pytest
 
 from flinkish.checkpoint.claim import read_restored
 from flinkish.checkpoint.compatibility import CompatibilityReport
-from flinkish.checkpoint.manifest import manifest_of
+from flinkish.checkpoint.manifest import manifest_of, write_manifest
 from flinkish.checkpoint.restore import RestoredProgram
 from flinkish.common import Configuration
 from flinkish.core.sink import NO_FENCE
@@ -181,23 +181,24 @@ def test_a_job_that_went_back_to_a_checkpoint_begins_with_it_however_often_its_p
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, taken = begun(tmp_path), list[str]()
-    directory.write(RestoredByFallback(checkpoint="/checkpoints/chk-3", rows="restore-epoch-5"), 5)
+    checkpoint = str(tmp_path / "checkpoints" / "chk-3")
+    write_manifest(checkpoint, manifest_of(job(), 3, {"events": "12"}))
+    directory.write(RestoredByFallback(checkpoint=checkpoint, rows="restore-epoch-5"), 5)
     directory.move_query("spark-5", 5)
 
     def take_over(*arguments: Any) -> tuple[CompatibilityReport, dict[str, int]]:
-        taken.append(arguments[3])
-        return CompatibilityReport(arguments[3], "clicks", False, ()), {"counts": 7}
+        taken.append(arguments[3].path)
+        return CompatibilityReport(arguments[3].given, "clicks", False, ()), {"counts": 7}
 
     monkeypatch.setattr(upgrade, "take_over", take_over)
-    monkeypatch.setattr(upgrade, "read_manifest", lambda path: manifest_of(job(), 3, {"events": "12"}))
     for uid, first_epoch in (("sums", 6), ("counts", 7), ("sums", 8)):
         program = RestoredProgram(job(uid=uid), {})
         Upgrade(None, driver_settings(Configuration()), directory, program, ("it differs",)).carry_out()
         assert directory.query_location().first_epoch == first_epoch and structures(directory, program.job) == []
         restored = read_restored(directory)
-        assert restored is not None and restored.checkpoint == "/checkpoints/chk-3"
+        assert restored is not None and restored.checkpoint == checkpoint
         assert (restored.sources, restored.watermarks, restored.state) == ({"events": "12"}, {"counts": 7}, True)
-    assert taken == ["/checkpoints/chk-3"] * 3
+    assert taken == [checkpoint] * 3
 
 
 @pytest.mark.parametrize(
