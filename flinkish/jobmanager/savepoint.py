@@ -35,7 +35,7 @@ from flinkish.runtime.phases import Phase, passed
 from flinkish.runtime.sources.progress import shown_position
 from flinkish.spark.data_files import FILE_SCHEMA, DataFile, RowsToFiles
 from flinkish.spark.failures import translate
-from flinkish.spark.settings import described_jobs, interrupt, tagged
+from flinkish.spark.settings import SparkWork, described_jobs
 from flinkish.spark.state import SAVEPOINT_ARROW, read_state, write_state
 from flinkish.spark.worker import DeployedClasses, secret_of
 from flinkish.storage.files import (
@@ -245,11 +245,10 @@ def _files_of(run: SparkRun, rows: Any, table: str) -> list[DataFile]:
 @contextlib.contextmanager
 def _interruptible(run: SparkRun, epoch: int) -> Iterator[None]:
     """Within the block, the Spark jobs of this thread end with the savepoint."""
-    tag = f"flinkish-savepoint-{uuid.uuid4().hex}"
     with (
-        tagged(run.spark, tag),
+        SparkWork(run.spark, "savepoint") as work,
         described_jobs(run.spark, f"{run.name}: savepoint of epoch {epoch}"),
-        run.savepoint_turns.interrupted_by(lambda: interrupt(run.spark, tag)),
+        run.savepoint_turns.interrupted_by(work.end),
     ):
         yield
 

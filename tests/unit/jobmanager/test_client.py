@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +31,7 @@ from flinkish.runtime.job.deployment import JobDescriptor
 from flinkish.spark.plan import PlanOptions
 from tests.support.job_files import get, put
 from tests.support.processes import wait_until
+from tests.support.spark_groups import GroupsOfJobs
 
 TIMEOUT_S = 30
 
@@ -504,7 +504,7 @@ class Damaged(Run):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, restarts=Restarts(FixedDelay(3, 0)))
-        self.goes_back, self.interrupted = threading.Event(), threading.Event()
+        self.goes_back, self.spark = threading.Event(), GroupsOfJobs()
         self.fall_back = self._go_until_interrupted
 
     def run_query(self, again: bool) -> None:
@@ -513,15 +513,11 @@ class Damaged(Run):
 
     def _go_until_interrupted(self, error: CorruptStateError) -> str:
         self.goes_back.set()
-        assert self.interrupted.wait(TIMEOUT_S)
+        wait_until(lambda: bool(self.spark.cancelled), TIMEOUT_S, "the cancellation")
         raise OperationError("Spark's job was cancelled")
 
 
-def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spark_run_module, "tagged", lambda spark, tag: nullcontext())
-    monkeypatch.setattr(spark_run_module, "interrupt", lambda spark, tag: run.interrupted.set())
+def test_a_job_that_is_cancelled_while_it_goes_back_to_a_checkpoint_is_interrupted_there(tmp_path: Path) -> None:
     run = Damaged(tmp_path)
     client = begun(run)
     assert run.goes_back.wait(TIMEOUT_S)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +27,7 @@ from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from tests.support.job_files import put
 from tests.support.processes import wait_until
+from tests.support.spark_groups import GroupsOfJobs
 
 TIMEOUT_S = 30
 MAY_FOLLOW = RETAINED_EPOCHS // 2
@@ -122,14 +122,10 @@ def test_a_checkpoint_that_was_outrun_is_read_again_while_epochs_wait(
             raise Py4JError("the file of the state is not there")
         return pending
 
-    def tagged(session: Any, tag: str, description: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
     readers, attempt = StateReaders(), SimpleNamespace(job=SimpleNamespace(name="shop"))
     writer = SimpleNamespace(write=write, clean=lambda *of: None, merge=lambda: None)
-    monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: None)
+    monkeypatch.setattr(checkpoint_taker, "own_session", lambda spark: GroupsOfJobs())
     monkeypatch.setattr(checkpoint_taker, "CheckpointWriter", lambda *of: writer)
-    monkeypatch.setattr(checkpoint_taker, "tagged_jobs", tagged)
     run: Any = SimpleNamespace(
         name="shop",
         directory=JobDirectory(str(tmp_path / "job")),
