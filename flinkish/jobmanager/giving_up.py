@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -97,18 +97,18 @@ def give_up_planned(
 
 
 class QueryEnd:
-    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and sets ``woken``."""
+    """Sees the end of a query, of which Spark tells nobody: a thread waits for it, and calls ``notify``."""
 
-    def __init__(self, query: Any, woken: threading.Event) -> None:
+    def __init__(self, query: Any, notify: Callable[[], None]) -> None:
         #: whether the query has ended; who follows it asks Spark for its error
         self.has_come = False
-        threading.Thread(target=self._wait, args=(query, woken), name="flinkish-query-end", daemon=True).start()
+        threading.Thread(target=self._wait, args=(query, notify), name="flinkish-query-end", daemon=True).start()
 
-    def _wait(self, query: Any, woken: threading.Event) -> None:
+    def _wait(self, query: Any, notify: Callable[[], None]) -> None:
         with suppress(Exception):
             query.awaitTermination()
         self.has_come = True
-        woken.set()
+        notify()
 
 
 class RunningEpoch:

@@ -313,7 +313,7 @@ class JobRun(ObservedJob):
         assert self._failure is not None
         self.attempt_failed(self._failure, step.delay_ms)
         self._tell_of_restart(self._failure, step.delay_ms)
-        self.wishes.to_end.wait(step.delay_ms / 1000)
+        self.wishes.wait_for_end(step.delay_ms / 1000)
         return Outcome.WAITED
 
     # ------------------------------------------------------------------ what an engine provides
@@ -382,7 +382,7 @@ class JobRun(ObservedJob):
         if end is JobStatus.FINISHED and self.status not in (JobStatus.RUNNING, JobStatus.RECONCILING):
             # the stop came while the job waited for its restart, or for its first query
             self.life.try_to(JobStatus.RUNNING, "there is nothing more to run")
-        if self.life.try_to(end, "the job has come to its end" if not self.wishes.to_end.is_set() else "stopped"):
+        if self.life.try_to(end, "the job has come to its end" if not self.wishes.to_end else "stopped"):
             return
         self.life.try_to(JobStatus.CANCELLING, "stopped")
         self.life.to(JobStatus.CANCELED, "the running epoch has ended")

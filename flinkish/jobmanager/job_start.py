@@ -185,7 +185,7 @@ class JobStart(JobRun):
     @property
     def is_to_end(self) -> bool:
         """Whether somebody has asked the job to end."""
-        return self.wishes.to_end.is_set()
+        return self.wishes.to_end
 
     def end(self) -> None:
         """End the job as somebody has asked for; the directory is given back."""

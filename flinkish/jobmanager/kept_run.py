@@ -156,7 +156,7 @@ class KeptRun(JobRun):
         return replace(
             super()._facts(outcome),
             stop=Stop.NONE if stop is None else stop.kind,
-            stop_begun=self.wishes.to_end.is_set(),
+            stop_begun=self.wishes.to_end,
             drain=self._drain(),
             earlier_end=None if end is None else JobStatus.CANCELED if canceled else JobStatus.FINISHED,
             input_ended=self._input_has_ended(),
@@ -223,7 +223,7 @@ class KeptRun(JobRun):
         self._in_any_case(self.checkpoints.close, "the job has failed")
 
     def _why_it_ends(self) -> str:
-        if not self.wishes.to_end.is_set():
+        if not self.wishes.to_end:
             return "the job has come to its end"
         return "the job is being suspended" if self.wishes.wish is Wish.SUSPEND else "the job is being stopped"
 
@@ -307,14 +307,15 @@ class KeptRun(JobRun):
         with self._lock:
             if self.wishes.stop is None:
                 return
-            self.wishes.to_end.set()
+            self.wishes.stop.begun = True
+        self.wishes.notify()
         self._wake()
 
     def epoch_committed(self, epoch: int) -> None:
         """Notify the observers; a stop with a savepoint that has waited for the first epoch begins."""
         super().epoch_committed(epoch)
         self.savepoint_turns.epoch_committed()
-        if self.wishes.stop is not None and not self.wishes.to_end.is_set():
+        if self.wishes.stop is not None and not self.wishes.to_end:
             self._begin_stop()
 
     def _refusal(self) -> Refusal | None:

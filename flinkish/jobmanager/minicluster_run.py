@@ -312,10 +312,10 @@ class MiniClusterRun(KeptRun):
     def _give_up(self) -> None:
         """Give up the epoch that has not ended in time, as long as the job is to stop."""
         pause_s = 0.0
-        while not self.over.wait(pause_s) and self.wishes.to_end.is_set():
+        while not self.over.wait(pause_s) and self.wishes.to_end:
             left_s = self.wishes.epoch_deadline_s - time.monotonic()
             with self._lock:
-                if left_s <= 0 and self._cluster is not None and self.wishes.to_end.is_set():
+                if left_s <= 0 and self._cluster is not None and self.wishes.to_end:
                     self._gave_up = True
                     self._cluster.give_up()
             pause_s = min(max(left_s, self._LOOK_S), self._LONG_LOOK_S)
@@ -372,7 +372,7 @@ class MiniClusterRun(KeptRun):
     def _run_epochs(self, cluster: MiniCluster) -> None:
         self.query_started()
         pause_s = 0.0
-        while not self.store.finished and not self.wishes.to_end.wait(pause_s):
+        while not self.store.finished and not self.wishes.wait_for_end(pause_s):
             if self.settings.available_now and not cluster.has_more():
                 return
             with self._next:
@@ -381,7 +381,7 @@ class MiniClusterRun(KeptRun):
                 with self._at_work:
                     report = cluster.run_epoch()
             except Exception:
-                if self.wishes.to_end.is_set() and cluster.has_given_up:
+                if self.wishes.to_end and cluster.has_given_up:
                     return
                 raise
             self.epoch_done(report)

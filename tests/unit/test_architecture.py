@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_308),
     "rest/views": (12, 2_182),
     "session": (11, 2_169),
-    "jobmanager": (38, 9_834),
+    "jobmanager": (38, 9_891),
     "jobmanager/replay": (3, 525),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),

@@ -95,7 +95,7 @@ class Run(SparkRun):
     def run_query(self, again: bool) -> None:
         self.queries, self.has_run = 0, True
         self.query_started()
-        assert self.wishes.to_end.wait(TIMEOUT_S)
+        assert self.wishes.wait_for_end(TIMEOUT_S)
         failure, self._fails_with = self._fails_with, None
         if failure is not None:
             raise failure

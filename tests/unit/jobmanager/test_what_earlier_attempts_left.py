@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from flinkish.common import Configuration
+from flinkish.common.job_status import JobStatus
 from flinkish.core.sink import CommitContext, Committer
 from flinkish.errors import CheckpointError, FinalOperationError
 from flinkish.jobdir.directory import JobDirectory
@@ -109,7 +110,7 @@ def test_an_attempt_runs_though_the_one_before_had_to_fail(tmp_path: Path) -> No
 def test_an_attempt_that_begins_after_a_stop_was_asked_for_is_told_so(tmp_path: Path) -> None:
     wishes = Wishes()
     made = attempt(tmp_path, wishes)
-    wishes.to_end.set()
+    wishes.ask(JobStatus.FINISHED)
     run(made)
     assert made.told_to_stop
 
