@@ -102,7 +102,7 @@ MUTATIONS = (
     ),
     _of(
         "jobdir/directory.py",
-        "if life is Life.ALIVE:\n            owner = self.read",
+        "if life is Liveness.ALIVE:\n            owner = self.read",
         "if False:\n            owner = self.read",
         "test_job_directory",
         "test_ownership",

@@ -122,7 +122,7 @@ class QueryFallback:
             except (SavepointError, CorruptStateError) as unusable:
                 problems.append(f"{candidate.path}: {unusable.what}")
                 continue
-            return self._told(error, decision, idempotent, problems)
+            return self._message(error, decision, idempotent, problems)
         raise self._refused(error, decide(self.settings.fallback, traces, None), None, problems)
 
     # ------------------------------------------------------------------ whether it is possible
@@ -202,7 +202,7 @@ class QueryFallback:
 
     # ------------------------------------------------------------------ messages
 
-    def _told(self, error: CorruptStateError, decision: Decision, idempotent: bool, problems: list[str]) -> str:
+    def _message(self, error: CorruptStateError, decision: Decision, idempotent: bool, problems: list[str]) -> str:
         assert decision.checkpoint is not None
         text = f"{error.what}: the job goes on from the checkpoint {decision.checkpoint.path} of epoch "
         text += f"{decision.checkpoint.epoch}"

@@ -29,11 +29,11 @@ from flinkish.checkpoint.rows import (
     RowsToBuffers,
     check_contents,
     check_unique,
+    checked_rows,
     is_edited,
-    looked_at,
     open_table,
     reading,
-    written_to,
+    written_buffers,
 )
 from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
@@ -187,7 +187,7 @@ class _Conversion:
         convert = RowsToBuffers(
             self.deployment, self.states, self.program.migrations, not as_written, target is not None
         )
-        return looked_at(rows, convert) if target is None else written_to(target, spark, rows, convert)
+        return checked_rows(rows, convert) if target is None else written_buffers(target, spark, rows, convert)
 
     def report(
         self, shown: str, edited: bool, found: FoundRows, sources: Iterable[str], settings: DriverSettings

@@ -385,7 +385,7 @@ def _found_batch(found: FoundRows) -> pa.RecordBatch:
     )
 
 
-def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
+def written_buffers(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> FoundRows:
     """Write the buffers below ``path``; returns what was found in the rows."""
     converted = with_digest(table).mapInArrow(convert, ROW_SCHEMA)
     # no more tasks than run at a time, since each writes a file; and nothing else runs before the job is restored
@@ -393,7 +393,7 @@ def written_to(path: str, spark: Any, table: Any, convert: RowsToBuffers) -> Fou
     return _found(spark.read.schema(ROW_SCHEMA).option(*VERIFY_PAGES).parquet(for_spark(path)))
 
 
-def looked_at(table: Any, convert: RowsToBuffers) -> FoundRows:
+def checked_rows(table: Any, convert: RowsToBuffers) -> FoundRows:
     """Check the rows without writing anything; returns what was found in them."""
     return _found(with_digest(table).mapInArrow(convert, ROW_SCHEMA))
 

@@ -20,8 +20,8 @@ from typing import Any
 from flinkish.core.source import Source
 from flinkish.errors import EpochTimeoutError, FencedError, FlinkishError, SparkLostError
 from flinkish.jobdir.checks import with_free_space
+from flinkish.jobdir.connect_server import ServerEnd, StopRequest
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import FarEnd, StopRequest
 from flinkish.jobdir.layout import EndOfInput
 from flinkish.jobdir.query import QueryLog, Traces, check_query
 from flinkish.jobdir.waiting_epoch import known_sources
@@ -45,7 +45,7 @@ from flinkish.jobmanager.query_inputs import (
     prepare_sinks,
     source_positions,
 )
-from flinkish.jobmanager.remote import Inbox
+from flinkish.jobmanager.remote import ReportReader
 from flinkish.jobmanager.wishes import Wishes
 from flinkish.launch.spark_version import plans_with_start
 from flinkish.runtime.epoch.changelog_files import changelog_directory
@@ -157,7 +157,7 @@ class QueryAttempt(EpochListener):
         self._records = RecordsInProgress(spark, self.job.name)
         self._running = RunningEpoch(plan.job.name, settings, directory if is_remote(spark) else None)
         self.gate = self._running.gate
-        self._inbox = Inbox(directory, plan.job) if is_remote(spark) else None
+        self._reports = ReportReader(directory, plan.job) if is_remote(spark) else None
         self._acknowledgements = Acknowledgements(plan.job, SegmentFiles(directory.path))
         self._left_behind = LeftBehind(plan.job, plan.sources)
         self._deployment: Any = None
@@ -199,9 +199,9 @@ class QueryAttempt(EpochListener):
         """Report an epoch that is done but for Spark's own commit. Raises StopQuery if the epoch was given up."""
         self.gate.go_through()
         self._records.show(report)
-        self._tell(self._left_behind.added_to(report, self.location))
+        self._report(self._left_behind.added_to(report, self.location))
 
-    def _tell(self, report: EpochReport) -> None:
+    def _report(self, report: EpochReport) -> None:
         self.ended = self.ended or report.end_of_input
         self._reported = report.epoch
         self._observer.epoch_done(report)
@@ -259,7 +259,7 @@ class QueryAttempt(EpochListener):
     def _forget_earlier_stops(self) -> None:
         """Withdraw from the process that runs epochs, if it is another one, the stop of an earlier query, such as one
         that had to fail: it would end the next query, and that would pass for the end of the job."""
-        if self._inbox is not None:
+        if self._reports is not None:
             self.directory.delete(StopRequest)
             if self._wishes.to_end:
                 # asked for since, and maybe deleted just now: a stop is set first and told afterwards
@@ -268,7 +268,7 @@ class QueryAttempt(EpochListener):
     def _take_earlier_reports(self) -> None:
         """Take the reports of epochs that Spark has committed and an earlier attempt has not lived to take. A query
         that has nothing more to run has no progress from which it would be seen that they are committed."""
-        committed = QueryLog(self.location.path).committed() if self._inbox is not None else []
+        committed = QueryLog(self.location.path).committed() if self._reports is not None else []
         if committed:
             self._take_reports(self.location.first_epoch + committed[-1])
 
@@ -282,7 +282,7 @@ class QueryAttempt(EpochListener):
         return None
 
     def _deploy(self, traces: Traces) -> None:
-        beside = "" if self._inbox else directory_beside_driver(self.location.path)
+        beside = "" if self._reports else directory_beside_driver(self.location.path)
         changelog, state = changelog_directory(self.directory.path), self.directory.keyed_state
         files = EpochFiles(self._prepared.path, changelog, state, beside)
         self._deployment = deploy(self.job, self.partitions, self.location.first_epoch, self.directory.fence, files)
@@ -311,7 +311,7 @@ class QueryAttempt(EpochListener):
             # the job was cancelled before its query has begun
             return
         self._secret = deployment.secret
-        self.directory.delete(FarEnd)
+        self.directory.delete(ServerEnd)
         self._look_at_executors()
         try:
             query.of_spark = self._start(query, deployment)
@@ -336,7 +336,7 @@ class QueryAttempt(EpochListener):
 
     def _was_stopped(self, query: _Query, error: Exception) -> bool:
         """Whether the query ended on purpose. Raises the error that ``foreachBatch`` in another process has left."""
-        end = self._inbox.end() if self._inbox is not None else False
+        end = self._reports.end() if self._reports is not None else False
         if isinstance(end, FlinkishError):
             raise end from error
         return end or query.refused or self._running.given_up
@@ -398,7 +398,7 @@ class QueryAttempt(EpochListener):
         if self._ends or query.run.is_to_be_ended or self._is_over():
             return _POLL_S
         local = is_local(self.location.path)
-        if self._inbox is not None:
+        if self._reports is not None:
             # each look lists the commits, which elsewhere is a request
             return _REMOTE_POLL_S if local else LOOK_S
         if self._reported <= self._committed:
@@ -491,14 +491,14 @@ class QueryAttempt(EpochListener):
     def _last_committed(self, at_end: bool) -> int:
         """The last epoch that is committed, as far as that can be seen."""
         log, first, reported = QueryLog(self.location.path), self.location.first_epoch, self._reported
-        if self._inbox is None and reported > self._committed:
+        if self._reports is None and reported > self._committed:
             # Spark runs an epoch once the one before is committed
             return reported if log.is_committed(reported - first) else reported - 1
-        if self._committed < first and (self._inbox is not None or at_end):
+        if self._committed < first and (self._reports is not None or at_end):
             # it may have been an earlier attempt that has run the last one and has not lived to see its commit
             before = self._committed_before()
             return self._committed if before is None else before
-        batches = log.committed() if self._inbox is not None else []
+        batches = log.committed() if self._reports is not None else []
         return first + batches[-1] if batches else self._committed
 
     def _clean_up(self, committed: int) -> None:
@@ -510,9 +510,9 @@ class QueryAttempt(EpochListener):
 
     def _take_reports(self, committed: int | None) -> None:
         """Pass on the reports of epochs that ran in another process, up to this epoch (None: all there are)."""
-        if self._inbox is not None:
-            for report in self._inbox.take(committed):
-                self._tell(report)
+        if self._reports is not None:
+            for report in self._reports.take(committed):
+                self._report(report)
 
     # ------------------------------------------------------------------ what a savepoint needs
 
@@ -548,5 +548,5 @@ class QueryAttempt(EpochListener):
     def wake(self) -> None:
         """Look at once at what was asked for, and tell the process that runs epochs, if it is another one, of it."""
         self._wishes.notify()
-        if self._inbox is not None:
+        if self._reports is not None:
             self.directory.write(StopRequest())

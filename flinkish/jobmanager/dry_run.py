@@ -133,7 +133,7 @@ def _in_directory(
     directory.check_finished_by(job)
     end = directory.end()
     if end is not None and directory.ends_at_once(settings.restart):
-        return StartReport(StartKind.ENDED, directory.path, None, end=end.told())
+        return StartReport(StartKind.ENDED, directory.path, None, end=end.described())
     differences = tuple(directory.differences(job, partitions_of(job)) or ())
     if not differences and directory.read(DrainMarker) is not None:
         return StartReport(StartKind.DRAINS, directory.path, None)

@@ -207,7 +207,7 @@ class JobStart(JobRun):
         failure = self._typed(error)
         if not isinstance(error, Exception):
             # nothing has failed: the program was interrupted
-            self._told_failure = failure
-            self.life.try_to(JobStatus.SUSPENDED, describe(failure))
+            self._notified_failure = failure
+            self.machine.try_to(JobStatus.SUSPENDED, describe(failure))
         self._thread = threading.Thread(target=self._run, args=(failure,), name=self._thread.name, daemon=True)
         self.end()

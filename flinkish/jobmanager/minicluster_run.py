@@ -244,9 +244,9 @@ class MiniClusterRun(KeptRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(prepared.job, settings, directory, temporary, restarts, life)
+        super().__init__(prepared.job, settings, directory, temporary, restarts, machine)
         self._job = prepared.job
         self._began = prepared.began
         self.restored = prepared.restored

@@ -27,7 +27,7 @@ from flinkish.checkpoint.manifest import (
 from flinkish.checkpoint.rows import open_table, write_rows, written_contents
 from flinkish.errors import FlinkishError, OperationError, SavepointError
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.fencing import Life, is_of_this_process, life_of
+from flinkish.jobdir.fencing import Liveness, is_of_this_process, liveness_of
 from flinkish.jobdir.layout import Owner, SavingNote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker, was_outrun
 from flinkish.jobmanager.savepoint_turns import SavepointTurns
@@ -299,7 +299,7 @@ def dispose_savepoint(directory: str, begun_from: Mapping[str, str]) -> None:
         if owner is None:
             continue
         checkpoint = posixpath.basename(path).startswith("chk-")
-        if life_of(owner) is not Life.GONE and (checkpoint or not is_of_this_process(owner)):
+        if liveness_of(owner) is not Liveness.GONE and (checkpoint or not is_of_this_process(owner)):
             raise OperationError(
                 "it belongs to a job that a driver runs, and lies in the directory of that job",
                 where=path,

@@ -19,8 +19,8 @@ from flinkish.errors import (
     UserCodeError,
     redact,
 )
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory
-from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobdir.layout import DrainMarker
 from flinkish.jobmanager.attempt import AttemptPlan, QueryAttempt
 from flinkish.jobmanager.decision import (
@@ -66,7 +66,7 @@ class SparkRun(KeptRun):
         directory: the job directory, claimed by this driver; it is released when the job has ended.
         temporary: whether the directory is a temporary one, which is deleted when the job has ended.
         restarts: decides whether a failed attempt is followed by another one.
-        life: the state machine of the job since its submission.
+        machine: the state machine of the job since its submission.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class SparkRun(KeptRun):
         directory: JobDirectory,
         temporary: bool,
         restarts: Restarts | None = None,
-        life: StateMachine[JobStatus] | None = None,
+        machine: StateMachine[JobStatus] | None = None,
     ) -> None:
-        super().__init__(plan.job, settings, directory, temporary, restarts, life)
+        super().__init__(plan.job, settings, directory, temporary, restarts, machine)
         self.spark = spark
         self._next_plan = next_plan
         #: those for whom epochs wait
@@ -189,7 +189,7 @@ class SparkRun(KeptRun):
             # the hint shows in the exceptions of the job
             error.hint = self.fall_back(error)
         self.attempt_failed(error, 0)
-        self._tell(error.hint)
+        self._print(error.hint)
         self.read_totals()
         return Outcome.WENT_BACK
 

@@ -147,7 +147,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "rest": (16, 2_308),
     "rest/views": (12, 2_182),
     "session": (11, 2_169),
-    "jobmanager": (38, 9_891),
+    "jobmanager": (38, 9_888),
     "jobmanager/replay": (3, 525),
     "datastream/connectors": (11, 286),
     "datastream": (23, 2_580),
@@ -157,7 +157,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "state": (6, 1_222),
     "testing": (5, 1_681),
     "examples": (7, 734),
-    "doctor": (5, 844),
+    "doctor": (5, 846),
     "cli": (17, 2_769),
 }
 

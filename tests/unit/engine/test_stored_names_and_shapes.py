@@ -270,7 +270,7 @@ def restored(job: Path) -> None:
 #: (file, a good content, what reads it in the job directory)
 KINDS: list[tuple[str, dict[str, Any], Callable[[Path], Any]]] = [
     ("query-location.json", {"name": "spark-4", "first_epoch": 4, "moved_from": "spark"}, location),
-    ("owner.json", OWNER, lambda job: JobDirectory(str(job)).owner_life()),
+    ("owner.json", OWNER, lambda job: JobDirectory(str(job)).owner_liveness()),
     ("job.json", {"job_id": "a", "name": "n", "structure": STRUCTURE}, lambda job: JobDirectory(str(job)).job_id()),
     (
         "restored.json",

@@ -189,11 +189,11 @@ def savepoint_of(run: Run) -> str:
     return f"{target(run)}/savepoint-1"
 
 
-def desk_of(run: Run) -> None:
+def handler_of(run: Run) -> None:
     """Lets the run answer requests in its directory."""
-    desk = requests.RequestDesk(RunClient(run), run.directory)
-    run.observers.append(desk)
-    desk.open()
+    handler = requests.RequestHandler(RunClient(run), run.directory)
+    run.observers.append(handler)
+    handler.open()
 
 
 @pytest.mark.usefixtures("savepoints")
@@ -208,7 +208,7 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
     answered = threading.Event()
     run = Run(tmp_path)
     run.history = SlowHistory()
-    desk_of(run)
+    handler_of(run)
     begun(run)
     value = requests.ask(str(tmp_path), action, TIMEOUT_S)
     assert value == (None if action == "cancel" else savepoint_of(run))
@@ -222,7 +222,7 @@ def test_who_asks_for_the_end_is_answered_before_the_directory_is_released_and_t
 def end_by_request(folder: Path, action: str) -> None:
     """Run a job that somebody outside ends with a command."""
     run = Run(folder)
-    desk_of(run)
+    handler_of(run)
     begun(run)
     requests.ask(str(folder), action, TIMEOUT_S)
     run.wait(TIMEOUT_S)
@@ -322,7 +322,7 @@ def test_a_cancellation_is_remembered_although_the_process_ends_before_the_job(t
 
 def test_who_cancels_a_job_that_fails_meanwhile_is_told(tmp_path: Path) -> None:
     run = Run(tmp_path, OperationError("the source is gone"))
-    desk_of(run)
+    handler_of(run)
     begun(run)
     with pytest.raises(OperationError, match="could not cancel: the job has failed while it was being cancelled"):
         requests.ask(str(tmp_path), "cancel", TIMEOUT_S)

@@ -14,15 +14,15 @@ from py4j.protocol import Py4JError
 
 from flinkish.checkpoint.manifest import CheckpointDirectory
 from flinkish.errors import FencedError
+from flinkish.jobdir.connect_server import EpochsWait
 from flinkish.jobdir.directory import JobDirectory, QueryLocation
-from flinkish.jobdir.far_side import EpochsWait
 from flinkish.jobmanager import checkpoint_taker, giving_up, remote
 from flinkish.jobmanager.checkpoint_taker import CheckpointTaker
 from flinkish.jobmanager.epoch_gate import StateReaders, StopQuery
 from flinkish.jobmanager.giving_up import RunningEpoch
 from flinkish.jobmanager.job.description import CheckpointDescription
 from flinkish.jobmanager.job.settings import CheckpointSettings
-from flinkish.jobmanager.remote import FarSide
+from flinkish.jobmanager.remote import ServerListener
 from flinkish.runtime.phases import ManualClock
 from flinkish.runtime.task.task import RETAINED_EPOCHS
 from tests.support.job_files import put
@@ -70,7 +70,7 @@ class Waiting:
         self.directory = JobDirectory(str(folder))
         self.directory.claim("shop")
         put(self.directory, "wait.json", {"token": token or self.directory.token, "last_epoch": 7})
-        self.far = FarSide(str(folder), self.directory.token, "shop")
+        self.far = ServerListener(str(folder), self.directory.token, "shop")
         self.outcome: list[type[Exception] | None] = []
         self.thread = threading.Thread(target=self._begin, daemon=True)
 
