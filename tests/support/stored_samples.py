@@ -50,6 +50,7 @@ from flinkish.runtime.sources.sizer import EpochTimes
 from flinkish.runtime.sources.split_list import Segment
 from flinkish.runtime.state.state_rows import DeclaredState
 from flinkish.runtime.task.progress import WorkerProgress
+from flinkish.session.children import Child, StartedDrivers
 from flinkish.storage.stored_file import StoredFile
 
 HEX, RUN = "0" * 32, "ab" * 16
@@ -143,6 +144,26 @@ SAMPLES: tuple[tuple[StoredFile, tuple[object, ...]], ...] = (
     (EndedSplits(["a", "b"]), (f"{HEX}-{HEX[:8]}",)),
     (CheckpointCounter(7), ()),
     (MaintenanceCounts({"merges": 1}), ()),
+    (
+        StartedDrivers(
+            [
+                Child(
+                    "clicks",
+                    "/jobs/clicks/clicks.py",
+                    ["--fast"],
+                    {"parallelism.default": "2"},
+                    "ab-clicks.py",
+                    1_700_000_000_000,
+                    "WAITING",
+                    1_700_000_000_100,
+                    2,
+                    1_700_000_004_000,
+                    137,
+                )
+            ]
+        ),
+        (),
+    ),
 )
 
 
