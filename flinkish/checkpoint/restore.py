@@ -114,8 +114,10 @@ def take_over(
     settings: DriverSettings,
     savepoint: Savepoint,
     target: str | None,
+    declared: ProgramStates | None = None,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
     """Compare a savepoint with a program and, if ``target`` is given, write the rows for the first epoch below it.
+    ``declared``: the states that the program declares; None: they are found out.
 
     Returns:
         The report of the comparison, and the uid of each vertex's head -> the watermark that the vertex begins with.
@@ -125,7 +127,7 @@ def take_over(
     """
     manifest = savepoint.manifest
     where = f"job '{program.job.name}', savepoint {savepoint.path}"
-    conversion = _Conversion.of(spark, program, manifest.states, where)
+    conversion = _Conversion.of(program, manifest.states, declared or declared_states(spark, program, where))
     with reading(spark, where, conversion.deployment.secret) as session:
         edited = is_edited(savepoint)
         table = open_table(session, savepoint)
@@ -151,7 +153,12 @@ class OwnState:
 
 
 def take_over_own(
-    spark: Any, program: RestoredProgram, settings: DriverSettings, own: OwnState, target: str | None
+    spark: Any,
+    program: RestoredProgram,
+    settings: DriverSettings,
+    own: OwnState,
+    target: str | None,
+    declared: ProgramStates,
 ) -> tuple[CompatibilityReport, dict[str, int]]:
     """The same as `take_over`, of the job's own state.
 
@@ -159,7 +166,7 @@ def take_over_own(
         FlinkishError: the state cannot be read.
     """
     where = f"job '{program.job.name}', {own.shown}"
-    conversion = _Conversion.of(spark, program, own.states, where)
+    conversion = _Conversion.of(program, own.states, declared)
     try:
         with session_with(spark, dict([VERIFY_PAGES])) as session:
             found = conversion.found(session, own.rows(session), target, as_written=True)
@@ -167,6 +174,11 @@ def take_over_own(
         raise translate(error, where, conversion.deployment.secret) from error
     report = conversion.report(own.shown, False, found, own.sources, settings)
     return replace(report, own_state=True), found.lowest_watermarks()
+
+
+def declared_states(spark: Any, program: RestoredProgram, where: str) -> ProgramStates:
+    """The states that a program declares, which a worker finds out. ``where``: names the job in errors."""
+    return find_program_states(spark, deploy(program.job, partitions_of(program.job)), where)
 
 
 @dataclass(frozen=True)
@@ -178,9 +190,8 @@ class _Conversion:
     states: ProgramStates
 
     @staticmethod
-    def of(spark: Any, program: RestoredProgram, before: tuple[DeclaredState, ...], where: str) -> _Conversion:
-        deployment = deploy(program.job, partitions_of(program.job))
-        return _Conversion(program, deployment, with_changes(find_program_states(spark, deployment, where), before))
+    def of(program: RestoredProgram, before: tuple[DeclaredState, ...], declared: ProgramStates) -> _Conversion:
+        return _Conversion(program, deploy(program.job, partitions_of(program.job)), with_changes(declared, before))
 
     def found(self, spark: Any, rows: Any, target: str | None, as_written: bool) -> FoundRows:
         """What is in the rows, of which buffers are written below ``target`` if it is given."""
@@ -204,7 +215,7 @@ class _Conversion:
 
 def declared_by(spark: Any, program: RestoredProgram) -> CompatibilityReport:
     """The report of a start without any state: all states that the program declares are new."""
-    conversion = _Conversion.of(spark, program, (), f"job '{program.job.name}'")
+    conversion = _Conversion.of(program, (), declared_states(spark, program, f"job '{program.job.name}'"))
     outline = replace(conversion.outline(), without_uid=())
     report = compare("no state", False, (), (), outline, conversion.states, False)
     return replace(report, own_state=True)

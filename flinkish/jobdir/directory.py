@@ -78,6 +78,12 @@ class QueryLocation:
     first_epoch: int
 
 
+def ends_at_once(end: JobEnd, restart: bool) -> bool:
+    """Whether a job that is started again ends at once, because it has ended so before. One that is not done goes on if
+    that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
+    return end.done or not (restart or was_here(end.run) and not end.from_outside)
+
+
 class JobDirectory:
     """The directory of one job: reads its files, and writes them on behalf of one owner until a newer driver claims the
     directory."""
@@ -387,24 +393,16 @@ class JobDirectory:
         """How the job has ended for good; None: it has not."""
         return self.read(JobEnd) or self.read(Finished)
 
-    def ends_at_once(self, restart: bool) -> bool:
-        """Whether a job that is started here ends at once, because it has ended before. One that is not done goes on if
-        that was asked for (``restart``), or if this process has ended it itself: then it knows what it does."""
-        end = self.end()
-        if end is None or end.done:
-            return end is not None
-        return not (restart or was_here(end.run) and not end.from_outside)
-
-    def check_finished_by(self, job: JobDescriptor) -> None:
+    def check_finished_by(self, job: JobDescriptor) -> JobEnd | None:
         """If a job has come to its end here, compare the program with that of the job. Of one that an earlier version
-        has finished, only the name is known.
+        has finished, only the name is known. Returns how the job has ended for good; None: it has not.
 
         Raises:
             IncompatibleJobError: it is another program, which would never run here.
         """
         end = self.end()
         if end is None or not end.done:
-            return
+            return end
         now = describe_program(job)
         name = (end.program or self.read(Job) or now).name
         found = [] if name == now.name else [f"its job was '{name}' and is '{now.name}'"]
@@ -421,6 +419,7 @@ class JobDirectory:
                 hint="give this program a directory of its own (flinkish.job.dir); if a program executes several jobs, "
                 "give each a name of its own: execute(name)",
             )
+        return end
 
     def remember_structure(self, job: JobDescriptor, partitions: int) -> None:
         """Remember the program's structure: from now on only programs with the same one, or with more sinks, go on with

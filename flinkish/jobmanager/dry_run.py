@@ -17,7 +17,7 @@ from flinkish.common.configuration import Configuration
 from flinkish.common.job_id import JobID
 from flinkish.graph.job_graph import JobGraphGenerator
 from flinkish.graph.stream_graph import StreamGraph
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.layout import Attempts, DrainMarker, Job
 from flinkish.jobdir.waiting_epoch import existing_directory
 from flinkish.jobmanager.job.settings import DriverSettings, directory_of_job, driver_settings, job_settings
@@ -130,9 +130,8 @@ def _in_directory(
     from flinkish.spark.place import partitions_of
 
     job: JobDescriptor = program.job
-    directory.check_finished_by(job)
-    end = directory.end()
-    if end is not None and directory.ends_at_once(settings.restart):
+    end = directory.check_finished_by(job)
+    if end is not None and ends_at_once(end, settings.restart):
         return StartReport(StartKind.ENDED, directory.path, None, end=end.described())
     differences = tuple(directory.differences(job, partitions_of(job)) or ())
     if not differences and directory.read(DrainMarker) is not None:

@@ -22,7 +22,7 @@ from flinkish.errors import (
     OperationError,
     SavepointError,
 )
-from flinkish.jobdir.directory import JobDirectory
+from flinkish.jobdir.directory import JobDirectory, ends_at_once
 from flinkish.jobdir.layout import JobEnd, Program
 from flinkish.jobdir.structure import describe_program
 from flinkish.jobmanager import signals as live_jobs
@@ -230,7 +230,7 @@ class KeptRun(JobRun):
     def _read_earlier_end(self) -> JobEnd | None:
         """How the job has ended before, if it is not to be started again."""
         end = self.directory.end()
-        if end is not None and not self.directory.ends_at_once(self.settings.restart):
+        if end is not None and not ends_at_once(end, self.settings.restart):
             self.directory.delete(JobEnd)
             return None
         return end
