@@ -135,7 +135,7 @@ SIZES: dict[str, tuple[int, int]] = {
     "runtime/state/saved": (6, 1_387),
     "runtime/operators": (15, 4_053),
     "runtime/operators/window": (7, 1_823),
-    "runtime/sources": (7, 1_921),
+    "runtime/sources": (7, 1_923),
     "runtime/epoch": (6, 1_391),
     "runtime/task": (8, 2_937),
     "graph": (6, 1_319),
